@@ -1,0 +1,47 @@
+# Every target works in a fresh clone; `make` alone lists them.
+BIN := .venv/bin
+JOBS ?= 2
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test lint format soak bench lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv from the lock (again only when something changed)
+	@scripts/setup
+
+demo: setup ## Show gpuyard at work on this machine
+	@$(BIN)/yard demo
+
+test: lint ## Everything a change must pass; pytest comes last
+	$(PYTEST)
+
+lint: setup ## Style, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+soak: setup ## The long tests (GPUYARD_SOAK=1, marker soak)
+	GPUYARD_SOAK=1 $(PYTEST) -m soak
+
+bench: setup ## Run every benchmarks/bench_*.py
+	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+lock: ## Rewrite requirements/constraints.txt (UPGRADE=1 takes newer releases)
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$${PYTHON:-python3} -m venv "$$tmp" && "$$tmp/bin/pip" -qq install uv && \
+	"$$tmp/bin/uv" pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 \
+	    --generate-hashes --no-header \
+	    $(if $(UPGRADE),--upgrade) -o requirements/constraints.txt
+
+clean: ## Remove the environment, caches and builds
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

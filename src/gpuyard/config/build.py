@@ -1,0 +1,155 @@
+"""From a file of the right shape to the values gpuyard works with, or to all that makes no sense in it.
+
+The schema sees one value at a time; here names are looked up and numbers are held against each other.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuyard.config import fleet, tenants
+from gpuyard.config.findings import Findings
+from gpuyard.config.problems import Path, described, quoted, remedy
+from gpuyard.config.quantities import duration_text
+from gpuyard.config.schema import YardFile
+from gpuyard.config.values import Config
+from gpuyard.model import JobClass, PolicySpec, Settings
+from gpuyard.model.units import DAY_MS
+from gpuyard.policies import registry
+
+PAUSE_MS_MAX = 30 * DAY_MS
+"""A job that cannot be stopped for longer is not preemptible at all, and `preemptible: false` says so."""
+
+_DEFAULTS = Settings()
+
+
+def build(file: YardFile, findings: Findings) -> Config:
+    """Check what the schema cannot, raise what was found, and build the values."""
+    known = fleet.models(file, findings)
+    fleet.check_models(_models_named(file), known, findings)
+    fleet.check_fleet(file, known, findings)
+    tenants.check_tenants(file, fleet.capacity_milli(file, known), findings)
+    _check_classes(file, findings)
+    _check_fairness(file, findings)
+    _check_policies(file, findings)
+    findings.raise_if_any()
+    policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
+    return Config(
+        settings=_settings(file, known, policies),
+        pools=fleet.build_pools(file, known),
+        policies=policies,
+        clusters=fleet.build_clusters(file),
+    )
+
+
+def _models_named(file: YardFile) -> Iterator[tuple[Path, str]]:
+    yield from ((("prices", name), name) for name in file.prices or {})
+    if file.fairness and file.fairness.share_weights:
+        yield from ((("fairness", "share_weights", name), name) for name in file.fairness.share_weights)
+    yield from tenants.models_named(file)
+
+
+def _check_classes(file: YardFile, findings: Findings) -> None:
+    classes = [_DEFAULTS.default_class] if file.classes is None else list(file.classes)
+    chosen = file.default_class or _DEFAULTS.default_class
+    if not classes:
+        findings.at_key(("classes",), "there are no classes; add one or remove the key")
+    elif chosen not in classes and file.default_class is not None:
+        text = f"unknown class {quoted(chosen)}; {remedy(chosen, classes, 'classes')}"
+        findings.at(("default_class",), text)
+    elif chosen not in classes:
+        text = f"there is no class {quoted(chosen)}, the default for jobs that name none"
+        findings.at_key(
+            ("classes",), f"{text}; add it, or set 'default_class' to one of: {', '.join(classes[:20])}"
+        )
+    for name, entry in (file.classes or {}).items():
+        for key, value_ms in (("min_run", entry.min_run), ("grace", entry.grace)):
+            if value_ms is not None and value_ms > PAUSE_MS_MAX:
+                text = f"{quoted(key)} of class {quoted(name)} must be at most {duration_text(PAUSE_MS_MAX)}"
+                findings.at(("classes", name, key), f"{text}, not {duration_text(value_ms)}")
+
+
+def _check_fairness(file: YardFile, findings: Findings) -> None:
+    if file.fairness is None:
+        return
+    half_life_ms = file.fairness.half_life or _DEFAULTS.half_life_ms
+    period_ms = file.fairness.period or _DEFAULTS.period_ms
+    if half_life_ms < period_ms:
+        key = "half_life" if file.fairness.half_life is not None else "period"
+        text = f"'half_life' ({duration_text(half_life_ms)}) must not be shorter than 'period'"
+        findings.at(("fairness", key), f"{text} ({duration_text(period_ms)})")
+
+
+def _check_policies(file: YardFile, findings: Findings) -> None:
+    own = file.policies or {}
+    for name, entry in own.items():
+        path: Path = ("policies", name)
+        if name in registry.PRESETS:
+            findings.at_key(path, f"policy {quoted(name)} is a preset; give yours another name")
+        _check_part(path, "placement", entry.placement, registry.PLACEMENTS, findings)
+        _check_part(path, "backfill", entry.backfill, registry.BACKFILLS, findings)
+        _check_parts(path, "order", entry.order, registry.ORDERS, findings)
+        _check_parts(path, "preemption", entry.preemption, registry.PREEMPTIONS, findings)
+        if entry.order == []:
+            findings.at(
+                (*path, "order"),
+                f"'order' of policy {quoted(name)} is empty; name at least one, as in [fifo]",
+            )
+    if file.policy is not None and file.policy not in own and file.policy not in registry.PRESETS:
+        names = [*own, *registry.PRESETS]
+        findings.at(
+            ("policy",), f"unknown policy {quoted(file.policy)}; {remedy(file.policy, names, 'policies')}"
+        )
+
+
+def _check_part(
+    path: Path, key: str | int, name: str | None, known: Iterable[str], findings: Findings
+) -> None:
+    kind = path[-1] if isinstance(key, int) else key
+    if name is not None and name not in known:
+        text = f"unknown {kind} {quoted(name)}; {remedy(name, known, f'names for {quoted(str(kind))}')}"
+        findings.at((*path, key), text)
+
+
+def _check_parts(
+    path: Path, key: str, names: list[str] | None, known: Iterable[str], findings: Findings
+) -> None:
+    for index, name in enumerate(names or []):
+        _check_part((*path, key), index, name, known, findings)
+        if name in (names or [])[:index]:
+            text = f"{quoted(name)} is twice in {described((*path, key))}; remove one of them"
+            findings.at((*path, key, index), text)
+
+
+def _policy(file: YardFile, name: str) -> PolicySpec:
+    given = (file.policies or {})[name].given()
+    for key in given.keys() & {"order", "preemption"}:
+        given[key] = tuple(given[key])
+    return PolicySpec(name, **given)
+
+
+def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpec]) -> Settings:
+    """Only what the file gives is passed on, so that the defaults of `Settings` are the only ones."""
+    given: dict[str, Any] = {}
+    if file.classes is not None:
+        given["classes"] = tuple(_class(file, name) for name in file.classes)
+    if file.default_class is not None:
+        given["default_class"] = file.default_class
+    if file.earmark is not None:
+        given["earmark_ms"] = file.earmark
+    if file.fairness is not None:
+        fairness = file.fairness.given()
+        named = {"half_life": "half_life_ms", "period": "period_ms", "share_weights": "share_weights"}
+        given |= {named[key]: value for key, value in fairness.items()}
+    return Settings(
+        version=file.version,
+        tenants=tenants.build_tenants(file),
+        gpu_models=tuple(known[name] for name in file.gpu_models or {}),
+        policy=policies[file.policy or _DEFAULTS.policy.name],
+        **given,
+    )
+
+
+def _class(file: YardFile, name: str) -> JobClass:
+    given = (file.classes or {})[name].given()
+    named = {"limit": "limit_ms", "min_run": "min_run_ms", "grace": "grace_ms"}
+    return JobClass(name, **{named.get(key, key): value for key, value in given.items()})

@@ -1,0 +1,336 @@
+"""A YAML file as a tree that knows the line and column of every key and value.
+
+PyYAML's own loading forgets places, lets the last of two equal keys win, guesses types (`no` is false, `1:30`
+is 90) and expands aliases without end. Here its events are read one by one into a small tree: scalars stay
+text until the schema says what they are, and depth and expansion have limits.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn
+
+import yaml
+
+from gpuyard.config.problems import (
+    FOUND_MAX,
+    WHOLE_FILE,
+    ConfigError,
+    Path,
+    Place,
+    Problem,
+    inside,
+    quoted,
+)
+from gpuyard.config.syntax import place_in, syntax_problem
+
+BYTES_MAX = 8 * 1024 * 1024
+DEPTH_MAX = 32
+ALIAS_NODES_MAX = 100_000
+"""How many values aliases may stand for, all together."""
+
+# libyaml is some fifteen times faster; wheels of PyYAML bring it, other builds may not.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# YAML's non-printable characters, and the line breaks that editors do not count as such.
+_FORBIDDEN = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+_TOO_LARGE = f"the file is larger than {BYTES_MAX // 1024**2} MiB, the limit; is it the right one?"
+_TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, which no key of this file needs"
+
+
+class Nothing(Enum):
+    """What stands where a key has no value.
+
+    Not `None`, which in the schema means that the key is absent: an absent `weight` has a default, but a
+    `weight:` that someone forgot to fill in is a fault.
+    """
+
+    NOTHING = "nothing"
+
+
+@dataclass(slots=True)
+class Scalar:
+    """A single value, still as text."""
+
+    place: Place
+    text: str
+    null: bool
+    """It is empty, `~` or `null`, and not in quotes."""
+    size: int = 1
+    height: int = 0
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A list."""
+
+    place: Place
+    items: "list[Node]"
+    size: int = 1
+    """How many values it stands for, itself included, with aliases expanded."""
+    height: int = 0
+    """How many levels are below it, with aliases expanded."""
+
+
+@dataclass(slots=True)
+class Mapping:
+    """Keys with their values; each key has a place of its own."""
+
+    place: Place
+    entries: "dict[str, tuple[Place, Node]]"
+    size: int = 1
+    height: int = 0
+
+
+Node = Scalar | Sequence | Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file."""
+
+    name: str
+    root: Mapping
+    problems: tuple[Problem, ...]
+    """What is wrong already but does not keep the rest from being checked, such as a repeated key."""
+
+    def plain(self) -> dict[str, object]:
+        """The content as mappings, lists, texts and `Nothing`, for the schema."""
+        content = _plain(self.root)
+        assert isinstance(content, dict)
+        return content
+
+    def place(self, path: Path, *, key: bool = False) -> Place:
+        """Where the value at a path (with `key`: its key) begins, or the nearest thing above it."""
+        node: Node = self.root
+        found = Place(1, 1)
+        for step in path:
+            if isinstance(node, Mapping) and step in node.entries:
+                key_place, node = node.entries[str(step)]
+                # A value that is not there begins nowhere that a reader would look.
+                absent = isinstance(node, Scalar) and node.null and not node.text
+                found = key_place if key or absent else node.place
+            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+                found = node.place
+            else:
+                break
+        return found
+
+    def has(self, path: Path) -> bool:
+        """Whether the file has something at this path."""
+        node: Node = self.root
+        for step in path:
+            if isinstance(node, Mapping) and step in node.entries:
+                node = node.entries[str(step)][1]
+            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+            else:
+                return False
+        return True
+
+
+def _plain(node: Node) -> object:
+    match node:
+        case Scalar():
+            return Nothing.NOTHING if node.null else node.text
+        case Sequence():
+            return [_plain(item) for item in node.items]
+        case Mapping():
+            return {key: _plain(value) for key, (_, value) in node.entries.items()}
+
+
+def parse(text: str, name: str) -> Document:
+    """Read the text of a file, or raise `ConfigError`."""
+    if len(text) > BYTES_MAX:
+        _fail(name, WHOLE_FILE, _TOO_LARGE)
+    text = text.removeprefix("\ufeff")
+    forbidden = _FORBIDDEN.search(text)
+    if forbidden:
+        code = f"U+{ord(forbidden.group()):04X}"
+        _fail(name, place_in(text, forbidden.start()), f"the character {code} is not allowed here; remove it")
+    reader = _Reader(name)
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            reader.take(event)
+    except yaml.YAMLError as error:
+        raise ConfigError(name, [*reader.problems, syntax_problem(error, text)]) from None
+    root = reader.root
+    if root is None or (isinstance(root, Scalar) and root.null):
+        _fail(name, WHOLE_FILE, "the file is empty; begin it with 'version: 1'")
+    if not isinstance(root, Mapping):
+        kind = "a list" if isinstance(root, Sequence) else f"the text {quoted(root.text)}"
+        _fail(name, root.place, f"the file must be a mapping that begins with 'version: 1', not {kind}")
+    return Document(name, root, tuple(reader.problems))
+
+
+def decode(content: bytes, name: str) -> str:
+    """The text of a file's bytes, or `ConfigError` with the first byte that is not UTF-8."""
+    if len(content) > BYTES_MAX:
+        _fail(name, WHOLE_FILE, _TOO_LARGE)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = place_in(content[: error.start].decode("utf-8-sig"), error.start)
+        what = f"byte {error.start + 1} of the file, 0x{content[error.start]:02x}, is not UTF-8"
+        _fail(name, place, f"{what}; save the file as UTF-8")
+
+
+def _fail(name: str, place: Place, text: str) -> NoReturn:
+    raise ConfigError(name, [Problem(place, text)])
+
+
+class _Reader:
+    """Builds the tree from events, with a stack of what is open instead of recursion."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.root: Node | None = None
+        self.problems: list[Problem] = []
+        self._open: list[_Open] = []
+        self._anchors: dict[str, Node | None] = {}
+        self._documents = 0
+        self._alias_nodes = 0
+
+    def take(self, event: yaml.Event) -> None:
+        assert event.start_mark is not None
+        place = Place(event.start_mark.line + 1, event.start_mark.column + 1)
+        match event:
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+                if self._documents > 1:
+                    _fail(self.name, place, "a second document begins here; keep one in the file")
+            case yaml.AliasEvent():
+                self._add(self._alias(event, place), place)
+            case yaml.ScalarEvent():
+                self._tag(event.tag, place)
+                null = not event.style and event.value in _NULLS
+                self._keep(event.anchor, Scalar(place, event.value, null))
+            case yaml.SequenceStartEvent():
+                self._begin(event, Sequence(place, []), place)
+            case yaml.MappingStartEvent():
+                self._begin(event, Mapping(place, {}), place)
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                self._end()
+
+    def _note(self, place: Place, text: str) -> None:
+        self.problems.append(Problem(place, text))
+        if len(self.problems) >= FOUND_MAX:
+            raise ConfigError(self.name, self.problems)
+
+    def _tag(self, tag: str | None, place: Place) -> None:
+        if tag is not None:
+            self._note(place, f"the tag {quoted(tag)} is not allowed; remove it")
+
+    def _keep(self, anchor: str | None, node: Node) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = node
+        self._add(node, node.place)
+
+    def _begin(
+        self, event: yaml.SequenceStartEvent | yaml.MappingStartEvent, node: Node, place: Place
+    ) -> None:
+        self._tag(event.tag, place)
+        # The stack holds this level too, once the node is on it.
+        if len(self._open) >= DEPTH_MAX:
+            _fail(self.name, place, _TOO_DEEP)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._open.append(_Open(node, event.anchor))
+
+    def _end(self) -> None:
+        closed = self._open.pop()
+        node = closed.node
+        if isinstance(node, Mapping):
+            self._merge(node)
+            children = [value for _, value in node.entries.values()]
+        else:
+            assert isinstance(node, Sequence)
+            children = node.items
+        node.size = 1 + sum(child.size for child in children)
+        node.height = 1 + max((child.height for child in children), default=0)
+        self._keep(closed.anchor, node)
+
+    def _alias(self, event: yaml.AliasEvent, place: Place) -> Node:
+        anchor = str(event.anchor)
+        if anchor not in self._anchors:
+            text = f"alias {quoted('*' + anchor)} has no anchor {quoted('&' + anchor)} above it"
+            _fail(self.name, place, text)
+        node = self._anchors[anchor]
+        if node is None:
+            _fail(self.name, place, f"alias {quoted('*' + anchor)} stands inside of what it refers to")
+        self._alias_nodes += node.size
+        if self._alias_nodes > ALIAS_NODES_MAX:
+            _fail(self.name, place, f"aliases expand to more than {ALIAS_NODES_MAX} values; write them out")
+        if len(self._open) + node.height > DEPTH_MAX:
+            _fail(self.name, place, _TOO_DEEP)
+        return node
+
+    def _add(self, node: Node, place: Place) -> None:
+        if not self._open:
+            self.root = node
+            return
+        above = self._open[-1]
+        if isinstance(above.node, Sequence):
+            above.node.items.append(node)
+            return
+        assert isinstance(above.node, Mapping)
+        if above.key is None:
+            if not isinstance(node, Scalar):
+                self._note(place, "a key must be a single word, not a list or a mapping")
+                node = Scalar(place, "", null=False)
+                above.dropped = True
+            above.key = (place, node.text)
+            return
+        key_place, key = above.key
+        if above.dropped:
+            pass
+        elif key in above.node.entries:
+            first = above.node.entries[key][0].line
+            text = f"duplicate key {quoted(key)} {inside(self._path())}; it is already on line {first}"
+            self._note(key_place, f"{text}, remove one of them")
+        else:
+            above.node.entries[key] = (key_place, node)
+        above.key, above.dropped = None, False
+
+    def _path(self) -> Path:
+        """The path of the innermost open mapping."""
+        return tuple(
+            each.key[1]
+            if each.key is not None
+            else len(each.node.items)
+            if isinstance(each.node, Sequence)
+            else ""
+            for each in self._open[:-1]
+        )
+
+    def _merge(self, node: Mapping) -> None:
+        """Take over what `<<` refers to, as YAML 1.1 has it; the mapping's own keys win."""
+        if "<<" not in node.entries:
+            return
+        place, merged = node.entries.pop("<<")
+        for source in merged.items if isinstance(merged, Sequence) else [merged]:
+            if not isinstance(source, Mapping):
+                text = "'<<' must refer to a mapping, as in '<<: *name'"
+                self._note(place, text)
+                continue
+            for key, entry in source.entries.items():
+                node.entries.setdefault(key, entry)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not come yet."""
+
+    node: Node
+    anchor: str | None
+    key: tuple[Place, str] | None = None
+    """The key whose value is next, in a mapping."""
+    dropped: bool = False
+    """The key cannot be one; its value goes nowhere."""

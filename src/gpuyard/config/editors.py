@@ -1,0 +1,50 @@
+"""The JSON Schema of `yard.yaml`, so that an editor completes keys, explains them and marks mistakes."""
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from gpuyard.config.schema import YardFile
+from gpuyard.policies import registry
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, for a line `# yaml-language-server: $schema=…` at the top of a file."""
+    schema = YardFile.model_json_schema(schema_generator=_Generator)
+    for entry in schema["$defs"].values():
+        # The name of our class tells the reader of a file nothing.
+        entry.pop("title")
+    policy = schema["$defs"]["PolicyEntry"]["properties"]
+    policy["placement"]["enum"] = list(registry.PLACEMENTS)
+    policy["backfill"]["enum"] = list(registry.BACKFILLS)
+    policy["order"]["items"]["enum"] = list(registry.ORDERS)
+    policy["preemption"]["items"]["enum"] = list(registry.PREEMPTIONS)
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        **schema,
+        "title": "gpuyard configuration (yard.yaml)",
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    """JSON Schema as a person would write it for this file."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """A key's name says as much as the title that would be made of it."""
+        return False
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:
+        """`None` in the models means that the key is absent; in a file it is not a value."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """For the same reason `None` is no default; the real ones are given with the fields."""
+        return self.generate_inner(schema["schema"])
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
+        """A mapping whose keys are names takes no others."""
+        shown = super().dict_schema(schema)
+        if "patternProperties" in shown:
+            shown["additionalProperties"] = False
+        return shown

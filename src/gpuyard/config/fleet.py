@@ -1,0 +1,192 @@
+"""From clusters and pools in the file to nodes with names, wiring and prices."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuyard.config.findings import Findings
+from gpuyard.config.problems import Path, described, quoted, remedy
+from gpuyard.config.quantities import NODES_MAX
+from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
+from gpuyard.config.values import Cluster, Engine
+from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI
+
+Models = dict[str, GpuModel]
+
+
+def models(file: YardFile, findings: Findings) -> Models:
+    """Every GPU model that the file may name: the catalogue's and its own."""
+    known = dict(CATALOGUE)
+    for name, entry in (file.gpu_models or {}).items():
+        path = ("gpu_models", name)
+        if name == TOTAL:
+            findings.at_key(path, f"a GPU model cannot be named {quoted(name)}, which quotas use for the sum")
+        elif name in CATALOGUE:
+            text = f"GPU model {quoted(name)} is in the catalogue already; change its price under 'prices'"
+            findings.at_key(path, text)
+        else:
+            known[name] = GpuModel(name, entry.memory, bool(entry.nvlink), bool(entry.mig), entry.price)
+    return known
+
+
+def check_models(named: Iterator[tuple[Path, str]], known: Models, findings: Findings) -> None:
+    """Refuse keys that are no GPU model."""
+    for path, name in named:
+        if name not in known:
+            findings.at_key(path, unknown_model(name, known))
+
+
+def unknown_model(name: str, known: Models) -> str:
+    """What to say of a GPU model that is not known."""
+    instead = remedy(name, known, "GPU models")
+    joint = " Or" if instead.endswith("?") else "; or"
+    return f"unknown GPU model {quoted(name)}; {instead}{joint} add it under 'gpu_models'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A pool of the file, with where it stands."""
+
+    cluster: str
+    engine: Engine
+    name: str
+    entry: PoolEntry
+
+    def path(self, key: str) -> Path:
+        return (*self.own_path, key)
+
+    @property
+    def own_path(self) -> Path:
+        return ("clusters", self.cluster, "pools", self.name)
+
+
+def _pools(file: YardFile) -> Iterator[_Named]:
+    for cluster, cluster_entry in file.clusters.items():
+        for name, entry in cluster_entry.pools.items():
+            yield _Named(cluster, _engine(cluster_entry), name, entry)
+
+
+def check_fleet(file: YardFile, known: Models, findings: Findings) -> None:
+    """Refuse what the schema cannot see: clashes between pools, and pools that do not add up."""
+    if not file.clusters:
+        findings.at_key(("clusters",), "there are no clusters; add one with at least one pool")
+    for cluster, cluster_entry in file.clusters.items():
+        if not cluster_entry.pools:
+            text = f"cluster {quoted(cluster)} has no pools; add at least one"
+            findings.at_key(("clusters", cluster, "pools"), text)
+    cluster_of: dict[str, str] = {}
+    nodes = 0
+    for pool in _pools(file):
+        first = cluster_of.setdefault(pool.name, pool.cluster)
+        if first != pool.cluster:
+            text = f"pool {quoted(pool.name)} is also in cluster {quoted(first)}"
+            findings.at_key(pool.own_path, f"{text}, so their nodes would have the same names; rename one")
+        if nodes <= NODES_MAX < nodes + pool.entry.nodes:
+            text = f"pool {quoted(pool.name)} brings the fleet to {nodes + pool.entry.nodes} nodes"
+            findings.at(pool.path("nodes"), f"{text}; the limit is {NODES_MAX}")
+        nodes += pool.entry.nodes
+        _check_pool(pool, known, findings)
+
+
+def _check_pool(pool: _Named, known: Models, findings: Findings) -> None:
+    gpus, model = pool.entry.gpus
+    if gpus and model not in known:
+        findings.at(pool.path("gpus"), unknown_model(model, known))
+    elif pool.entry.nvlink_group:
+        _check_nvlink(pool, pool.entry.nvlink_group, known, findings)
+    numa = pool.entry.numa or 1
+    if gpus > numa and gpus % numa:
+        path = pool.path("numa")
+        findings.at(path, f"{described(path)} must split the {gpus} GPUs of a node evenly, not in {numa}")
+    if pool.entry.emulate and pool.engine is not Engine.LOCAL:
+        path = pool.path("emulate")
+        text = f"{described(path)} is for engine local only, and this cluster's engine is {pool.engine.value}"
+        findings.at(path, f"{text}; remove it")
+
+
+def _check_nvlink(pool: _Named, group: int, known: Models, findings: Findings) -> None:
+    gpus, model = pool.entry.gpus
+    path = pool.path("nvlink_group")
+    if not gpus:
+        findings.at(path, f"{described(path)} must be 0: its nodes have no GPUs")
+    elif not known[model].nvlink:
+        findings.at(path, f"{described(path)} must be 0: {model} has no NVLink")
+    elif gpus % group:
+        findings.at(path, f"{described(path)} must divide the {gpus} GPUs of a node evenly, not {group}")
+
+
+def _engine(entry: ClusterEntry) -> Engine:
+    return Engine(entry.engine) if entry.engine else Engine.LOCAL
+
+
+def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
+    """Milli-GPU of the whole fleet for every known model, and the sum under `total`."""
+    capacity = dict.fromkeys((TOTAL, *known), 0)
+    for pool in _pools(file):
+        gpus, model = pool.entry.gpus
+        milli = gpus * pool.entry.nodes * MILLI
+        if gpus:
+            capacity[model] = capacity.get(model, 0) + milli
+            capacity[TOTAL] += milli
+    return capacity
+
+
+def build_clusters(file: YardFile) -> dict[str, Cluster]:
+    """Clusters by name."""
+    return {
+        name: Cluster(
+            name,
+            _engine(entry),
+            tuple(entry.pools),
+            frozenset(pool for pool, pool_entry in entry.pools.items() if pool_entry.emulate),
+        )
+        for name, entry in file.clusters.items()
+    }
+
+
+def build_pools(file: YardFile, known: Models) -> tuple[Pool, ...]:
+    """All pools with their nodes, in the order of the file."""
+    return tuple(
+        Pool(
+            pool.name,
+            pool.cluster,
+            Market(pool.entry.market) if pool.entry.market else Market.RESERVED,
+            _price(file, pool.entry, known),
+            tuple(_nodes(pool.cluster, pool.name, pool.entry, known)),
+        )
+        for pool in _pools(file)
+    )
+
+
+def _price(file: YardFile, entry: PoolEntry, known: Models) -> int:
+    gpus, model = entry.gpus
+    if entry.price is not None:
+        return entry.price
+    if not gpus:
+        return 0
+    return (file.prices or {}).get(model, known[model].list_price_micro_usd_h)
+
+
+def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator[Node]:
+    gpus, model = entry.gpus
+    per_switch = entry.nodes_per_switch or entry.nodes
+    # No switch has fewer than one node, so a rack of as many switches as there are nodes holds them all.
+    per_rack = per_switch * (entry.switches_per_rack or entry.nodes)
+    group = entry.nvlink_group
+    if group is None:
+        group = gpus if gpus and known[model].nvlink else 0
+    for index in range(entry.nodes):
+        yield Node(
+            name=f"{pool}-{index + 1:04d}",
+            cluster=cluster,
+            pool=pool,
+            gpu_model=model,
+            gpus=gpus,
+            cpu_milli=entry.cpus,
+            memory_mib=entry.memory,
+            nvlink_group_size=group,
+            numa_domains=entry.numa or 1,
+            switch=f"{pool}-sw{index // per_switch + 1}",
+            rack=f"{pool}-rack{index // per_rack + 1}",
+        )

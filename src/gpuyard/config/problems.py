@@ -1,0 +1,129 @@
+"""What is wrong with a configuration file, where, and what to do: collected, then raised as one error.
+
+A person who mends a file wants all its faults at once, each on a line that an editor can jump to.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from gpuyard.errors import BadInput
+
+SHOWN_MAX = 50
+"""A file of the wrong kind has a fault on every line; nobody reads more than this many."""
+
+FOUND_MAX = 200
+"""After so many the search ends: each may compare a name with all others, and few are shown."""
+
+_TEXT_SHOWN_MAX = 60
+_NAMES_SHOWN_MAX = 20
+_NAMES_COMPARED_MAX = 2000
+
+Path = tuple[str | int, ...]
+"""The keys, and the positions in lists, that lead from the top of the file to a value."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A line and a column, both counted from 1 as editors do. Line 0 is the file as a whole."""
+
+    line: int
+    column: int
+
+
+WHOLE_FILE = Place(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    place: Place
+    text: str
+    """What is wrong and what to do, in one line."""
+
+    def located(self, file: str) -> str:
+        """The problem as `file:line:column: text`."""
+        if self.place == WHOLE_FILE:
+            return f"{file}: {self.text}"
+        return f"{file}:{self.place.line}:{self.place.column}: {self.text}"
+
+
+class ConfigError(BadInput):
+    """The configuration cannot be used; the message has one line for each problem."""
+
+    def __init__(self, file: str, problems: Iterable[Problem]) -> None:
+        self.file = file
+        self.problems = tuple(sorted(dict.fromkeys(problems), key=lambda problem: problem.place))
+        lines = [problem.located(file) for problem in self.problems[:SHOWN_MAX]]
+        if len(self.problems) > SHOWN_MAX:
+            lines.append(f"{file}: and more problems; mend these first")
+        super().__init__("\n".join(lines))
+
+
+def quoted(text: str) -> str:
+    """Text from the file as it may stand in a message: on one line, and not endless."""
+    if len(text) > _TEXT_SHOWN_MAX:
+        text = text[: _TEXT_SHOWN_MAX - 1] + "…"
+    return repr(text)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a sentence lists them, cut where nobody would read on."""
+    every = list(names)
+    shown = ", ".join(every[:_NAMES_SHOWN_MAX])
+    left = len(every) - _NAMES_SHOWN_MAX
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+def remedy(word: str, known: Iterable[str], what: str) -> str:
+    """What to write instead of a word that is not known: the closest one, or else the choice."""
+    names = list(islice(known, _NAMES_COMPARED_MAX))
+    close = _closest(word, names)
+    if close:
+        return "did you mean " + " or ".join(map(quoted, close)) + "?"
+    return f"known {what}: {listed(names)}" if names else "add it first"
+
+
+def _closest(word: str, names: list[str]) -> list[str]:
+    """Names that differ only in case, else those it abbreviates (`A100`), else the most similar one."""
+    lower = word.lower()
+    same = [name for name in names if name.lower() == lower]
+    if same:
+        return same
+    longer = [name for name in names if len(word) > 1 and name.lower().startswith(lower)]
+    if 0 < len(longer) <= 3:
+        return longer
+    by_lower = {name.lower(): name for name in reversed(names)}
+    return [by_lower[match] for match in difflib.get_close_matches(lower[:100], list(by_lower), n=1)]
+
+
+_KINDS = {
+    "clusters": "cluster",
+    "tenants": "tenant",
+    "classes": "class",
+    "policies": "policy",
+    "gpu_models": "GPU model",
+}
+
+
+def described(path: Path) -> str:
+    """How a message names the value at a path: `tenant 'research'`, `'limit' of tenant 'research'`."""
+    match path:
+        case ():
+            return "the file"
+        case ("clusters", _, "pools", name):
+            return f"pool {quoted(str(name))}"
+        case (str(section), name) if section in _KINDS:
+            return f"{_KINDS[section]} {quoted(str(name))}"
+        case (*above, int()):
+            return described(tuple(above))
+        case (key,):
+            return quoted(str(key))
+    return f"{quoted(str(path[-1]))} of {described(path[:-1])}"
+
+
+def inside(path: Path) -> str:
+    """How a message says that something stands in the mapping at a path."""
+    return f"in {described(path)}" if path else "at the top level"

@@ -1,0 +1,44 @@
+"""The ways in: a path or a text."""
+
+import os
+from pathlib import Path
+
+from gpuyard.config import document, shape
+from gpuyard.config.build import build
+from gpuyard.config.findings import Findings
+from gpuyard.config.problems import WHOLE_FILE, ConfigError, Problem
+from gpuyard.config.values import Config
+
+
+def load(path: str | os.PathLike[str]) -> Config:
+    """Read a configuration file; `ConfigError` with every problem if it cannot be used."""
+    name = os.fspath(path)
+    try:
+        with Path(path).open("rb") as file:
+            # One byte more than may be there shows that the file is too large without reading all of it.
+            content = file.read(document.BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise _unreadable(name, "no such file; give the path of a yard.yaml") from None
+    except IsADirectoryError:
+        raise _unreadable(name, "is a directory; give the path of a file") from None
+    except PermissionError:
+        raise _unreadable(name, "may not be read; check the file's permissions") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise _unreadable(name, f"cannot be read: {why}") from None
+    return loads(document.decode(content, name), name)
+
+
+def loads(text: str, name: str = "yard.yaml") -> Config:
+    """Read a configuration from its text; `name` stands for the file in messages."""
+    tree = document.parse(text, name)
+    findings = Findings(tree)
+    file, problems = shape.check(tree)
+    findings.extend(problems)
+    findings.raise_if_any()
+    assert file is not None
+    return build(file, findings)
+
+
+def _unreadable(name: str, why: str) -> ConfigError:
+    return ConfigError(name, [Problem(WHOLE_FILE, why)])

@@ -1,0 +1,308 @@
+"""The shape of `yard.yaml`: every key, its type, its bounds and what it means.
+
+These models serve twice: they check a file, and they give editors a JSON Schema with the same descriptions.
+Values come out in gpuyard's units. What a file leaves out stays `None` here and is filled in by the defaults
+of the `model` values, which are thereby the only ones; the JSON Schema shows them.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import PlainValidator as Plain
+from pydantic import WithJsonSchema as Shown
+from pydantic_core import CoreSchema, core_schema
+
+from gpuyard.config import quantities as q
+from gpuyard.config.document import Nothing
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.values import Engine
+from gpuyard.model import JobClass, Market, PolicySpec, Settings
+from gpuyard.model.settings import TOTAL
+
+_CLASS = JobClass("")
+_POLICY = PolicySpec("")
+_SETTINGS = Settings()
+
+
+def _text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
+    """A validator for a single value, from a function of its text."""
+
+    def check(value: object) -> Any:
+        if value is Nothing.NOTHING:
+            raise ValueError("has no value; give it one or remove the key")
+        if not isinstance(value, str):
+            found = "a mapping" if isinstance(value, dict) else "a list"
+            raise ValueError(f"must be a single value, not {found}")
+        return parse(value)
+
+    return check
+
+
+def _whole(least: int, most: int) -> tuple[Plain, Shown]:
+    def parse(text: str) -> int:
+        return q.whole(text, least=least, most=most)
+
+    return Plain(_text(parse)), Shown({"type": "integer", "minimum": least, "maximum": most})
+
+
+def _choice(names: list[str], kind: str, plural: str) -> tuple[Plain, Shown]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"names an unknown {kind} {quoted(text)}; {remedy(text, names, plural)}")
+        return text
+
+    return Plain(_text(parse)), Shown({"type": "string", "enum": names})
+
+
+def _positive(most: int) -> Shown:
+    return Shown({"type": "number", "exclusiveMinimum": 0, "maximum": most})
+
+
+class _OrNothing:
+    """A mapping that may be left empty: `research:` alone is a tenant with all defaults."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def fill(value: object) -> object:
+            return {} if value is Nothing.NOTHING else value
+
+        return core_schema.no_info_before_validator_function(fill, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+def _version(text: str) -> int:
+    if text != "1":
+        raise ValueError(f"must be 1, the only format this release reads, not {quoted(text)}")
+    return 1
+
+
+def _total(value: object) -> object:
+    """A bare number is the total over all GPU models."""
+    return {TOTAL: value} if isinstance(value, str) else value
+
+
+_NUMBER_OF_GPUS = {"type": "number", "minimum": 0, "maximum": q.GPUS_MAX}
+_DURATION = Shown({"type": "string", "pattern": q.DURATION_PATTERN, "minLength": 2})
+_PRICE = Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
+_GPUS = {"anyOf": [{"type": "string", "pattern": q.GPUS_PATTERN}, {"const": 0}]}
+
+Name = Annotated[str, AfterValidator(q.name), Shown({"type": "string", "pattern": q.NAME_PATTERN})]
+Word = Annotated[str, Plain(_text(str)), Shown({"type": "string"})]
+Boolean = Annotated[bool, Plain(_text(q.boolean)), Shown({"type": "boolean"})]
+Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
+Count = Annotated[int, *_whole(1, 1_000_000)]
+NodeCount = Annotated[int, *_whole(1, q.NODES_MAX)]
+GroupSize = Annotated[int, *_whole(0, q.GPUS_PER_NODE_MAX)]
+NumaDomains = Annotated[int, *_whole(1, 64)]
+NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
+CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
+MemoryMib = Annotated[int, Plain(_text(q.memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})]
+DurationMs = Annotated[int, Plain(_text(q.duration_ms)), _DURATION]
+PositiveMs = Annotated[int, Plain(_text(q.duration_positive_ms)), _DURATION]
+MicroUsd = Annotated[int, Plain(_text(q.micro_usd)), _PRICE]
+ShareWeight = Annotated[int, Plain(_text(q.share_weight)), _positive(q.PRICE_USD_MAX)]
+GpuMilli = Annotated[int, Plain(_text(q.gpu_milli_positive)), _positive(q.GPUS_MAX)]
+GpuHoursMs = Annotated[int, Plain(_text(q.gpu_hours_ms)), _positive(q.GPU_HOURS_MAX)]
+QuotaPart = Annotated[int, Plain(_text(q.gpu_milli)), Shown(_NUMBER_OF_GPUS)]
+
+
+class _QuotaMap:
+    """A number of GPUs, or one for each GPU model and `total`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_total, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [_NUMBER_OF_GPUS, handler(schema)]}
+
+
+Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
+EngineName = Annotated[str, *_choice([each.value for each in Engine], "engine", "engines")]
+MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
+
+
+def _key(description: str, *, default: Any = None, example: Any = None) -> Any:
+    """A key that may be left out. `default` is how the file would say what then holds."""
+    extra = {} if default is None else {"default": default}
+    return Field(None, description=description, json_schema_extra=extra, examples=_examples(example))
+
+
+def _required(description: str, *, example: Any) -> Any:
+    return Field(description=description, examples=_examples(example))
+
+
+def _examples(example: Any) -> list[Any] | None:
+    return None if example is None else [example]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def given(self) -> dict[str, Any]:
+        """The values that the file gives, by key."""
+        return {key: getattr(self, key) for key in self.model_fields_set}
+
+
+class PoolEntry(_Entry):
+    """Nodes of one shape, price and market."""
+
+    nodes: NodeCount = _required("Number of nodes.", example=8)
+    gpus: NodeGpus = _required(
+        "GPUs of each node, such as 8 x H100; 0 for nodes without.", example="8 x H100"
+    )
+    cpus: CpuMilli = _required("Cores of each node.", example=96)
+    memory: MemoryMib = _required("Main memory of each node: K, M, G or T, powers of 1024.", example="1T")
+    market: MarketName | None = _key("How the nodes are paid for.", default=Market.RESERVED.value)
+    price: MicroUsd | None = _key(
+        "USD per GPU-hour (per node-hour without GPUs). "
+        "Left out: the model's entry in prices, then its list price; 0 without GPUs.",
+        example=2.5,
+    )
+    nvlink_group: GroupSize | None = _key(
+        "GPUs per NVLink group; 0: none. Left out: all GPUs of the node if the model has NVLink, else 0.",
+        example=8,
+    )
+    numa: NumaDomains | None = _key("NUMA domains of a node; the GPUs are split evenly in order.", default=1)
+    nodes_per_switch: NodeCount | None = _key("Nodes on one switch. Left out: all.", example=4)
+    switches_per_rack: NodeCount | None = _key("Switches in one rack. Left out: all.", example=2)
+    emulate: Boolean | None = _key("Local engine only: pretend to have these GPUs.", default=False)
+
+
+class ClusterEntry(_Entry):
+    """One engine's nodes."""
+
+    engine: EngineName | None = _key("What runs the jobs.", default=Engine.LOCAL.value)
+    pools: Annotated[dict[Name, PoolEntry], _OrNothing()] = _required(
+        "Pools by name; a name is used once over all clusters.",
+        example={"h100": {"nodes": 8, "gpus": "8 x H100", "cpus": 96, "memory": "1T"}},
+    )
+
+
+class GpuModelEntry(_Entry):
+    """A GPU model that the catalogue lacks."""
+
+    memory: MemoryMib = _required("Memory of one GPU: K, M, G or T, powers of 1024.", example="16G")
+    price: MicroUsd = _required("List price in USD per GPU-hour.", example=1.46)
+    nvlink: Boolean | None = _key("Whether such GPUs are linked with NVLink.", default=False)
+    mig: Boolean | None = _key("Whether such a GPU can be split with MIG.", default=False)
+
+
+class BudgetEntry(_Entry):
+    """GPU time that may be spent in each window."""
+
+    gpu_hours: GpuHoursMs = _required("GPU-hours that may be spent in each window.", example=5000)
+    window: PositiveMs = _required("Length of the windows, which are aligned to the epoch.", example="30d")
+
+
+class TenantEntry(_Entry):
+    """A place in the tree of tenants."""
+
+    parent: Word | None = _key("The tenant above it. Left out: none.", example="research")
+    weight: Count | None = _key("Its share beside the others below the same parent.", default=1)
+    guarantee: Quota | None = _key("GPUs it is promised, in total or by model. Left out: none.", example=16)
+    limit: Quota | None = _key(
+        "GPUs it may never exceed, in total or by model. Left out: no limit.",
+        example={"total": 48, "H100": 32},
+    )
+    borrow: Quota | None = _key("GPUs it may use above its guarantee. Left out: no limit.", example=16)
+    lend: Quota | None = _key("GPUs of an unused guarantee that others may use. Left out: all.", example=8)
+    max_gpus_per_job: GpuMilli | None = _key("GPUs of its largest job. Left out: no limit.", example=16)
+    max_gpus_per_user: GpuMilli | None = _key(
+        "GPUs of each user, that is each leaf below it. Left out: no limit.", example=8
+    )
+    max_running_jobs: Count | None = _key("Jobs it may run at once. Left out: no limit.", example=100)
+    budget: BudgetEntry | None = _key("GPU time it may spend in each window. Left out: no limit.")
+
+
+class ClassEntry(_Entry):
+    """How a job is treated."""
+
+    priority: Priority | None = _key("Higher goes first.", default=_CLASS.priority)
+    preemptible: Boolean | None = _key(
+        "Whether its jobs may be stopped for others.", default=_CLASS.preemptible
+    )
+    limit: PositiveMs | None = _key(
+        "Longest time limit of a job, and the one it gets when it names none.",
+        default=q.duration_text(_CLASS.limit_ms),
+    )
+    min_run: DurationMs | None = _key(
+        "How long a job runs before it may be preempted; at most 30d.",
+        default=q.duration_text(_CLASS.min_run_ms),
+    )
+    grace: DurationMs | None = _key(
+        "Time between the warning and the kill; at most 30d.", default=q.duration_text(_CLASS.grace_ms)
+    )
+
+
+class FairnessEntry(_Entry):
+    """How past usage counts in the fair share."""
+
+    half_life: PositiveMs | None = _key(
+        "After this time usage counts half.", default=q.duration_text(_SETTINGS.half_life_ms)
+    )
+    period: PositiveMs | None = _key(
+        "How often usage is charged; at most the half-life.", default=q.duration_text(_SETTINGS.period_ms)
+    )
+    share_weights: Annotated[dict[str, ShareWeight], _OrNothing()] | None = _key(
+        "What an hour of a GPU counts, in USD by model. Left out: its list price.", example={"H100": 6.88}
+    )
+
+
+class PolicyEntry(_Entry):
+    """A policy made of named parts."""
+
+    order: list[Word] | None = _key(
+        "Who goes first: criteria, the first counts most.", default=list(_POLICY.order)
+    )
+    placement: Word | None = _key("Which of the nodes that fit is taken.", default=_POLICY.placement)
+    backfill: Word | None = _key("Who may overtake a job that waits for room.", default=_POLICY.backfill)
+    backfill_depth: Count | None = _key(
+        "Jobs that cannot start and are looked at in one pass.", default=_POLICY.backfill_depth
+    )
+    depth_per_tenant: Count | None = _key(
+        "How many of them may belong to one tenant.", default=_POLICY.depth_per_tenant
+    )
+    preemption: list[Word] | None = _key(
+        "Why a running job may be stopped.", default=list(_POLICY.preemption)
+    )
+    quotas: Boolean | None = _key("Whether guarantees, limits and budgets hold.", default=_POLICY.quotas)
+
+
+class YardFile(_Entry):
+    """The configuration of a yard: fleet, tenants, classes, prices, fairness and policy."""
+
+    version: Annotated[int, Plain(_text(_version)), Shown({"const": 1})] = _required(
+        "Version of this format.", example=1
+    )
+    clusters: Annotated[dict[Name, ClusterEntry], _OrNothing()] = _required(
+        "Clusters by name: each has one engine, and pools of nodes.", example={"main": {"pools": {}}}
+    )
+    gpu_models: Annotated[dict[Name, GpuModelEntry], _OrNothing()] | None = _key(
+        "GPU models beyond the catalogue, by name."
+    )
+    tenants: Annotated[dict[Name, Annotated[TenantEntry, _OrNothing()]], _OrNothing()] | None = _key(
+        "Tenants by name, all on one level; parent makes the tree."
+    )
+    classes: Annotated[dict[Name, Annotated[ClassEntry, _OrNothing()]], _OrNothing()] | None = _key(
+        "Classes of jobs by name. Left out: one class named batch, with all defaults."
+    )
+    default_class: Word | None = _key("The class of jobs that name none.", default=_SETTINGS.default_class)
+    prices: Annotated[dict[str, MicroUsd], _OrNothing()] | None = _key(
+        "USD per GPU-hour by GPU model, for pools that set no price. Left out: list prices.",
+        example={"H100": 2.5},
+    )
+    fairness: Annotated[FairnessEntry, _OrNothing()] | None = _key("How past usage counts in the fair share.")
+    earmark: PositiveMs | None = _key(
+        "How long freed GPUs are kept for the job they were freed for.",
+        default=q.duration_text(_SETTINGS.earmark_ms),
+    )
+    policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
+    policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(
+        "Policies of your own, by name."
+    )

@@ -1,0 +1,207 @@
+"""From the flat list of tenants in the file to the tree, with promises that can be kept.
+
+A guarantee is a promise, so it is checked like one: what the tenants below a parent are promised must be part
+of what the parent is promised, model by model and in sum, and what the top is promised must be in the fleet.
+"""
+
+from collections.abc import Iterator, Set
+from fractions import Fraction
+
+from gpuyard.config.findings import Findings
+from gpuyard.config.problems import Path, listed, quoted, remedy
+from gpuyard.config.quantities import decimal
+from gpuyard.config.schema import TenantEntry, YardFile
+from gpuyard.model import Budget, Quota, Tenant
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI
+
+DEPTH_MAX = 16
+"""Levels of the tree. Every decision walks up from a leaf, and paths name every level."""
+
+_CYCLE_SHOWN_MAX = 20
+
+_QUOTAS = ("guarantee", "limit", "borrow", "lend")
+
+
+def models_named(file: YardFile) -> Iterator[tuple[Path, str]]:
+    """Every GPU model that a quota names, with its place."""
+    for name, entry in (file.tenants or {}).items():
+        for kind in _QUOTAS:
+            for model in getattr(entry, kind) or {}:
+                if model != TOTAL:
+                    yield ("tenants", name, kind, model), model
+
+
+def check_tenants(file: YardFile, capacity_milli: dict[str, int], findings: Findings) -> None:
+    """Refuse a tree that is none, and promises that contradict each other or the fleet."""
+    tenants = file.tenants or {}
+    whole = _check_tree(tenants, findings)
+    for name, entry in tenants.items():
+        _check_own(name, entry, findings)
+    if not whole:
+        return
+    children: dict[str | None, list[str]] = {}
+    for name, entry in tenants.items():
+        children.setdefault(entry.parent, []).append(name)
+    for parent, below in children.items():
+        if parent is None:
+            _check_fleet(tenants, below, capacity_milli, findings)
+        else:
+            _check_below(tenants, parent, below, capacity_milli.keys(), findings)
+
+
+def _check_tree(tenants: dict[str, TenantEntry], findings: Findings) -> bool:
+    """Every parent exists, no tenant is above itself, no branch is too long. Whether all that holds."""
+    sound = True
+    level: dict[str, int] = {}
+    for start in tenants:
+        # A dict keeps the order of the way up and knows at once whether it came by here before.
+        trail: dict[str, None] = {}
+        here: str | None = start
+        while here is not None and here in tenants and here not in level and here not in trail:
+            trail[here] = None
+            here = tenants[here].parent
+        way = list(trail)
+        if here is not None and here not in tenants:
+            text = f"unknown tenant {quoted(here)} as parent of {quoted(way[-1])}"
+            known = (name for name in tenants if name != way[-1])
+            findings.at(("tenants", way[-1], "parent"), f"{text}; {remedy(here, known, 'tenants')}")
+            sound = False
+        elif here in trail:
+            findings.at(("tenants", here, "parent"), _cycle_text(way[way.index(here) :]))
+            sound = False
+        above = level.get(here, 0) if here is not None else 0
+        for step, name in enumerate(reversed(way), start=above + 1):
+            level[name] = step
+        if sound and above + len(way) > DEPTH_MAX:
+            text = f"tenant {quoted(start)} is more than {DEPTH_MAX} levels deep; that is the limit"
+            findings.at(("tenants", start, "parent"), text)
+            sound = False
+    return sound
+
+
+def _cycle_text(cycle: list[str]) -> str:
+    shown = cycle if len(cycle) <= _CYCLE_SHOWN_MAX else [*cycle[:_CYCLE_SHOWN_MAX], "…"]
+    return f"tenants form a cycle of parents: {' -> '.join([*shown, cycle[0]])}; remove one 'parent'"
+
+
+def _promised_milli(guarantee: dict[str, int] | None) -> int:
+    """What a guarantee comes to over all models."""
+    given = guarantee or {}
+    return max(given.get(TOTAL, 0), sum(milli for model, milli in given.items() if model != TOTAL))
+
+
+def _guaranteed_milli(entry: TenantEntry, model: str) -> int:
+    return _promised_milli(entry.guarantee) if model == TOTAL else (entry.guarantee or {}).get(model, 0)
+
+
+def gpus_text(milli: int, model: str = TOTAL) -> str:
+    """Milli-GPU as a person would say it: `1.5 GPUs`, `8 H100`."""
+    count = decimal(Fraction(milli, MILLI))
+    return f"{count} GPU{'' if milli == MILLI else 's'}" if model == TOTAL else f"{count} {model}"
+
+
+def _check_own(name: str, entry: TenantEntry, findings: Findings) -> None:
+    """One tenant's numbers against each other."""
+    guarantee, limit = entry.guarantee or {}, entry.limit or {}
+    owner = f"tenant {quoted(name)}"
+    promised = _promised_milli(guarantee)
+    if TOTAL in guarantee and promised > guarantee[TOTAL]:
+        text = f"{owner} is guaranteed {gpus_text(promised)} by model"
+        total = f"but only {gpus_text(guarantee[TOTAL])} in total; raise the total"
+        findings.at(("tenants", name, "guarantee", TOTAL), f"{text}, {total}")
+    for model, most in limit.items():
+        least = promised if model == TOTAL else guarantee.get(model, 0)
+        if most < least:
+            path = ("tenants", name, "limit", model)
+            text = f"the limit of {owner}, {gpus_text(most, model)}, is below its guarantee"
+            findings.at(path, f"{text}, {gpus_text(least, model)}; raise the limit or lower the guarantee")
+
+
+def _sums_milli(tenants: dict[str, TenantEntry], names: list[str]) -> dict[str, int]:
+    """What these tenants are promised together, by model and in total."""
+    sums = {TOTAL: 0}
+    for name in names:
+        guarantee = tenants[name].guarantee or {}
+        sums[TOTAL] += _promised_milli(guarantee)
+        for model, milli in guarantee.items():
+            if model != TOTAL:
+                sums[model] = sums.get(model, 0) + milli
+    return sums
+
+
+def _check_below(
+    tenants: dict[str, TenantEntry], parent: str, below: list[str], models: Set[str], findings: Findings
+) -> None:
+    """What is promised to the tenants below one must be part of what it is promised itself."""
+    for model, milli in _sums_milli(tenants, below).items():
+        own = _guaranteed_milli(tenants[parent], model)
+        if milli > own and model in models:
+            text = (
+                f"the tenants below {quoted(parent)} are guaranteed {gpus_text(milli, model)}, "
+                f"but it has a guarantee of only {gpus_text(own, model)}; raise it or lower theirs"
+            )
+            path = ("tenants", parent, "guarantee", model)
+            if tenants[parent].guarantee:
+                findings.at(path, text)
+            else:
+                findings.at_key(path[:2], text)
+
+
+def _check_fleet(
+    tenants: dict[str, TenantEntry], top: list[str], capacity_milli: dict[str, int], findings: Findings
+) -> None:
+    """What the tenants at the top are promised must be there. The one that goes too far is marked."""
+    for model, milli in _sums_milli(tenants, top).items():
+        # A model that is not known has been refused already.
+        there = capacity_milli.get(model, milli)
+        if milli <= there:
+            continue
+        parts, running, crossing = [], 0, ""
+        for name in top:
+            part = _guaranteed_milli(tenants[name], model)
+            running += part
+            if part:
+                parts.append(f"{name} {decimal(Fraction(part, MILLI))}")
+            if running > there and not crossing:
+                crossing = name
+        text = (
+            f"the tenants at the top are guaranteed {gpus_text(milli, model)} ({listed(parts)}), "
+            f"but the fleet has only {gpus_text(there, model)}; lower a guarantee or add nodes"
+        )
+        findings.at(("tenants", crossing, "guarantee", model), text)
+
+
+def build_tenants(file: YardFile) -> tuple[Tenant, ...]:
+    """The tenants by path, sorted, so that a parent comes before what is below it."""
+    tenants = file.tenants or {}
+
+    def path(name: str) -> str:
+        parent = tenants[name].parent
+        return name if parent is None else f"{path(parent)}/{name}"
+
+    built = (
+        Tenant(path(name), entry.weight or 1, _quota(entry), _budget(entry))
+        for name, entry in tenants.items()
+    )
+    return tuple(sorted(built, key=lambda tenant: tenant.path.split("/")))
+
+
+def _quota(entry: TenantEntry) -> Quota:
+    # A promise of 16 H100 is one of 16 GPUs too. Without the total, `borrow: 8` would count from zero.
+    guarantee = {TOTAL: _promised_milli(entry.guarantee), **entry.guarantee} if entry.guarantee else {}
+    return Quota(
+        guarantee=guarantee,
+        limit=entry.limit or {},
+        borrow=entry.borrow or {},
+        lend=entry.lend or {},
+        max_gpus_per_job=entry.max_gpus_per_job,
+        max_gpus_per_user=entry.max_gpus_per_user,
+        max_running_jobs=entry.max_running_jobs,
+    )
+
+
+def _budget(entry: TenantEntry) -> Budget | None:
+    return (
+        None if entry.budget is None else Budget(gpu_ms=entry.budget.gpu_hours, window_ms=entry.budget.window)
+    )

@@ -1,0 +1,11 @@
+"""The scheduler's core: `apply` folds events into a state, `decide` makes a plan of it, `explain` says why.
+
+Pure: no clock, no randomness, no files. What it knows comes in as arguments, what it thinks goes out as values.
+"""
+
+from gpuyard.core.decide import decide
+from gpuyard.core.fold import apply
+from gpuyard.core.policy import Policy
+from gpuyard.core.state import InvalidEvent, State
+
+__all__ = ["InvalidEvent", "Policy", "State", "apply", "decide"]

@@ -1,0 +1,100 @@
+"""Jobs that could never start, told apart at the door instead of waiting for ever."""
+
+from gpuyard.core.shapes import Shape
+from gpuyard.core.state import State
+from gpuyard.core.tenants import UNLIMITED
+from gpuyard.model import JobSpec, Mig, Milli, Reason, ReasonCode
+from gpuyard.model.units import MILLI
+
+
+def gpus_text(milli: int) -> str:
+    """Milli-GPU for people: `8`, `0.25`."""
+    whole, part = divmod(milli, MILLI)
+    return str(whole) if part == 0 else f"{milli / MILLI:g}"
+
+
+def ask_text(shape: Shape) -> str:
+    """What a job asks for, in words: `2 x 8 H100 GPUs, each 8 on one node`."""
+    ask = shape.ask
+    request = ask.gpus
+    models = " or ".join(ask.models) + " " if ask.models else ""
+    if isinstance(request, Mig):
+        each = f"{request.count} {request.profile} slices"
+    elif isinstance(request, Milli):
+        each = f"{request.count} x {request.milli / MILLI:g} {models}GPU"
+    elif request.count == 0:
+        each = "CPU only"
+    else:
+        each = f"{request.count} {models}GPU{'s' if request.count != 1 else ''}"
+    return f"{ask.tasks} x ({each})" if ask.tasks > 1 else each
+
+
+def never(state: State, spec: JobSpec) -> Reason | None:
+    """Why a job could never start on this fleet under these settings; None if it could."""
+    shape = state.shape_of(spec.ask)
+    if not shape.supported:
+        return Reason(
+            ReasonCode.UNSUPPORTED,
+            "engine",
+            f"asks for {ask_text(shape)}: this kind of GPU sharing cannot be served yet",
+            False,
+            "ask for whole GPUs, or for a part of one as a fraction",
+        )
+    if not shape.ways:
+        return Reason(ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, "a smaller ask")
+    tenants = state.tenants
+    leaf = tenants.leaf(spec.tenant)
+    for number in tenants.chain[leaf]:
+        name = tenants.path[number]
+        if shape.gpu_milli > tenants.max_job[number]:
+            most = gpus_text(tenants.max_job[number])
+            return Reason(
+                ReasonCode.JOB_TOO_LARGE,
+                name,
+                f"asks for {gpus_text(shape.gpu_milli)} GPUs; a job of {name} may have {most}",
+                False,
+                "fewer GPUs, or a higher max_gpus_per_job",
+            )
+        ways_out = []
+        for way in shape.ways:
+            most_milli = min(
+                min(tenants.limit[number][c], tenants.ceiling[number][c]) for c in (0, 1 + way.model)
+            )
+            ways_out.append(most_milli)
+        if max(ways_out) < shape.gpu_milli:
+            return Reason(
+                ReasonCode.LIMIT,
+                name,
+                f"asks for {gpus_text(shape.gpu_milli)} GPUs; {name} may never use more than "
+                f"{gpus_text(max(ways_out)) if max(ways_out) < UNLIMITED else 'unlimited'}",
+                False,
+                f"fewer GPUs, or a higher limit for {name}",
+            )
+    return None
+
+
+def _why_no_way(state: State, shape: Shape) -> str:
+    """The dimension in which even an empty node is too small."""
+    ask, kinds = shape.ask, state.nodes.kinds
+    wants = ask_text(shape)
+    if not kinds:
+        return f"asks for {wants}; the fleet has no nodes"
+    names = [name for name, number in state.models.items() if any(k.model == number for k in kinds)]
+    if ask.models and not set(ask.models) & set(names):
+        return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"
+    fitting = [k for k in kinds if not ask.models or _name(state, k.model) in ask.models]
+    most_gpus = max((k.gpus for k in fitting), default=0)
+    if shape.gpus > most_gpus:
+        return f"asks for {wants} on one node; the largest node has {most_gpus}"
+    most_cpu = max((k.cpu_milli for k in fitting), default=0)
+    if ask.cpu_milli > most_cpu:
+        return f"asks for {ask.cpu_milli / MILLI:g} cores on one node; the largest node has {most_cpu / MILLI:g}"
+    most_memory = max((k.memory_mib for k in fitting), default=0)
+    if ask.memory_mib > most_memory:
+        return f"asks for {ask.memory_mib} MiB on one node; the largest node has {most_memory}"
+    total = sum(k.gpus * k.members.bit_count() for k in fitting)
+    return f"asks for {wants}; {total} GPUs on {sum(k.members.bit_count() for k in fitting)} nodes cannot hold it"
+
+
+def _name(state: State, model: int) -> str:
+    return next(name for name, number in state.models.items() if number == model)

@@ -1,0 +1,311 @@
+"""`apply(state, event)`: the one door through which state changes.
+
+Each kind of event has one function, and each says from which states it may come. Anything else is an error of
+whoever wrote the event, and raises with what is known of the job.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuyard.core.records import JobRecord
+from gpuyard.core.state import InvalidEvent, State
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptState,
+    AttemptStopping,
+    CheckpointSeen,
+    ConfigSet,
+    DemandLearned,
+    Earmark,
+    EarmarkDropped,
+    EarmarkSet,
+    Event,
+    JobCancelled,
+    JobContinued,
+    JobHeld,
+    JobReleased,
+    JobState,
+    JobSubmitted,
+    JobSuspended,
+    NodeAdded,
+    NodeCordoned,
+    NodeDown,
+    NodeUncordoned,
+    NodeUp,
+    Outcome,
+    Ticked,
+)
+from gpuyard.model.units import NO_LIMIT_MS
+
+FROM: dict[type, frozenset[AttemptState | None]] = {
+    AttemptConfirmed: frozenset({AttemptState.STARTING, AttemptState.UNKNOWN}),
+    AttemptStopping: frozenset(
+        {AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED, AttemptState.UNKNOWN}
+    ),
+    AttemptEnded: frozenset(AttemptState),
+    CheckpointSeen: frozenset(AttemptState),
+    JobSuspended: frozenset({AttemptState.STARTING, AttemptState.RUNNING}),
+    JobContinued: frozenset({AttemptState.SUSPENDED}),
+    AttemptStarted: frozenset({None}),
+    JobHeld: frozenset({None}),
+    JobReleased: frozenset({None}),
+    JobCancelled: frozenset({None}),
+    EarmarkSet: frozenset({None}),
+    EarmarkDropped: frozenset({None}),
+}
+"""Which state the current attempt must be in (None: the job waits and has none)."""
+
+
+# Looking a member up on its enum costs more than the rest of a step.
+_STARTING, _RUNNING = AttemptState.STARTING, JobState.RUNNING
+_COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
+
+
+def apply(state: State, event: Event) -> None:
+    """Fold one event into the state."""
+    state.now_ms = event.at_ms
+    _STEPS[type(event)](state, event)
+
+
+def _record(state: State, event: Any) -> JobRecord:
+    record = state.jobs.get(event.job_id)
+    if record is None:
+        raise InvalidEvent(f"{event}: no live job {event.job_id}")
+    if record.phase not in FROM[type(event)]:
+        raise InvalidEvent(f"{event}: {story(record)}")
+    attempt = getattr(event, "attempt", None)
+    if attempt is not None and type(event) is not AttemptStarted and attempt != record.attempt:
+        raise InvalidEvent(f"{event}: the current attempt is {record.attempt}; {story(record)}")
+    return record
+
+
+def story(record: JobRecord) -> str:
+    """What is known of a job, in a line."""
+    phase = record.phase.value if record.phase else "no attempt"
+    return (
+        f"job {record.job.label} is {record.state.value} ({phase}), attempt {record.attempt}, "
+        f"started {record.started_ms}, preempted {record.preemptions} times"
+    )
+
+
+# -- settings and fleet ------------------------------------------------------------------------------------------
+
+
+def _config_set(state: State, event: ConfigSet) -> None:
+    state.configure(event.settings)
+
+
+def _node_added(state: State, event: NodeAdded) -> None:
+    if event.node.name in state.node_number:
+        raise InvalidEvent(f"{event}: there is a node of that name")
+    model = state.model_number(event.node.gpu_model if event.node.gpus else "")
+    state.node_number[event.node.name] = state.nodes.add(event.node, model)
+    state.shapes.refresh(state.nodes, state.weights)
+
+
+def _node_down(state: State, event: NodeDown) -> None:
+    state.nodes.set_down(event.node, event.why or "down")
+
+
+def _node_up(state: State, event: NodeUp) -> None:
+    state.nodes.set_down(event.node, "")
+
+
+def _node_cordoned(state: State, event: NodeCordoned) -> None:
+    state.nodes.set_cordoned(event.node, event.why or "cordoned")
+
+
+def _node_uncordoned(state: State, event: NodeUncordoned) -> None:
+    state.nodes.set_cordoned(event.node, "")
+
+
+def _demand_learned(state: State, event: DemandLearned) -> None:
+    state.demand = event.asks
+    state.demand_version += 1
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def _job_submitted(state: State, event: JobSubmitted) -> None:
+    job = event.job
+    if job.id <= state.last_job_id:
+        raise InvalidEvent(f"{event}: id {job.id} is not above {state.last_job_id}")
+    state.last_job_id = job.id
+    spec = job.spec
+    intake = state.intake.get(id(spec))
+    if intake is None or intake[0] is not spec:
+        intake = state.take_in(spec)
+    record = JobRecord(job, intake[1], intake[2], intake[3])
+    state.jobs[job.id] = record
+    if job.begin_ms > event.at_ms:
+        state.deferred[job.id] = record
+    else:
+        state.queue.add(record)
+
+
+def _job_held(state: State, event: JobHeld) -> None:
+    record = _record(state, event)
+    if record.id not in state.deferred:
+        state.queue.remove(record)
+        state.deferred[record.id] = record
+    record.held = True
+
+
+def _job_released(state: State, event: JobReleased) -> None:
+    record = _record(state, event)
+    record.held = False
+    _requeue_if_due(state, record, event.at_ms)
+
+
+def _requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
+    if record.id in state.deferred and not record.held and record.job.begin_ms <= at_ms:
+        del state.deferred[record.id]
+        state.queue.add(record)
+
+
+def _job_cancelled(state: State, event: JobCancelled) -> None:
+    record = _record(state, event)
+    _drop_earmark(state, record)
+    if state.deferred.pop(record.id, None) is None:
+        state.queue.remove(record)
+    record.state = JobState.CANCELLED
+    del state.jobs[record.id]
+
+
+# -- attempts ------------------------------------------------------------------------------------------------------
+
+
+def _attempt_started(state: State, event: AttemptStarted) -> None:
+    at_ms, job_id, attempt, grants = event
+    record = state.jobs.get(job_id)
+    if record is None or record.phase is not None:
+        record = _record(state, event)
+    if attempt != record.attempt + 1 or job_id in state.deferred:
+        raise InvalidEvent(f"{event}: {story(record)}")
+    if record.earmark is not None:
+        _drop_earmark(state, record)
+    if not state.hold(record, grants, at_ms):
+        raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
+    state.queue.remove(record)
+    record.attempt = attempt
+    record.phase = _STARTING
+    record.state = _RUNNING
+    record.checkpoint_ms = 0
+    state.running[record.id] = record
+
+
+def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
+    _record(state, event).phase = AttemptState.RUNNING
+
+
+def _attempt_stopping(state: State, event: AttemptStopping) -> None:
+    record = _record(state, event)
+    record.phase = AttemptState.STOPPING
+    record.cause = event.cause
+    record.for_job = event.for_job
+    state.promise_end(record, min(record.end_ms, event.at_ms + record.klass.grace_ms))
+
+
+def _attempt_ended(state: State, event: AttemptEnded) -> None:
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase is None or record.attempt != event.attempt:
+        record = _record(state, event)
+    state.release(record, event.at_ms)
+    del state.running[record.id]
+    record.phase = None
+    outcome = event.outcome
+    if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
+        record.state = JobState.COMPLETED if outcome is _COMPLETED else JobState(outcome.value)
+        del state.jobs[record.id]
+        return
+    if record.cause is not None and record.cause.preempts:
+        record.preemptions += 1
+    record.cause = None
+    record.for_job = 0
+    record.saved_ms = event.saved_ms
+    record.state = JobState.PENDING
+    if record.held:
+        state.deferred[record.id] = record
+    else:
+        state.queue.add(record)
+
+
+def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
+    _record(state, event).checkpoint_ms = event.saved_at_ms
+
+
+def _job_suspended(state: State, event: JobSuspended) -> None:
+    record = _record(state, event)
+    record.suspended_ms = event.at_ms
+    state.promise_end(record, record.end_ms + NO_LIMIT_MS)
+    record.phase = AttemptState.SUSPENDED
+    record.state = JobState.SUSPENDED
+
+
+def _job_continued(state: State, event: JobContinued) -> None:
+    record = _record(state, event)
+    frozen_ms = event.at_ms - record.suspended_ms
+    state.promise_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)
+    record.suspended_ms = 0
+    record.phase = AttemptState.RUNNING
+    record.state = JobState.RUNNING
+
+
+# -- earmarks and time ---------------------------------------------------------------------------------------------
+
+
+def _earmark_set(state: State, event: EarmarkSet) -> None:
+    record = _record(state, event)
+    if record.earmark is not None:
+        raise InvalidEvent(f"{event}: it has an earmark; {story(record)}")
+    record.earmark = Earmark(record.id, event.grants, event.expires_ms)
+    state.earmarks[record.id] = record
+    state.nodes.take(event.grants)
+
+
+def _earmark_dropped(state: State, event: EarmarkDropped) -> None:
+    _drop_earmark(state, _record(state, event))
+
+
+def _drop_earmark(state: State, record: JobRecord) -> None:
+    if record.earmark is not None:
+        state.nodes.give(record.earmark.grants)
+        state.nodes.freed += 1
+        record.earmark = None
+        del state.earmarks[record.id]
+
+
+def _ticked(state: State, event: Ticked) -> None:
+    state.tenants.tick(event.at_ms)
+    for record in [r for r in state.deferred.values() if not r.held and r.job.begin_ms <= event.at_ms]:
+        _requeue_if_due(state, record, event.at_ms)
+    for record in [r for r in state.earmarks.values() if r.earmark and r.earmark.expires_ms <= event.at_ms]:
+        _drop_earmark(state, record)
+
+
+_STEPS: dict[type, Callable[[State, Any], None]] = {
+    ConfigSet: _config_set,
+    NodeAdded: _node_added,
+    NodeDown: _node_down,
+    NodeUp: _node_up,
+    NodeCordoned: _node_cordoned,
+    NodeUncordoned: _node_uncordoned,
+    DemandLearned: _demand_learned,
+    JobSubmitted: _job_submitted,
+    JobHeld: _job_held,
+    JobReleased: _job_released,
+    JobCancelled: _job_cancelled,
+    JobSuspended: _job_suspended,
+    JobContinued: _job_continued,
+    AttemptStarted: _attempt_started,
+    AttemptConfirmed: _attempt_confirmed,
+    AttemptStopping: _attempt_stopping,
+    AttemptEnded: _attempt_ended,
+    CheckpointSeen: _checkpoint_seen,
+    EarmarkSet: _earmark_set,
+    EarmarkDropped: _earmark_dropped,
+    Ticked: _ticked,
+}

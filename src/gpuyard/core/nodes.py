@@ -1,0 +1,322 @@
+"""The nodes as columns, indexed by how much they have free.
+
+A *kind* is a set of nodes that are alike (cluster, GPU model, GPUs, cores, memory). Each kind keeps one set of nodes
+per number of wholly free GPUs, so that "a node with at least four free, as few more as possible" is a look into five
+sets. A placement changes a few cells and is undone by changing them back.
+
+Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those that a stopping attempt still holds,
+and is ready when nothing it took is below zero.
+"""
+
+from collections.abc import Iterable
+
+from gpuyard.core.bits import positions
+from gpuyard.model import Grant, Node
+from gpuyard.model.units import MILLI
+
+NEVER_MS = 1 << 60
+"""Later than any time that is dealt with."""
+
+_PLAIN = (0, MILLI)
+
+_TOUCHED_MAX = 200_000
+"""Length of the log of changed nodes at which it and the caches that read it start over."""
+
+
+class Kind:
+    """Nodes that are alike."""
+
+    __slots__ = (
+        "buckets",
+        "cluster",
+        "cpu_milli",
+        "gpus",
+        "group_size",
+        "members",
+        "memory_mib",
+        "model",
+        "partial",
+        "switches",
+    )
+
+    def __init__(self, node: Node, model: int) -> None:
+        self.cluster = node.cluster
+        self.model = model
+        """The GPU model's number."""
+        self.gpus = node.gpus
+        self.cpu_milli = node.cpu_milli
+        self.memory_mib = node.memory_mib
+        self.group_size = node.nvlink_group_size
+        self.buckets = [0] * (node.gpus + 1)
+        """Schedulable nodes by their number of wholly free GPUs."""
+        self.partial = 0
+        """Schedulable nodes with a GPU that is partly taken."""
+        self.members = 0
+        """All nodes, schedulable or not."""
+        self.switches: dict[str, int] = {}
+        """Nodes by switch."""
+
+    def same(self, node: Node, model: int) -> bool:
+        """Whether the node belongs here."""
+        return (
+            self.model == model
+            and self.gpus == node.gpus
+            and self.cpu_milli == node.cpu_milli
+            and self.memory_mib == node.memory_mib
+            and self.cluster == node.cluster
+            and self.group_size == node.nvlink_group_size
+        )
+
+
+class Nodes:
+    """All nodes. A node's number is its index here."""
+
+    def __init__(self) -> None:
+        self.node: list[Node] = []
+        self.kind: list[int] = []
+        self.kinds: list[Kind] = []
+        self.by_pool: dict[str, int] = {}
+        self.gpu_free: list[list[int]] = []
+        """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
+        self.free_mask: list[int] = []
+        """The wholly free GPUs of each node."""
+        self.odd: set[int] = set()
+        """Nodes with a GPU that is neither wholly free nor wholly taken (or overdrawn)."""
+        self.cpu_free: list[int] = []
+        self.memory_free: list[int] = []
+        self.down: list[str] = []
+        """Why a node is down; empty: it is up."""
+        self.cordoned: list[str] = []
+        """Why a node takes nothing new; empty: it does."""
+        self.on: list[dict[int, tuple[int, Grant]]] = []
+        """Per node, what runs there: job id -> (promised end, grant)."""
+        self.version = 0
+        """Grows with every change that is not a draft."""
+        self.freed = 0
+        """Grows when room may have been gained. While it stands still, what did not fit does not fit."""
+        self.touched: list[int] = []
+        """Numbers of changed nodes, for caches that keep a value per node."""
+        self.epoch = 0
+        """Grows when `touched` starts over: caches of another epoch are void."""
+        self.up_milli: list[int] = []
+        """Milli-GPU of nodes that are up, by GPU model number."""
+        self.used_milli = 0
+        """Milli-GPU held by attempts."""
+
+    # -- the fleet ---------------------------------------------------------------------------------------------
+
+    def add(self, node: Node, model: int) -> int:
+        """Take a node into the fleet; returns its number."""
+        number = len(self.node)
+        index = next((i for i, k in enumerate(self.kinds) if k.same(node, model)), len(self.kinds))
+        if index == len(self.kinds):
+            self.kinds.append(Kind(node, model))
+        kind = self.kinds[index]
+        bit = 1 << number
+        kind.members |= bit
+        kind.switches[node.switch] = kind.switches.get(node.switch, 0) | bit
+        self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
+        self.node.append(node)
+        self.kind.append(index)
+        self.gpu_free.append([MILLI] * node.gpus)
+        self.free_mask.append((1 << node.gpus) - 1)
+        self.cpu_free.append(node.cpu_milli)
+        self.memory_free.append(node.memory_mib)
+        self.down.append("")
+        self.cordoned.append("")
+        self.on.append({})
+        kind.buckets[node.gpus] |= bit
+        while len(self.up_milli) <= model:
+            self.up_milli.append(0)
+        self.up_milli[model] += node.gpus * MILLI
+        self._changed(number)
+        self.freed += 1
+        return number
+
+    def schedulable(self, number: int) -> bool:
+        """Up, and takes new work."""
+        return not self.down[number] and not self.cordoned[number]
+
+    def set_down(self, number: int, why: str) -> None:
+        """Mark a node down (or up again with an empty `why`)."""
+        was_down = bool(self.down[number])
+        self._leave(number)
+        self.down[number] = why
+        self._enter(number)
+        kind = self.kinds[self.kind[number]]
+        self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
+        self._changed(number)
+        self.freed += 1
+
+    def set_cordoned(self, number: int, why: str) -> None:
+        """Close a node to new work (or open it with an empty `why`)."""
+        self._leave(number)
+        self.cordoned[number] = why
+        self._enter(number)
+        self._changed(number)
+        self.freed += 1
+
+    def _leave(self, number: int) -> None:
+        if self.schedulable(number):
+            kind = self.kinds[self.kind[number]]
+            bit = 1 << number
+            kind.buckets[self.free_mask[number].bit_count()] &= ~bit
+            kind.partial &= ~bit
+
+    def _enter(self, number: int) -> None:
+        if self.schedulable(number):
+            kind = self.kinds[self.kind[number]]
+            bit = 1 << number
+            kind.buckets[self.free_mask[number].bit_count()] |= bit
+            if self._has_partial(number):
+                kind.partial |= bit
+
+    def _has_partial(self, number: int) -> bool:
+        return any(0 < free < MILLI for free in self.gpu_free[number])
+
+    def _changed(self, number: int) -> None:
+        self.version += 1
+        self.touched.append(number)
+        if len(self.touched) > _TOUCHED_MAX:
+            self.touched.clear()
+            self.epoch += 1
+
+    # -- room --------------------------------------------------------------------------------------------------
+
+    def fits(self, grants: Iterable[Grant]) -> bool:
+        """Whether the room is there now. The same question at decision and at commit."""
+        for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
+            if self.down[number] or self.cordoned[number]:
+                return False
+            if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
+                return False
+            if milli == MILLI:
+                if gpus & ~self.free_mask[number]:
+                    return False
+            else:
+                free = self.gpu_free[number]
+                if any(free[gpu] < milli for gpu in positions(gpus)):
+                    return False
+        return True
+
+    def overdrawn(self, grants: Iterable[Grant]) -> bool:
+        """Whether an earmark still waits for something it took to become free."""
+        for number, gpus, _milli, _cpu, _memory, _tasks in grants:
+            if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
+                return True
+            free = self.gpu_free[number]
+            if any(free[gpu] < 0 for gpu in positions(gpus)):
+                return True
+        return False
+
+    def take(self, grants: tuple[Grant, ...]) -> None:
+        """Enter grants in the books."""
+        self.shift(grants, -1)
+        self._log(grants)
+
+    def give(self, grants: tuple[Grant, ...]) -> None:
+        """Strike grants from the books: the exact inverse of `take`."""
+        self.shift(grants, 1)
+        self._log(grants)
+
+    def _log(self, grants: tuple[Grant, ...]) -> None:
+        self.version += 1
+        touched = self.touched
+        for grant in grants:
+            touched.append(grant[0])
+        if len(touched) > _TOUCHED_MAX:
+            touched.clear()
+            self.epoch += 1
+
+    def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
+        """Move the books without telling anyone: for what is moved back before anyone looks."""
+        for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
+            if cpu_milli:
+                self.cpu_free[number] += sign * cpu_milli
+            if memory_mib:
+                self.memory_free[number] += sign * memory_mib
+            if gpus:
+                before = self.free_mask[number]
+                if milli != MILLI or number in self.odd or (sign < 0 and gpus & ~before):
+                    self._move_gpus(number, gpus, sign * milli)
+                    continue
+                # By far the most frequent: whole GPUs that are wholly free, or become so.
+                free = self.gpu_free[number]
+                after = before ^ gpus
+                left = MILLI if sign > 0 else 0
+                for gpu in positions(gpus):
+                    free[gpu] = left
+                self.free_mask[number] = after
+                if not self.down[number] and not self.cordoned[number]:
+                    buckets = self.kinds[self.kind[number]].buckets
+                    bit = 1 << number
+                    buckets[before.bit_count()] ^= bit
+                    buckets[after.bit_count()] ^= bit
+
+    def _move_gpus(self, number: int, gpus: int, milli: int) -> None:
+        free = self.gpu_free[number]
+        mask = before = self.free_mask[number]
+        partial = number in self.odd or milli % MILLI != 0
+        for gpu in positions(gpus):
+            left = free[gpu] = free[gpu] + milli
+            if left == MILLI:
+                mask |= 1 << gpu
+            else:
+                mask &= ~(1 << gpu)
+                partial = partial or left % MILLI != 0
+        if mask != before:
+            self._rebucket(number, before, mask)
+        if any(left not in _PLAIN for left in free):
+            self.odd.add(number)
+        else:
+            self.odd.discard(number)
+        if partial and not self.down[number] and not self.cordoned[number]:
+            kind = self.kinds[self.kind[number]]
+            if self._has_partial(number):
+                kind.partial |= 1 << number
+            else:
+                kind.partial &= ~(1 << number)
+
+    def _rebucket(self, number: int, before: int, mask: int) -> None:
+        self.free_mask[number] = mask
+        if not self.down[number] and not self.cordoned[number]:
+            buckets = self.kinds[self.kind[number]].buckets
+            bit = 1 << number
+            buckets[before.bit_count()] ^= bit
+            buckets[mask.bit_count()] ^= bit
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
+        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
+        if not self.fits(grants):
+            return False
+        self.shift(grants, -1)
+        self.version += 1
+        on, touched = self.on, self.touched
+        for grant in grants:
+            on[grant[0]][job_id] = (end_ms, grant)
+            touched.append(grant[0])
+        return True
+
+    def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
+        """The exact inverse of `place`."""
+        self.shift(grants, 1)
+        self.version += 1
+        on, touched = self.on, self.touched
+        for grant in grants:
+            del on[grant[0]][job_id]
+            touched.append(grant[0])
+        if len(touched) > _TOUCHED_MAX:
+            touched.clear()
+            self.epoch += 1
+
+    def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
+        """What runs on these nodes is now expected to end at another time."""
+        for grant in grants:
+            self.on[grant[0]][job_id] = (end_ms, grant)
+            self._changed(grant[0])
+
+    def ends(self, number: int) -> list[tuple[int, int, Grant]]:
+        """What runs on a node as (promised end, job id, grant), soonest first."""
+        return sorted([(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.on[number].items()])

@@ -1,0 +1,227 @@
+"""One pass over the queue: drafts on the state, every one of which is undone.
+
+The parts of a policy work through a `Pass`. It knows what has been drafted, so that a second start sees the room the
+first one took, and it puts everything back at the end, whatever happens.
+"""
+
+from collections.abc import Callable
+
+from gpuyard.core.policy import Policy
+from gpuyard.core.records import JobRecord
+from gpuyard.core.state import State
+from gpuyard.model import Grant, ReasonCode, Reservation
+from gpuyard.model.units import NO_LIMIT_MS
+
+_WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
+"""Refusals that end when something of the same tenant ends: who waits for that must not be overtaken for ever."""
+
+
+def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, ...] | None:
+    """Room for a job to whom no quota applies, on the state as it is. What has none is remembered."""
+    nodes = state.nodes
+    freed, no_room = nodes.freed, state.no_room
+    shape = record.shape
+    for way in shape.ways:
+        if no_room.get(way.index) != freed:
+            grants = policy.place(nodes, shape, way)
+            if grants is not None:
+                return grants
+            no_room[way.index] = freed
+    return None
+
+
+class Wall:
+    """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it."""
+
+    __slots__ = ("at_ms", "spare_jobs", "spare_milli")
+
+    def __init__(self, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
+        self.at_ms = at_ms
+        """When enough of the quota will be free."""
+        self.spare_milli = spare_milli
+        """What will be free then beyond what it needs."""
+        self.spare_jobs = spare_jobs
+
+
+class Pass:
+    """The drafts and findings of one decision."""
+
+    __slots__ = (
+        "_quotas",
+        "_undo",
+        "_version",
+        "drafted",
+        "no_room",
+        "now_ms",
+        "policy",
+        "reservations",
+        "state",
+        "stopping",
+        "walls",
+    )
+
+    def __init__(self, state: State, policy: Policy, now_ms: int) -> None:
+        self.state = state
+        self.policy = policy
+        self.now_ms = now_ms
+        self.drafted = False
+        """Whether the books differ from the state: then what is found holds for this pass alone."""
+        self.no_room: set[int] = set()
+        """Ways without room under the drafts."""
+        self.reservations: list[Reservation] = []
+        self.walls: dict[int, Wall] = {}
+        self.stopping: set[int] = set()
+        """Victims chosen in this pass."""
+        self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._quotas = policy.spec.quotas
+        self._version = state.nodes.version
+
+    # -- drafts ------------------------------------------------------------------------------------------------
+
+    def draft_start(self, record: JobRecord, grants: tuple[Grant, ...]) -> None:
+        """Act as if the job had started."""
+        self.drafted = True
+        self.state.hold(record, grants, self.now_ms)
+        self._undo.append((self.state.unhold, (record, self.now_ms)))
+
+    def draft_take(self, grants: tuple[Grant, ...]) -> None:
+        """Act as if this room were taken."""
+        self.drafted = True
+        self.state.nodes.take(grants)
+        self._undo.append((self.state.nodes.give, (grants,)))
+
+    def on_undo(self, function: Callable[..., None], *arguments: object) -> None:
+        """What else to put back at the end."""
+        self.drafted = True
+        self._undo.append((function, arguments))
+
+    def undo(self) -> None:
+        """Put everything back, last first."""
+        for function, arguments in reversed(self._undo):
+            function(*arguments)
+        self._undo.clear()
+        # Nothing has changed, so what is remembered by version still holds.
+        self.state.nodes.version = self._version
+
+    def draft_stop(self, victim: JobRecord) -> None:
+        """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""
+        self.state.nodes.give(victim.grants)
+        self._move_tenant(victim, -1)
+
+    def draft_resume(self, victim: JobRecord) -> None:
+        """The exact inverse of `draft_stop`."""
+        self.state.nodes.take(victim.grants)
+        self._move_tenant(victim, 1)
+
+    def _move_tenant(self, victim: JobRecord, sign: int) -> None:
+        tenants, milli = self.state.tenants, victim.shape.gpu_milli
+        tenants.move(victim.leaf, victim.model, milli, victim.rate, self.now_ms, sign)
+        if tenants.budgeted:
+            tenants.commit(victim.leaf, sign * milli * victim.limit_ms)
+
+    # -- finding room ------------------------------------------------------------------------------------------
+
+    def find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
+        """Room for a job now, or why there is none."""
+        state = self.state
+        shape = record.shape
+        tenants = state.tenants
+        freed = state.nodes.freed
+        refused: ReasonCode | None = None
+        guarded = self._quotas and (tenants.guarded[record.leaf] or tenants.holding)
+        for way in shape.ways:
+            if guarded:
+                code = self._quota_refusal(record, way.model)
+                if code is not None:
+                    refused = refused or code
+                    continue
+            if state.no_room.get(way.index) == freed or way.index in self.no_room:
+                continue
+            grants = self.policy.place(state.nodes, shape, way)
+            if grants is not None:
+                return grants
+            if self.drafted:
+                self.no_room.add(way.index)
+            else:
+                state.no_room[way.index] = freed
+        if refused is not None:
+            return refused
+        if not shape.ways:
+            return ReasonCode.NEVER_FITS if shape.supported else ReasonCode.UNSUPPORTED
+        return ReasonCode.ROOM
+
+    def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
+        """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
+        for way in record.shape.ways:
+            if self._quotas and self._quota_refusal(record, way.model) is not None:
+                continue
+            grants = self.policy.place(self.state.nodes, record.shape, way)
+            if grants is not None:
+                return grants
+        return None
+
+    def _quota_refusal(self, record: JobRecord, model: int) -> ReasonCode | None:
+        state = self.state
+        tenants = state.tenants
+        milli = record.shape.gpu_milli
+        limit_ms = record.limit_ms
+        refusal = tenants.refusal(record.leaf, model, milli, limit_ms)
+        if refusal is not None:
+            code, number = refusal
+            if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
+                return ReasonCode.NO_TIME_LIMIT
+            if code in _WALLED and number not in self.walls:
+                self.walls[number] = self._wall(number, model, milli, code)
+            return code
+        if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
+            return ReasonCode.HELD_BACK
+        if self.walls:
+            return self._behind_wall(record, milli)
+        return None
+
+    # -- quota walls -------------------------------------------------------------------------------------------
+
+    def _wall(self, number: int, model: int, milli: int, code: ReasonCode) -> Wall:
+        """When the tenant will have the quota, from the promised ends of what it runs."""
+        tenants = self.state.tenants
+        column = 1 + model
+        used, jobs = list(tenants.used[number]), tenants.running[number]
+        most = [
+            min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)
+        ]
+        ends = sorted(
+            (r.end_ms, r.id)
+            for r in self.state.running.values()
+            if number in tenants.chain[r.leaf]
+        )
+        at_ms = self.now_ms + NO_LIMIT_MS
+        for end_ms, job_id in ends:
+            record = self.state.running[job_id]
+            used[0] -= record.shape.gpu_milli
+            used[1 + record.model] -= record.shape.gpu_milli
+            jobs -= 1
+            enough = all(used[w] + milli <= most[w] for w in (0, column))
+            if enough and jobs < tenants.max_running[number]:
+                at_ms = end_ms
+                break
+        spare = min(most[w] - used[w] - milli for w in (0, column))
+        return Wall(at_ms, spare, tenants.max_running[number] - jobs - 1)
+
+    def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
+        walls = [self.walls[n] for n in self.state.tenants.chain[record.leaf] if n in self.walls]
+        if not walls:
+            return None
+        may_overtake = self.policy.spec.backfill != "none"
+        for wall in walls:
+            in_time = self.now_ms + record.estimate_ms <= wall.at_ms
+            if not may_overtake or not (in_time or (milli <= wall.spare_milli and wall.spare_jobs > 0)):
+                return ReasonCode.QUOTA_AHEAD
+        return None
+
+    def spend_wall(self, record: JobRecord) -> None:
+        """A job that passed a wall and will outlast it uses up the spare behind it."""
+        for number in self.state.tenants.chain[record.leaf]:
+            wall = self.walls.get(number)
+            if wall is not None and self.now_ms + record.estimate_ms > wall.at_ms:
+                wall.spare_milli -= record.shape.gpu_milli
+                wall.spare_jobs -= 1

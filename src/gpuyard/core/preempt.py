@@ -1,0 +1,129 @@
+"""Making room by force: whom to stop so that a job fits, destroying the least work.
+
+1. Those whom a rule allows to stop, who are past their minimum run time. 2. Nodes in order of the work that would be
+destroyed to empty them far enough. 3. Victims are drafted away node by node until the job fits. 4. Whoever turns out
+not to be needed is spared, the dearest first. So no victim can be spared, and the job they make room for is earmarked
+in the same plan.
+"""
+
+from gpuyard.core.passes import Pass
+from gpuyard.core.policy import Rule
+from gpuyard.core.records import JobRecord
+from gpuyard.model import AttemptState, Grant, Stop
+
+_DOUBLINGS_MAX = 10
+"""A job preempted again and again is left alone for up to 2^10 times its minimum run time."""
+
+_STOPPABLE = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+
+Candidate = tuple[int, int, JobRecord, Rule]
+"""(work destroyed, id, victim, the rule that allows it)."""
+
+
+def protected_until_ms(victim: JobRecord) -> int:
+    """The end of a victim's minimum run time, which doubles with each preemption: two jobs cannot thrash."""
+    return victim.started_ms + (victim.klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX))
+
+
+def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
+    """Victims and the room they make, or None."""
+    state, now_ms = current.state, current.now_ms
+    rules = [rule for rule in current.policy.rules if rule.applies(state, record, now_ms)]
+    if not rules:
+        return None
+    candidates = _candidates(current, record, rules)
+    if not candidates:
+        return None
+    drafted: list[Candidate] = []
+    grants: tuple[Grant, ...] | None = None
+    try:
+        for candidate in _in_order(current, record, candidates):
+            victim, rule = candidate[2], candidate[3]
+            # A tenant may have been brought down to its guarantee by the victims before.
+            if not rule.may_stop(state, record, victim, now_ms):
+                continue
+            current.draft_stop(victim)
+            drafted.append(candidate)
+            grants = current.fits_by_force(record)
+            if grants is not None:
+                break
+        if grants is not None:
+            grants = _spare(current, record, drafted, grants)
+    finally:
+        for candidate in reversed(drafted):
+            current.draft_resume(candidate[2])
+    if grants is None:
+        return None
+    stops = tuple(
+        Stop(victim.id, victim.attempt, rule.cause, record.id)
+        for _cost, _id, victim, rule in sorted(drafted, key=lambda c: c[1])
+    )
+    return stops, grants
+
+
+def _candidates(current: Pass, record: JobRecord, rules: list[Rule]) -> list[Candidate]:
+    state, now_ms = current.state, current.now_ms
+    found: list[Candidate] = []
+    for victim in state.running.values():
+        if (
+            not victim.klass.preemptible
+            or victim.phase not in _STOPPABLE
+            or victim.id in current.stopping
+            or protected_until_ms(victim) > now_ms
+        ):
+            continue
+        for rule in rules:
+            if rule.may_stop(state, record, victim, now_ms):
+                found.append((victim.destroyed_gpu_ms(now_ms), victim.id, victim, rule))
+                break
+    found.sort(key=lambda c: (c[0], c[1]))
+    return found
+
+
+def _in_order(current: Pass, record: JobRecord, candidates: list[Candidate]) -> list[Candidate]:
+    """Cheapest nodes first; on a node the cheapest victims first; each victim once."""
+    nodes = current.state.nodes
+    kinds = {way.kind for way in record.shape.ways}
+    most = max((way.tasks_per_node for way in record.shape.ways), default=1)
+    wanted_milli = record.shape.gpus * record.shape.milli * most
+    by_node: dict[int, list[Candidate]] = {}
+    for candidate in candidates:
+        for grant in candidate[2].grants:
+            if nodes.kind[grant.node] in kinds:
+                by_node.setdefault(grant.node, []).append(candidate)
+    ranked: list[tuple[int, int]] = []
+    for number, there in by_node.items():
+        free = sum(max(0, left) for left in nodes.gpu_free[number])
+        cost = 0
+        for destroyed, _id, victim, _rule in there:
+            if free >= wanted_milli:
+                break
+            cost += destroyed
+            free += sum(g.gpu_milli for g in victim.grants if g.node == number)
+        if free < wanted_milli:
+            # It cannot be emptied far enough: last resort, for jobs that are spread.
+            cost += 1 << 80
+        ranked.append((cost, number))
+    seen: set[int] = set()
+    ordered: list[Candidate] = []
+    for _cost, number in sorted(ranked):
+        for candidate in by_node[number]:
+            if candidate[1] not in seen:
+                seen.add(candidate[1])
+                ordered.append(candidate)
+    return ordered
+
+
+def _spare(
+    current: Pass, record: JobRecord, drafted: list[Candidate], grants: tuple[Grant, ...]
+) -> tuple[Grant, ...]:
+    """Put back, dearest first, whoever is not needed."""
+    for candidate in sorted(drafted, key=lambda c: (-c[0], c[1])):
+        current.draft_resume(candidate[2])
+        without = current.fits_by_force(record)
+        if without is not None:
+            drafted.remove(candidate)
+            grants = without
+        else:
+            current.draft_stop(candidate[2])
+    return grants

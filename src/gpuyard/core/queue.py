@@ -1,0 +1,284 @@
+"""Waiting jobs, kept in the policy's order.
+
+Keys of single jobs are kept in sorted lists. The fair share is not a key, because starting one job of a tenant moves
+all its others: there the tree is walked, least served first, with what the current pass has started already counted.
+
+Jobs that would get the same answer stand in one *stream*, in order. A pass that learns "there is no room for eight
+GPUs on one node" closes the stream and does not look at the other thousand jobs that ask for the same; so a pass
+costs by the number of different asks, not by the length of the queue.
+"""
+
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heapreplace
+from typing import Any
+
+from gpuyard.core.policy import Order
+from gpuyard.core.records import JobRecord
+from gpuyard.core.tenants import ROOT, Tenants
+from gpuyard.model.units import NO_LIMIT_MS
+
+Row = tuple[Any, ...]
+"""(keys…, submitted, id, record): ids are unique, so records are never compared."""
+
+_SKIPPED_MAX = 1000
+"""How many jobs that run too long are passed over in one stream before it is left alone."""
+
+StreamKey = tuple[int, int, int]
+"""(shape, tenant, priority): the tenant and the priority only where they make a difference."""
+
+
+class Group:
+    """Jobs that are equal before the fair share is asked. Without fair share there is one group, of one tenant."""
+
+    __slots__ = ("counts", "streams")
+
+    def __init__(self) -> None:
+        self.streams: dict[int, dict[StreamKey, list[Row]]] = {}
+        """By tenant (`ROOT` for all, without fair share)."""
+        self.counts: dict[int, int] = {}
+        """Jobs in each tenant's subtree."""
+
+
+class WaitQueue:
+    """All eligible waiting jobs under one order."""
+
+    def __init__(self, order: Order, tenants: Tenants) -> None:
+        self.order = order
+        self.tenants = tenants
+        self.groups: dict[tuple[int, ...], Group] = {}
+        self.group_keys: list[tuple[int, ...]] = []
+        self.count = 0
+        self._alone: JobRecord | None = None
+        self._fair = order.fair
+        self._plain = not order.before and not order.fair and not order.after
+        tenants.keep_fair_keys(order.fair)
+
+    def add(self, record: JobRecord) -> None:
+        """A job became eligible. One that waits alone is sorted in only when it has company or has to stay."""
+        self.count += 1
+        if self.count == 1:
+            self._alone = record
+            return
+        self.settle()
+        self._sort_in(record)
+
+    def settle(self) -> None:
+        """Sort in a job that has waited alone."""
+        if self._alone is not None:
+            self._sort_in(self._alone)
+            self._alone = None
+
+    def _sort_in(self, record: JobRecord) -> None:
+        order, leaf = self.order, record.leaf
+        if self._plain:
+            row: Row = (record.job.submitted_ms, record.id, record)
+        else:
+            row = (*[c.key(record) for c in order.after], record.job.submitted_ms, record.id, record)
+        priority = record.klass.priority if order.by_rights else 0
+        apart = order.by_rights or self.tenants.guarded[leaf]
+        record.stream = stream = (record.shape.index, leaf if apart else ROOT, priority)
+        record.entry = row
+        record.group = key = tuple([c.key(record) for c in order.before]) if order.before else ()
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group()
+            insort(self.group_keys, key)
+        at = ROOT
+        if self._fair:
+            at = leaf
+            for number in self.tenants.chain[leaf]:
+                group.counts[number] = group.counts.get(number, 0) + 1
+        streams = group.streams.get(at)
+        if streams is None:
+            streams = group.streams[at] = {}
+        rows = streams.get(stream)
+        if rows is None:
+            streams[stream] = [row]
+        elif rows[-1] < row:
+            rows.append(row)
+        else:
+            insort(rows, row)
+
+    def remove(self, record: JobRecord) -> None:
+        """A job started, or no longer waits."""
+        self.count -= 1
+        if self._alone is record:
+            self._alone = None
+            return
+        group = self.groups[record.group]
+        at = record.leaf if self._fair else ROOT
+        streams = group.streams[at]
+        rows = streams[record.stream]
+        if len(rows) > 1:
+            del rows[0 if rows[0] is record.entry else bisect_left(rows, record.entry)]
+        else:
+            del streams[record.stream]
+            if not streams:
+                del group.streams[at]
+                if not group.streams:
+                    del self.groups[record.group]
+                    self.group_keys.remove(record.group)
+        if self._fair:
+            for number in self.tenants.chain[record.leaf]:
+                group.counts[number] -= 1
+
+    def only(self) -> JobRecord:
+        """The job, where there is just one."""
+        if self._alone is not None:
+            return self._alone
+        (group,) = self.groups.values()
+        (streams,) = group.streams.values()
+        (rows,) = streams.values()
+        record: JobRecord = rows[0][-1]
+        return record
+
+    def walk(self, per_tenant_max: int) -> "Walk":
+        """Go through the queue once."""
+        self.settle()
+        return FairWalk(self, per_tenant_max) if self._fair else Walk(self)
+
+
+class Lane:
+    """The streams of one tenant, merged in order. The heap holds the next row of each open stream."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self, streams: dict[StreamKey, list[Row]]) -> None:
+        self._heap: list[tuple[Row, int, list[Row]]] = [(rows[0], 0, rows) for rows in streams.values()]
+        if len(self._heap) > 1:
+            heapify(self._heap)
+
+    def next(self) -> JobRecord | None:
+        """The next job in order. Its stream is the one `close` closes."""
+        heap = self._heap
+        if not heap:
+            return None
+        record: JobRecord = heap[0][0][-1]
+        return record
+
+    def step(self, within_ms: int) -> None:
+        """Go past the job last seen, to the next of its stream that runs no longer than `within_ms`.
+
+        0 closes the stream, because everyone behind would get the same answer.
+        """
+        heap = self._heap
+        _row, at, rows = heap[0]
+        at += 1
+        if within_ms < NO_LIMIT_MS:
+            last = min(len(rows), at + _SKIPPED_MAX) if within_ms else at
+            while at < last and rows[at][-1].estimate_ms > within_ms:
+                at += 1
+            if at == last:
+                heappop(heap)
+                return
+        if at < len(rows):
+            heapreplace(heap, (rows[at], at, rows))
+        else:
+            heappop(heap)
+
+
+class Walk:
+    """Through a queue without fair share, group by group (there is one, unless the order has groups)."""
+
+    def __init__(self, queue: WaitQueue) -> None:
+        self._lane: Lane | None = None
+        group = queue.groups.get(())
+        if group is not None:
+            self._lane = Lane(group.streams[ROOT])
+
+    def next(self) -> JobRecord | None:
+        """The next job in order."""
+        return self._lane.next() if self._lane is not None else None
+
+    def started(self, _record: JobRecord) -> None:
+        """The last one starts in this pass."""
+        assert self._lane is not None
+        self._lane.step(NO_LIMIT_MS)
+
+    def blocked(self, _record: JobRecord, within_ms: int) -> None:
+        """The last one does not start; nor would those of its stream that run longer than this."""
+        assert self._lane is not None
+        self._lane.step(within_ms)
+
+
+class FairWalk(Walk):
+    """Through the tenant tree, least served first, group by group."""
+
+    def __init__(self, queue: WaitQueue, per_tenant_max: int) -> None:
+        self._queue = queue
+        self._tenants = queue.tenants
+        self._groups = iter(list(queue.group_keys))
+        self._group: Group | None = None
+        self._per_tenant_max = per_tenant_max
+        self._lanes: dict[int, Lane] = {}
+        self._blocked: dict[int, int] = {}
+        self._drained: set[int] = set()
+        """Tenants whose own jobs were all seen."""
+        self._closed: set[int] = set()
+        """Tenants below which nothing is left."""
+        self._leaf = -1
+        """The tenant served last, while nothing has changed the order."""
+
+    def next(self) -> JobRecord | None:
+        """The next job of the least served tenant."""
+        while True:
+            leaf = self._leaf
+            if leaf < 0:
+                leaf = self._leaf = self._pick()
+                if leaf < 0:
+                    if not self._next_group():
+                        return None
+                    continue
+            lane = self._lanes.get(leaf)
+            if lane is None:
+                assert self._group is not None
+                lane = self._lanes[leaf] = Lane(self._group.streams[leaf])
+            record = lane.next()
+            if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
+                self._drained.add(leaf)
+                self._leaf = -1
+                continue
+            return record
+
+    def started(self, record: JobRecord) -> None:
+        """Usage moved: choose the tenant anew."""
+        self._lanes[record.leaf].step(NO_LIMIT_MS)
+        self._leaf = -1
+
+    def blocked(self, record: JobRecord, within_ms: int) -> None:
+        """Usage did not move: the same tenant goes on."""
+        self._lanes[record.leaf].step(within_ms)
+        self._blocked[record.leaf] = self._blocked.get(record.leaf, 0) + 1
+
+    def _next_group(self) -> bool:
+        key = next(self._groups, None)
+        if key is None:
+            return False
+        self._group = self._queue.groups[key]
+        self._lanes.clear()
+        self._blocked.clear()
+        self._drained.clear()
+        self._closed.clear()
+        return True
+
+    def _pick(self) -> int:
+        """Down the tree: 1. least usage over weight; 2. lowest number. A tenant's own jobs go before its members'."""
+        if self._group is None:
+            return -1
+        streams, counts = self._group.streams, self._group.counts
+        drained, closed = self._drained, self._closed
+        keys, children = self._tenants.fair_key, self._tenants.children
+        while ROOT not in closed:
+            number = ROOT
+            while True:
+                if number in streams and number not in drained:
+                    return number
+                best = -1
+                for child in children[number]:
+                    if counts.get(child, 0) and child not in closed and (best < 0 or keys[child] < keys[best]):
+                        best = child
+                if best < 0:
+                    closed.add(number)
+                    break
+                number = best
+        return -1

@@ -1,0 +1,203 @@
+"""When a job that does not fit now will: the earliest time, and what must be kept free for it.
+
+For each node the time is kept at which it will have the room, if what runs there ends no later than promised. One
+event changes a few nodes, so a few times are computed again; the earliest time for a gang of k nodes is the k-th
+smallest of them.
+"""
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+
+from gpuyard.core.bits import each
+from gpuyard.core.nodes import NEVER_MS, Nodes
+from gpuyard.core.passes import Pass
+from gpuyard.core.records import JobRecord
+from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.state import State
+from gpuyard.model import Grant
+from gpuyard.model.units import MILLI
+
+_NODE_BITS = 24
+"""A time and a node's number are kept as one integer, time first, so that sorting is total and cheap."""
+_NODE_MASK = (1 << _NODE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A start that nothing which starts now may delay."""
+
+    record: JobRecord
+    at_ms: int
+    where: tuple[tuple[int, int], ...]
+    """(node, tasks)."""
+
+    def holds(self, nodes: Nodes) -> tuple[Grant, ...]:
+        """What is free now and must still be free then."""
+        found: list[Grant] = []
+        for number, tasks in self.where:
+            found += _holds(nodes, self.record.shape, number, tasks, self.at_ms)
+        return tuple(found)
+
+
+class ReadyTimes:
+    """For one way and number of tasks: when each node will have the room, soonest first."""
+
+    __slots__ = ("_epoch", "_members", "_packed", "_read", "_shape", "_tasks", "soonest")
+
+    def __init__(self, nodes: Nodes, shape: Shape, way: Way, tasks: int) -> None:
+        self._shape = shape
+        self._tasks = tasks
+        self._members = nodes.kinds[way.kind].members & way.pools
+        self._packed: dict[int, int] = {}
+        """Time and node of each node."""
+        self._epoch = -1
+        self._read = 0
+        self.soonest: list[int] = []
+        """The same, sorted."""
+
+    def refresh(self, nodes: Nodes) -> list[int]:
+        """Bring up to date the nodes that changed; all times, each with its node in the low bits, sorted."""
+        packed, soonest = self._packed, self.soonest
+        if self._epoch != nodes.epoch:
+            packed = self._packed = {number: self._time(nodes, number) for number in each(self._members)}
+            self.soonest = sorted(packed.values())
+            self._epoch = nodes.epoch
+        elif len(nodes.touched) > self._read:
+            for number in set(nodes.touched[self._read :]):
+                before = packed.get(number)
+                if before is not None:
+                    after = self._time(nodes, number)
+                    if after != before:
+                        packed[number] = after
+                        del soonest[bisect_left(soonest, before)]
+                        insort(soonest, after)
+        self._read = len(nodes.touched)
+        return self.soonest
+
+    def _time(self, nodes: Nodes, number: int) -> int:
+        return ready_ms(nodes, self._shape, number, self._tasks) << _NODE_BITS | number
+
+
+def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
+    """When a node will have room for so many tasks: 0 now, `NEVER_MS` if no promised end brings it about."""
+    if nodes.down[number] or nodes.cordoned[number]:
+        return NEVER_MS
+    gpus = shape.gpus * tasks
+    cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
+    memory = nodes.memory_free[number] - shape.memory_mib * tasks
+    if shape.milli != MILLI or number in nodes.odd:
+        return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
+    have = nodes.free_mask[number].bit_count()
+    if have >= gpus and cpu >= 0 and memory >= 0:
+        return 0
+    for end_ms, _job_id, grant in nodes.ends(number):
+        have += grant[1].bit_count()
+        cpu += grant[3]
+        memory += grant[4]
+        if have >= gpus and cpu >= 0 and memory >= 0:
+            return end_ms
+    return NEVER_MS
+
+
+def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
+    """The same where GPUs are shared or overdrawn and have to be followed one by one."""
+    free = list(nodes.gpu_free[number])
+    end_ms = 0
+    rows = iter(nodes.ends(number))
+    while sum(left >= shape.milli for left in free) < gpus or cpu < 0 or memory < 0:
+        row = next(rows, None)
+        if row is None:
+            return NEVER_MS
+        end_ms, _job_id, grant = row
+        _give(free, grant)
+        cpu += grant.cpu_milli
+        memory += grant.memory_mib
+    return end_ms
+
+
+def _give(free: list[int], grant: Grant) -> None:
+    for gpu in each(grant.gpus):
+        free[gpu] += grant.milli
+
+
+def promise(current: Pass, record: JobRecord) -> Promise | None:
+    """The earliest start over all ways to serve the job; the cheapest way among equals."""
+    state = current.state
+    cache = state.caches.setdefault("promise", {})
+    assert isinstance(cache, dict)
+    known = cache.get("last")
+    if known is not None and not current.drafted and known[:2] == (record.id, state.nodes.version):
+        best = known[2]
+    else:
+        best = _best(state, record.shape)
+        if not current.drafted:
+            cache["last"] = (record.id, state.nodes.version, best)
+    if best is None:
+        return None
+    at_ms, where = best
+    # Something that should have ended and has not is expected to end right away.
+    return Promise(record, max(at_ms, current.now_ms + 1), where)
+
+
+def _best(state: State, shape: Shape) -> tuple[int, tuple[tuple[int, int], ...]] | None:
+    best: tuple[int, tuple[tuple[int, int], ...]] | None = None
+    for way in shape.ways:
+        found = _earliest(state, shape, way)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = (found[0], tuple(found[1]))
+    return best
+
+
+def _soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
+    cache = state.caches.setdefault("ready", {})
+    assert isinstance(cache, dict)
+    times: ReadyTimes | None = cache.get((way.index, tasks))
+    if times is None:
+        times = cache[way.index, tasks] = ReadyTimes(state.nodes, shape, way, tasks)
+    return times.refresh(state.nodes)
+
+
+def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int, int]]] | None:
+    """The time, and how many tasks go on which node."""
+    chosen: list[tuple[int, int]] = []
+    at_ms = 0
+    if way.full_nodes:
+        first = _soonest(state, shape, way, way.tasks_per_node)[: way.full_nodes]
+        at_ms = first[-1] >> _NODE_BITS
+        chosen = [(packed & _NODE_MASK, way.tasks_per_node) for packed in first]
+    if way.rest_tasks:
+        taken = {number for number, _tasks in chosen}
+        soonest = _soonest(state, shape, way, way.rest_tasks)
+        rest = next(packed for packed in soonest if packed & _NODE_MASK not in taken)
+        at_ms = max(at_ms, rest >> _NODE_BITS)
+        chosen.append((rest & _NODE_MASK, way.rest_tasks))
+    return None if at_ms >= NEVER_MS else (at_ms, chosen)
+
+
+def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> list[Grant]:
+    """What a node must keep free now so that it has the room then. GPUs that are yet to be freed are used first."""
+    cpu_now, memory_now = nodes.cpu_free[number], nodes.memory_free[number]
+    cpu, memory = cpu_now, memory_now
+    ending = []
+    for end_ms, _job_id, grant in nodes.ends(number):
+        if end_ms > at_ms:
+            break
+        ending.append(grant)
+        cpu += grant.cpu_milli
+        memory += grant.memory_mib
+    now = nodes.gpu_free[number]
+    then = list(now)
+    for grant in ending:
+        _give(then, grant)
+    will_do = sorted([(left if left > 0 else 0, gpu) for gpu, left in enumerate(now) if then[gpu] >= shape.milli])
+    by_milli: dict[int, int] = {}
+    for free, gpu in will_do[: shape.gpus * tasks]:
+        keep = free - (then[gpu] - shape.milli)
+        if keep > 0:
+            by_milli[keep] = by_milli.get(keep, 0) | 1 << gpu
+    holds = [Grant(number, mask, keep, 0, 0, 0) for keep, mask in sorted(by_milli.items())]
+    keep_cpu = cpu_now - (cpu - shape.cpu_milli * tasks)
+    keep_memory = memory_now - (memory - shape.memory_mib * tasks)
+    if keep_cpu > 0 or keep_memory > 0:
+        holds.append(Grant(number, 0, MILLI, max(0, keep_cpu), max(0, keep_memory), 0))
+    return holds

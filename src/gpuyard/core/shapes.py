@@ -1,0 +1,178 @@
+"""Asks compiled against the fleet: which kinds of node could serve them, and with how many tasks to a node.
+
+Many jobs ask for the same, so what is known about an ask ("nothing free now has room for it") is known once for all
+of them.
+"""
+
+from dataclasses import dataclass
+
+from gpuyard.core.nodes import Kind, Nodes
+from gpuyard.model import Ask, Memory, Mig, Milli, Whole
+from gpuyard.model.units import MILLI
+
+
+@dataclass(slots=True)
+class Way:
+    """One way to serve an ask: on nodes of one kind. Its index is unique over all ways."""
+
+    index: int
+    kind: int
+    model: int
+    """The GPU model's number; quotas per model are judged with it."""
+    tasks_per_node: int
+    """Tasks an empty node holds (of this job: never more than it has)."""
+    full_nodes: int
+    """Nodes filled so."""
+    rest_tasks: int
+    """Tasks left for one more node."""
+    nodes_max: int
+    pools: int
+    """Nodes of the pools asked for; -1: all."""
+    rate: int
+    """What the whole job is charged per millisecond, served this way."""
+
+
+class Shape:
+    """An ask as the scheduler sees it. Filled anew, in place, when the fleet changes."""
+
+    __slots__ = (
+        "ask",
+        "cpu_milli",
+        "gpu_milli",
+        "gpus",
+        "index",
+        "memory_mib",
+        "milli",
+        "supported",
+        "tasks",
+        "way_on",
+        "ways",
+    )
+
+    def __init__(self, index: int, ask: Ask) -> None:
+        self.index = index
+        self.ask = ask
+        request = ask.gpus
+        self.supported = True
+        self.gpus = request.count
+        self.milli = MILLI
+        if isinstance(request, Milli):
+            self.milli = request.milli
+            if ask.tasks > 1:
+                self.supported = False
+        elif isinstance(request, Mig | Memory):
+            self.supported = False
+        else:
+            assert isinstance(request, Whole)
+        self.tasks = ask.tasks
+        self.cpu_milli = ask.cpu_milli
+        self.memory_mib = ask.memory_mib
+        self.gpu_milli = self.gpus * self.milli * self.tasks
+        """What it counts against quotas."""
+        self.ways: tuple[Way, ...] = ()
+        """Cheapest GPU model first."""
+        self.way_on: dict[int, Way] = {}
+        """The ways by kind."""
+
+
+class Shapes:
+    """All asks seen, compiled."""
+
+    def __init__(self) -> None:
+        self._by_ask: dict[Ask, Shape] = {}
+        # Hashing an ask costs more than placing a job, and asks are shared: look up by identity first. The value
+        # holds the ask, so its identity cannot be taken over by another one.
+        self._by_identity: dict[int, Shape] = {}
+        self._ways = 0
+
+    def of(self, ask: Ask, nodes: Nodes, weights: list[int]) -> Shape:
+        """The shape of an ask."""
+        shape = self._by_identity.get(id(ask))
+        if shape is not None and shape.ask is ask:
+            return shape
+        shape = self._by_ask.get(ask)
+        if shape is None:
+            shape = Shape(len(self._by_ask), ask)
+            self._by_ask[ask] = shape
+            self._by_identity[id(shape.ask)] = shape
+            self._compile(shape, nodes, weights)
+        return shape
+
+    def refresh(self, nodes: Nodes, weights: list[int]) -> None:
+        """The fleet or the weights changed: compile all again."""
+        for shape in self._by_ask.values():
+            self._compile(shape, nodes, weights)
+
+    def _compile(self, shape: Shape, nodes: Nodes, weights: list[int]) -> None:
+        ways = []
+        if shape.supported:
+            for index, kind in enumerate(nodes.kinds):
+                way = self._way(shape, index, kind, nodes, weights[kind.model])
+                if way is not None:
+                    ways.append(way)
+        # 1. without GPUs before with, where none are asked; 2. cheapest model; 3. smallest node; 4. kind number.
+        ways.sort(
+            key=lambda w: (
+                shape.gpus == 0 and nodes.kinds[w.kind].gpus > 0,
+                weights[w.model],
+                nodes.kinds[w.kind].gpus,
+                w.kind,
+            )
+        )
+        shape.ways = tuple(ways)
+        shape.way_on = {way.kind: way for way in ways}
+
+    def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
+        ask = shape.ask
+        members = kind.members
+        pools = -1
+        if ask.pools:
+            pools = 0
+            for pool in ask.pools:
+                pools |= nodes.by_pool.get(pool, 0)
+            members &= pools
+        if not members or (ask.models and nodes.node[_first(members)].gpu_model not in ask.models):
+            return None
+        per_node = shape.tasks
+        for want, have in (
+            (shape.gpus, kind.gpus),
+            (shape.cpu_milli, kind.cpu_milli),
+            (shape.memory_mib, kind.memory_mib),
+        ):
+            if want:
+                per_node = min(per_node, have // want)
+        if per_node == 0:
+            return None
+        full, rest = divmod(shape.tasks, per_node)
+        fewest = full + (rest > 0)
+        if fewest > members.bit_count() or (ask.nodes_max and fewest > ask.nodes_max):
+            return None
+        self._ways += 1
+        return Way(
+            index=self._ways,
+            kind=index,
+            model=kind.model,
+            tasks_per_node=per_node,
+            full_nodes=full,
+            rest_tasks=rest,
+            nodes_max=max(fewest, ask.nodes_max),
+            pools=pools,
+            rate=charge_milli(shape, kind) * shape.tasks * weight // MILLI,
+        )
+
+
+def charge_milli(shape: Shape, kind: Kind) -> int:
+    """What one task is charged for, in milli-GPU: the largest of its GPU, CPU and memory parts of a node.
+
+    A task that takes half the cores of an 8-GPU node keeps four GPUs from others and is charged for four.
+    """
+    size = max(1, kind.gpus) * MILLI
+    return max(
+        shape.gpus * shape.milli,
+        shape.cpu_milli * size // max(1, kind.cpu_milli),
+        shape.memory_mib * size // max(1, kind.memory_mib),
+    )
+
+
+def _first(members: int) -> int:
+    return (members & -members).bit_length() - 1

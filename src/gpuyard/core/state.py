@@ -1,0 +1,218 @@
+"""The state of the yard: an indexed value that only `apply` changes.
+
+What is here beyond the log's own words (free-count sets, sorted queues, cached answers) is derived from it: a state
+built event by event and one rebuilt from its dump give the same plan.
+"""
+
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.policy import Order
+from gpuyard.core.queue import WaitQueue
+from gpuyard.core.records import JobRecord
+from gpuyard.core.shapes import Shape, Shapes
+from gpuyard.core.tenants import Tenants
+from gpuyard.model import CATALOGUE, Ask, Grant, JobClass, JobSpec, JobState, Settings
+
+_MICRO_PER_MILLI_USD = 1000
+_DEFAULT_WEIGHT = 1000
+"""Milli-dollars an hour for a GPU model nobody has priced."""
+
+FIFO = Order((), False, ())
+
+
+class InvalidEvent(Exception):
+    """An event that cannot follow what the log says so far. Ours to mend: the writer of the log made it."""
+
+
+class State:
+    """Fleet, tenants and live jobs."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.classes: dict[str, JobClass] = {}
+        self.models: dict[str, int] = {}
+        """GPU model numbers, in order of appearance."""
+        self.weights: list[int] = []
+        """Share weight by model number."""
+        self.nodes = Nodes()
+        self.node_number: dict[str, int] = {}
+        self.shapes = Shapes()
+        self.jobs: dict[int, JobRecord] = {}
+        """Live jobs only."""
+        self.running: dict[int, JobRecord] = {}
+        """Those that hold GPUs."""
+        self.deferred: dict[int, JobRecord] = {}
+        """Pending, but held or before their begin time."""
+        self.earmarks: dict[int, JobRecord] = {}
+        """Jobs for which slices are kept."""
+        self.demand: tuple[tuple[Ask, int], ...] = ()
+        self.demand_version = 0
+        self.last_job_id = 0
+        self.now_ms = 0
+        """Time of the last event."""
+        self.tenants = Tenants(self.settings, self.models)
+        self.queue = WaitQueue(FIFO, self.tenants)
+        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int]] = {}
+        """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
+        self.no_room: dict[int, int] = {}
+        """Cache: way -> `nodes.freed` at which it was found to have no room."""
+        self.caches: dict[str, object] = {}
+        """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
+        self.configure(self.settings)
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def configure(self, settings: Settings) -> None:
+        """Put settings in force: tenants are built anew and get back what they used."""
+        old = self.tenants
+        self.settings = settings
+        self.classes = {c.name: c for c in settings.classes}
+        self.weights = [self._weight(name) for name in self.models]
+        self.tenants = Tenants(settings, self.models)
+        self.tenants.period_start_ms = (
+            old.period_start_ms
+            if old.settings.period_ms == settings.period_ms
+            else self.now_ms // settings.period_ms * settings.period_ms
+        )
+        for number, path in enumerate(old.path):
+            fresh = self.tenants.find(path)
+            self.tenants.usage[fresh] = old.usage[number]
+            self.tenants.accrued[fresh] = old.accrued[number] + old.rate[number] * (
+                old.period_start_ms - self.tenants.period_start_ms
+            )
+            before, after = old.spend[number], self.tenants.spend[fresh]
+            if before is not None and after is not None and before.window_ms == after.window_ms:
+                after.window_start_ms = before.window_start_ms
+                after.spent_milli_ms = before.spent_milli_ms
+        for record in self.jobs.values():
+            record.leaf = self.tenants.leaf(record.job.spec.tenant)
+            record.klass = self.klass_of(record.job.spec.klass)
+        for record in self.running.values():
+            self._count_running(record)
+        for number in range(len(self.tenants.path)):
+            self.tenants.rekey(number)
+        self.intake.clear()
+        self.shapes.refresh(self.nodes, self.weights)
+        self.reindex(self.queue.order)
+        self.nodes.freed += 1
+
+    def _count_running(self, record: JobRecord) -> None:
+        # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
+        tenants, milli = self.tenants, record.shape.gpu_milli
+        tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
+        if tenants.budgeted:
+            tenants.commit(record.leaf, milli * record.limit_ms)
+
+    def _weight(self, name: str) -> int:
+        if name in self.settings.share_weights:
+            return self.settings.share_weights[name]
+        own = next((m for m in self.settings.gpu_models if m.name == name), None) or CATALOGUE.get(name)
+        return max(1, own.list_price_micro_usd_h // _MICRO_PER_MILLI_USD) if own else _DEFAULT_WEIGHT
+
+    def klass_of(self, name: str) -> JobClass:
+        """A class by name; an unknown or empty name means the default class."""
+        return self.classes.get(name) or self.classes[self.settings.default_class]
+
+    def model_number(self, name: str) -> int:
+        """A GPU model's number, given at first sight."""
+        number = self.models.get(name)
+        if number is None:
+            number = self.models[name] = len(self.models)
+            self.weights.append(self._weight(name))
+            # Quotas have a column per model. Models appear while the fleet is set up, before tenants count much.
+            self.configure(self.settings)
+        return number
+
+    # -- queue -------------------------------------------------------------------------------------------------
+
+    def reindex(self, order: Order) -> None:
+        """Sort the waiting jobs by another order. The queue is an index: this changes nothing that is dumped."""
+        self.queue = WaitQueue(order, self.tenants)
+        for job_id in sorted(self.jobs):
+            record = self.jobs[job_id]
+            if record.state is JobState.PENDING and job_id not in self.deferred:
+                self.queue.add(record)
+
+    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int]:
+        """What a spec means under the settings in force: its shape, class and tenant."""
+        tenants = len(self.tenants.path)
+        leaf = self.tenants.leaf(spec.tenant)
+        if len(self.tenants.path) != tenants:
+            # The tree has grown: what was a leaf may have members now.
+            self.intake.clear()
+        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf)
+        self.intake[id(spec)] = known
+        return known
+
+    def shape_of(self, ask: Ask) -> Shape:
+        """An ask, compiled."""
+        return self.shapes.of(ask, self.nodes, self.weights)
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
+        """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
+        shape = record.shape
+        end_ms = at_ms + (record.estimate_ms if record.saved_ms else record.limit_ms)
+        nodes = self.nodes
+        if not nodes.place(grants, end_ms, record.id):
+            return False
+        way = shape.way_on[nodes.kind[grants[0][0]]]
+        record.grants = grants
+        record.started_ms = at_ms
+        record.end_ms = end_ms
+        record.model = model = way.model
+        record.rate = rate = way.rate
+        nodes.used_milli += shape.gpu_milli
+        tenants = self.tenants
+        tenants.move(record.leaf, model, shape.gpu_milli, rate, at_ms, 1)
+        if tenants.budgeted:
+            tenants.commit(record.leaf, shape.gpu_milli * record.limit_ms)
+        return True
+
+    def unhold(self, record: JobRecord, at_ms: int) -> None:
+        """The exact inverse of `hold` at the same time."""
+        self.nodes.lift(record.grants, record.id)
+        milli = record.shape.gpu_milli
+        self.nodes.used_milli -= milli
+        tenants = self.tenants
+        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
+        if tenants.budgeted:
+            tenants.commit(record.leaf, -milli * record.limit_ms)
+        _clear(record)
+
+    def release(self, record: JobRecord, at_ms: int) -> None:
+        """An attempt ended: its room is free and its use is counted."""
+        nodes = self.nodes
+        nodes.lift(record.grants, record.id)
+        nodes.freed += 1
+        milli = record.shape.gpu_milli
+        nodes.used_milli -= milli
+        tenants = self.tenants
+        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
+        if tenants.budgeted:
+            tenants.commit(record.leaf, -milli * record.limit_ms)
+            tenants.spent(record.leaf, milli, record.started_ms, at_ms)
+        _clear(record)
+
+    def promise_end(self, record: JobRecord, end_ms: int) -> None:
+        """A running attempt is now expected to end at another time."""
+        self.nodes.promise_end(record.grants, record.id, end_ms)
+        record.end_ms = end_ms
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def wake_ms(self) -> int | None:
+        """When a `Ticked` is next due: a period ends, a begin time is reached, an earmark expires."""
+        times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
+        times += [r.job.begin_ms for r in self.deferred.values() if not r.held]
+        if self.running or self.tenants.usage[0]:
+            times.append(self.tenants.period_start_ms + self.settings.period_ms)
+        if self.tenants.budgeted and self.queue.count:
+            times += [s.window_start_ms + s.window_ms for s in self.tenants.spend if s is not None]
+        return min(times) if times else None
+
+
+def _clear(record: JobRecord) -> None:
+    """A job without an attempt carries nothing of the last one."""
+    record.grants = ()
+    record.started_ms = record.end_ms = record.model = record.rate = 0

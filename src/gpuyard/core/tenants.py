@@ -1,0 +1,309 @@
+"""The tenant tree as columns: what is used, what was used, and what may be.
+
+Usage is charged and decayed at the end of each period, and a running attempt counts as if it ran to the end of the
+current one. So the fair order changes only when something starts, stops or a period ends, never by the mere passing
+of time, and it is integers all the way.
+"""
+
+from dataclasses import dataclass
+
+from gpuyard.model import ReasonCode, Settings, Tenant
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI
+
+ROOT = 0
+UNLIMITED = 1 << 62
+_SCALE = 16
+"""Bits by which usage is shifted before it is divided by a weight."""
+_FIXED = 32
+"""Fraction bits of the decay factor."""
+
+
+@dataclass(slots=True)
+class Spend:
+    """A budget's state: what this window has spent and what running attempts may still spend."""
+
+    budget_milli_ms: int
+    window_ms: int
+    window_start_ms: int = 0
+    spent_milli_ms: int = 0
+    committed_milli_ms: int = 0
+
+
+class Tenants:
+    """All tenants by number; 0 is the root. Column 0 of a quota is the total, column 1 + m is GPU model m."""
+
+    def __init__(self, settings: Settings, models: dict[str, int]) -> None:
+        self.settings = settings
+        self.models = models
+        self.number: dict[str, int] = {"": ROOT}
+        self.path: list[str] = []
+        self.parent: list[int] = []
+        self.chain: list[tuple[int, ...]] = []
+        """Each tenant's way up: itself first, the root last."""
+        self.children: list[list[int]] = []
+        self.weight: list[int] = []
+        self.guarantee: list[list[int]] = []
+        self.limit: list[list[int]] = []
+        self.ceiling: list[list[int]] = []
+        """Guarantee plus what may be borrowed."""
+        self.held_back: list[list[int]] = []
+        """Guarantee that is not lent: others may not use it even while it is idle."""
+        self.max_job: list[int] = []
+        self.max_running: list[int] = []
+        self.spend: list[Spend | None] = []
+        self.used: list[list[int]] = []
+        self.claimed: list[list[int]] = []
+        """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
+        self.running: list[int] = []
+        self.rate: list[int] = []
+        """Charge per millisecond of what runs now."""
+        self.accrued: list[int] = []
+        """Correction for what started or ended inside the current period."""
+        self.usage: list[int] = []
+        """Decayed charge of closed periods."""
+        self.fair_key: list[int] = []
+        """Usage, the current period included, over weight: the smaller, the sooner."""
+        self.guarded: list[bool] = []
+        """Whether any rule applies to a tenant or above it."""
+        self.holding = False
+        """Whether anyone holds anything back."""
+        self.budgeted = False
+        """Whether anyone has a budget."""
+        self._keyed = False
+        self.period_start_ms = 0
+        self._by_path = {tenant.path: tenant for tenant in settings.tenants}
+        self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
+        self._add("", ROOT, Tenant(""))
+        for tenant in sorted(settings.tenants, key=lambda t: t.path):
+            self.find(tenant.path)
+        self._refresh_held_back()
+
+    # -- the tree ----------------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> int:
+        """A tenant's number; one that is not configured joins the tree below its parent with weight 1."""
+        number = self.number.get(path)
+        if number is None:
+            parent = self.find(path.rpartition("/")[0])
+            number = self._add(path, parent, self._by_path.get(path) or Tenant(path))
+        return number
+
+    def leaf(self, path: str) -> int:
+        """The tenant a job of this path is counted under: jobs live on leaves.
+
+        A team that has members gets a member `-` for the jobs submitted as the team itself, so that they compete
+        with the members' jobs instead of going before them.
+        """
+        number = self.find(path)
+        return self.find(f"{path}/-") if self.children[number] and path else number
+
+    def _add(self, path: str, parent: int, tenant: Tenant) -> int:
+        number = len(self.path)
+        self.number[path] = number
+        columns = 1 + len(self.models)
+        quota = tenant.quota
+        guarantee = self._columns(quota.guarantee, 0)
+        limit = self._columns(quota.limit, UNLIMITED)
+        borrow = self._columns(quota.borrow, UNLIMITED)
+        lend = self._columns(quota.lend, UNLIMITED)
+        self.path.append(path)
+        self.parent.append(parent)
+        self.chain.append((number,) if number == ROOT else (number, *self.chain[parent]))
+        self.children.append([])
+        if number != ROOT:
+            self.children[parent].append(number)
+            user_limit = self._user_limit(number)
+            limit[0] = min(limit[0], user_limit)
+        self.weight.append(tenant.weight)
+        self.guarantee.append(guarantee)
+        self.limit.append(limit)
+        self.ceiling.append([min(UNLIMITED, g + b) for g, b in zip(guarantee, borrow, strict=True)])
+        self.held_back.append([max(0, g - give) for g, give in zip(guarantee, lend, strict=True)])
+        self.max_job.append(UNLIMITED if quota.max_gpus_per_job is None else quota.max_gpus_per_job)
+        self.max_running.append(UNLIMITED if quota.max_running_jobs is None else quota.max_running_jobs)
+        budget = tenant.budget
+        self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
+        self.budgeted = self.budgeted or budget is not None
+        self.used.append([0] * columns)
+        self.claimed.append([0] * columns)
+        for column in (self.running, self.rate, self.accrued, self.usage, self.fair_key):
+            column.append(0)
+        own = (
+            any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
+            or self.max_job[number] != UNLIMITED
+            or self.max_running[number] != UNLIMITED
+            or budget is not None
+        )
+        self.guarded.append(own or (number != ROOT and self.guarded[parent]))
+        return number
+
+    def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
+        row = [default] * (1 + len(self.models))
+        for name, amount in amounts.items():
+            if name == TOTAL:
+                row[0] = amount
+            elif name in self.models:
+                row[1 + self.models[name]] = amount
+        return row
+
+    def _user_limit(self, number: int) -> int:
+        """The tightest `max_gpus_per_user` above, for a tenant that is not itself configured (a user)."""
+        if self.path[number] in self._by_path:
+            return UNLIMITED
+        tightest = UNLIMITED
+        for above in self.chain[number][1:]:
+            tenant = self._by_path.get(self.path[above])
+            if tenant is not None and tenant.quota.max_gpus_per_user is not None:
+                tightest = min(tightest, tenant.quota.max_gpus_per_user)
+        return tightest
+
+    def _refresh_held_back(self) -> None:
+        self.holding = any(any(row) for row in self.held_back)
+        if self.holding:
+            # Children have higher numbers than their parents, so one pass from the back sums the tree up.
+            for number in range(len(self.path) - 1, ROOT, -1):
+                for column, held in enumerate(self.held_back[number]):
+                    self.claimed[self.parent[number]][column] += max(self.claimed[number][column], held)
+
+    # -- what starts and ends ----------------------------------------------------------------------------------
+
+    def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
+        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At one time, the two undo each other."""
+        column = 1 + model
+        milli *= sign
+        rate *= sign
+        offset = rate * (at_ms - self.period_start_ms)
+        used_of, running, rates, accrued = self.used, self.running, self.rate, self.accrued
+        for number in self.chain[leaf]:
+            used = used_of[number]
+            used[0] += milli
+            used[column] += milli
+            running[number] += sign
+            rates[number] += rate
+            accrued[number] -= offset
+        if self._keyed:
+            for number in self.chain[leaf]:
+                self.rekey(number)
+        if self.holding:
+            self._claim(leaf, column, milli)
+
+    def commit(self, leaf: int, milli_ms: int) -> None:
+        """An attempt may come to spend so much of every budget above it."""
+        for number in self.chain[leaf]:
+            spend = self.spend[number]
+            if spend is not None:
+                spend.committed_milli_ms += milli_ms
+
+    def spent(self, leaf: int, milli: int, started_ms: int, at_ms: int) -> None:
+        """An attempt has spent so much in the windows that are open."""
+        for number in self.chain[leaf]:
+            spend = self.spend[number]
+            if spend is not None:
+                spend.spent_milli_ms += milli * max(0, at_ms - max(started_ms, spend.window_start_ms))
+
+    def _claim(self, leaf: int, column: int, milli: int) -> None:
+        for which in (0, column):
+            change = milli
+            for number in self.chain[leaf]:
+                row, held = self.claimed[number], self.held_back[number][which]
+                before = max(row[which], held)
+                row[which] += change
+                change = max(row[which], held) - before
+
+    def keep_fair_keys(self, keyed: bool) -> None:
+        """Whether an order asks for fair keys; where none does, they are not kept."""
+        if keyed and not self._keyed:
+            for number in range(len(self.path)):
+                self.rekey(number)
+        self._keyed = keyed
+
+    def rekey(self, number: int) -> None:
+        """Bring the fair key up to date with usage and rate."""
+        total = self.usage[number] + self.rate[number] * self.settings.period_ms
+        self.fair_key[number] = (total << _SCALE) // self.weight[number]
+
+    def tick(self, at_ms: int) -> None:
+        """Close what time has closed: periods and budgets' windows."""
+        self._close_periods(at_ms)
+        if self.budgeted:
+            for spend in self.spend:
+                if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
+                    spend.window_start_ms = at_ms // spend.window_ms * spend.window_ms
+                    spend.spent_milli_ms = 0
+
+    def _close_periods(self, at_ms: int) -> None:
+        period = self.settings.period_ms
+        closed = (at_ms - self.period_start_ms) // period
+        if closed <= 0:
+            return
+        later = _power(self._factor, closed - 1)
+        # What runs through all closed periods is charged in each; the geometric sum of their decays is applied
+        # step by step only for as many periods as still carry weight.
+        steps = min(closed, 64 * max(1, self.settings.half_life_ms // period))
+        for number in range(len(self.path)):
+            rate = self.rate[number] * period
+            usage = self.usage[number] + self.accrued[number] + rate
+            self.accrued[number] = 0
+            if rate == 0:
+                usage = (usage * self._factor >> _FIXED) * later >> _FIXED if closed > 1 else (
+                    usage * self._factor >> _FIXED
+                )
+            else:
+                usage = usage * self._factor >> _FIXED
+                for _ in range(steps - 1):
+                    usage = (usage + rate) * self._factor >> _FIXED
+            self.usage[number] = usage
+            self.rekey(number)
+        self.period_start_ms += closed * period
+
+    # -- what may start ----------------------------------------------------------------------------------------
+
+    def refusal(self, leaf: int, model: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
+        """The first rule that forbids a start, and whose it is."""
+        if not self.guarded[leaf]:
+            return None
+        column = 1 + model
+        for number in self.chain[leaf]:
+            used, limit, ceiling = self.used[number], self.limit[number], self.ceiling[number]
+            if milli > self.max_job[number]:
+                return ReasonCode.JOB_TOO_LARGE, number
+            for which in (0, column):
+                if used[which] + milli > limit[which]:
+                    return ReasonCode.LIMIT, number
+                if used[which] + milli > ceiling[which]:
+                    return ReasonCode.BORROW, number
+            if self.running[number] >= self.max_running[number]:
+                return ReasonCode.RUNNING_JOBS, number
+            spend = self.spend[number]
+            if spend is not None:
+                after = spend.spent_milli_ms + spend.committed_milli_ms + milli * limit_ms
+                if after > spend.budget_milli_ms:
+                    return ReasonCode.BUDGET, number
+        return None
+
+    def held_back_refusal(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
+        """Whether the start would eat into what others hold back."""
+        if not self.holding:
+            return False
+        for which, capacity in ((0, sum(up_milli)), (1 + model, up_milli[model])):
+            change = milli
+            for number in self.chain[leaf]:
+                claimed, held = self.claimed[number][which], self.held_back[number][which]
+                change = max(claimed + change, held) - max(claimed, held)
+                if change == 0:
+                    break
+            if change > 0 and self.claimed[ROOT][which] + change > capacity:
+                return True
+        return False
+
+
+def _power(factor: int, exponent: int) -> int:
+    """A fixed-point power, by squaring."""
+    result = 1 << _FIXED
+    while exponent > 0:
+        if exponent & 1:
+            result = result * factor >> _FIXED
+        factor = factor * factor >> _FIXED
+        exponent >>= 1
+    return result

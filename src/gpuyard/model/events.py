@@ -1,0 +1,221 @@
+"""The lines of the append-only log. State is a fold over them; nothing else changes it.
+
+Times are in the event because the fold has no clock. An event says what happened, never what should be concluded
+from it. The three that every job has are tuples, because a simulation makes millions of them.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpuyard.model.fleet import Node
+from gpuyard.model.jobs import Ask, Job, Outcome, StopCause
+from gpuyard.model.plans import Grant
+from gpuyard.model.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSet:
+    """These settings are in force from now on."""
+
+    at_ms: int
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """A node joined the fleet and gets the next number."""
+
+    at_ms: int
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDown:
+    """A node is gone. What ran there is reported apart, attempt by attempt."""
+
+    at_ms: int
+    node: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUp:
+    """A node is back."""
+
+    at_ms: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCordoned:
+    """Nothing new may start on a node."""
+
+    at_ms: int
+    node: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUncordoned:
+    """A cordoned node takes work again."""
+
+    at_ms: int
+    node: int
+
+
+class JobSubmitted(NamedTuple):
+    """A job was accepted."""
+
+    at_ms: int
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    """A pending job is not to start until released."""
+
+    at_ms: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """The hold is over."""
+
+    at_ms: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A pending job ends here. A running one is stopped first (`AttemptStopping`)."""
+
+    at_ms: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended:
+    """A running job was frozen and keeps its GPUs."""
+
+    at_ms: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobContinued:
+    """A suspended job runs on."""
+
+    at_ms: int
+    job_id: int
+
+
+class AttemptStarted(NamedTuple):
+    """An attempt was committed: from here on it holds its grants."""
+
+    at_ms: int
+    job_id: int
+    attempt: int
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptConfirmed:
+    """The engine has seen the attempt run."""
+
+    at_ms: int
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStopping:
+    """The attempt was told to stop; it holds its grants until it is reported ended."""
+
+    at_ms: int
+    job_id: int
+    attempt: int
+    cause: StopCause
+    for_job: int = 0
+
+
+class AttemptEnded(NamedTuple):
+    """The attempt is gone and its grants are free.
+
+    `saved_ms` is the work that a next attempt need not do again, over all attempts so far.
+    """
+
+    at_ms: int
+    job_id: int
+    attempt: int
+    outcome: Outcome
+    saved_ms: int = 0
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSeen:
+    """The attempt saved its work at `saved_at_ms`."""
+
+    at_ms: int
+    job_id: int
+    attempt: int
+    saved_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EarmarkSet:
+    """These slices are kept for the job."""
+
+    at_ms: int
+    job_id: int
+    grants: tuple[Grant, ...]
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EarmarkDropped:
+    """They no longer are."""
+
+    at_ms: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemandLearned:
+    """The mix of asks to expect, each with an integer weight (used by fragmentation-aware placement)."""
+
+    at_ms: int
+    asks: tuple[tuple[Ask, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed: periods close, budgets' windows turn, waiting jobs reach their begin time, earmarks expire."""
+
+    at_ms: int
+
+
+Event = (
+    ConfigSet
+    | NodeAdded
+    | NodeDown
+    | NodeUp
+    | NodeCordoned
+    | NodeUncordoned
+    | JobSubmitted
+    | JobHeld
+    | JobReleased
+    | JobCancelled
+    | JobSuspended
+    | JobContinued
+    | AttemptStarted
+    | AttemptConfirmed
+    | AttemptStopping
+    | AttemptEnded
+    | CheckpointSeen
+    | EarmarkSet
+    | EarmarkDropped
+    | DemandLearned
+    | Ticked
+)

@@ -1,0 +1,161 @@
+"""Jobs, what they ask for, and the states they and their attempts pass through."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from gpuyard.model.requests import GpuRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program and its arguments."""
+
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A container image with its arguments."""
+
+    reference: str
+    argv: tuple[str, ...] = ()
+
+
+Work = Command | Image
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The resources of a job: `tasks` tasks, all or none, each with these GPUs, cores and memory on one node."""
+
+    gpus: GpuRequest
+    tasks: int = 1
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    models: tuple[str, ...] = ()
+    """GPU models that will do; empty: any."""
+    pools: tuple[str, ...] = ()
+    """Pools that will do; empty: any."""
+    nodes_max: int = 0
+    """On how many nodes it may be spread; 0: on as few as the fleet's node sizes allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What was asked for, apart from the numbers of one submission. Equal specs may share one value."""
+
+    tenant: str
+    ask: Ask
+    klass: str = ""
+    """Name of the class; empty: the default class."""
+    name: str = ""
+    work: Work | None = None
+    checkpoint_ms: int = 0
+    """Interval at which it saves its work; 0: it never does."""
+    restart_cost_ms: int = 0
+    """Time it needs after a restart before it makes progress again."""
+
+
+class Job(NamedTuple):
+    """One submission. A task of an array has its own id and knows the array's.
+
+    A tuple, like everything of which a simulation makes millions: frozen, and made in a quarter of the time.
+    """
+
+    id: int
+    spec: JobSpec
+    submitted_ms: int
+    limit_ms: int = 0
+    """Time limit of an attempt; 0: that of its class."""
+    deadline_ms: int = 0
+    """When it should be done; 0: no matter."""
+    begin_ms: int = 0
+    """Not to start before."""
+    array_id: int = 0
+    array_index: int = 0
+
+    @property
+    def label(self) -> str:
+        """The id people use: `17`, or `12_3` for task 3 of array 12."""
+        return f"{self.array_id}_{self.array_index}" if self.array_id else str(self.id)
+
+
+class JobState(Enum):
+    """Where a job stands."""
+
+    PENDING = "PENDING"
+    """Waits: for room, quota, a time, or because it is held."""
+    RUNNING = "RUNNING"
+    """Has an attempt that holds GPUs."""
+    SUSPENDED = "SUSPENDED"
+    """Stopped in its tracks; keeps its GPUs."""
+    COMPLETED = "COMPLETED"
+    """Ended by itself with exit code 0."""
+    FAILED = "FAILED"
+    """Ended by itself with another exit code, or can never run."""
+    CANCELLED = "CANCELLED"
+    """Ended on request."""
+    TIMEOUT = "TIMEOUT"
+    """Reached its time limit."""
+    NODE_FAIL = "NODE_FAIL"
+    """Lost its node and may not be requeued."""
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    """Killed for memory."""
+
+    @property
+    def ended(self) -> bool:
+        """Terminal states stay."""
+        return self not in _LIVE
+
+
+_LIVE = frozenset({JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED})
+
+
+class AttemptState(Enum):
+    """Where the current attempt of a job stands."""
+
+    STARTING = "STARTING"
+    """Decided and committed: it holds its GPUs, the engine has not confirmed it."""
+    RUNNING = "RUNNING"
+    """The engine has seen it run."""
+    SUSPENDED = "SUSPENDED"
+    """Frozen; it keeps its GPUs."""
+    STOPPING = "STOPPING"
+    """Told to stop; it holds its GPUs until the engine confirms that it is gone."""
+    UNKNOWN = "UNKNOWN"
+    """The engine does not know it. It may still run, so it still holds its GPUs."""
+
+
+class Outcome(Enum):
+    """How an attempt ended."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"
+    """Made room for another; the job waits again."""
+    NODE_FAIL = "NODE_FAIL"
+    """Lost a node; the job waits again."""
+
+
+class StopCause(Enum):
+    """Why an attempt is told to stop."""
+
+    RECLAIM = "reclaim"
+    """Its tenant borrowed, and the owner wants its guarantee back."""
+    CLASS = "class"
+    """A job of a higher class needs the room."""
+    SHORTER = "shorter"
+    """A much shorter job needs the room (policy `srtf`)."""
+    CANCEL = "cancel"
+    """Someone cancelled the job."""
+    REQUEUE = "requeue"
+    """Someone wants the job back in the queue."""
+
+    @property
+    def preempts(self) -> bool:
+        """Whether the scheduler, not a person, decided it."""
+        return self in (StopCause.RECLAIM, StopCause.CLASS, StopCause.SHORTER)

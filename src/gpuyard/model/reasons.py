@@ -1,0 +1,61 @@
+"""A refusal as a value: who refused, why, and what would change it."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ReasonCode(IntEnum):
+    """Why a job does not start. Small integers, because a pass writes one for each job it looks at."""
+
+    STARTED = 0
+    """It starts in this very plan."""
+    ROOM = 1
+    """No node, or not enough nodes together, have the GPUs, cores and memory free."""
+    RESERVATION = 2
+    """It would fit, but would delay a job that is ahead of it."""
+    LIMIT = 3
+    """A tenant on its path has reached its limit."""
+    BORROW = 4
+    """A tenant on its path may not borrow more."""
+    HELD_BACK = 5
+    """What is free is guaranteed to others who do not lend it."""
+    RUNNING_JOBS = 6
+    """A tenant on its path runs as many jobs as it may."""
+    BUDGET = 7
+    """It would overspend a GPU-hour budget."""
+    QUOTA_AHEAD = 8
+    """An earlier job of the same tenant waits for quota, and this one would delay it."""
+    EARMARK = 9
+    """GPUs are being freed for it."""
+    HEAD_BLOCKED = 10
+    """A job ahead of it waits, and the policy lets none overtake."""
+    HELD = 11
+    """Someone put it on hold."""
+    BEGIN = 12
+    """It asked not to start before a time."""
+    NOT_EXAMINED = 13
+    """The pass did not get this far."""
+    NEVER_FITS = 14
+    """No node of the fleet could hold it even if empty."""
+    UNSUPPORTED = 15
+    """It asks for a kind of GPU sharing that cannot be served yet."""
+    JOB_TOO_LARGE = 16
+    """It asks for more GPUs than a job of its tenant may have."""
+    NO_TIME_LIMIT = 17
+    """Its tenant has a budget, and without a time limit the job cannot be counted against it."""
+    DEPENDENCY = 18
+    """It waits for another job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One blocker, with numbers."""
+
+    code: ReasonCode
+    by: str
+    """Who refuses: a part of the scheduler or a tenant's path."""
+    text: str
+    """A sentence with numbers."""
+    preemption_may_help: bool
+    lifted_by: str
+    """What would change it."""

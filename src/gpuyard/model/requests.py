@@ -1,0 +1,53 @@
+"""What a task may ask of GPUs: a closed sum, so that whoever cannot serve a kind refuses it by value.
+
+A count of zero whole GPUs is a CPU-only task.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Isolation(Enum):
+    """How far apart sharers of one GPU are kept."""
+
+    STRICT = "strict"
+    """A MIG slice or a whole GPU: memory and faults of others cannot reach it."""
+    SHARED = "shared"
+    """A capped share of a GPU beside others."""
+    ANY = "any"
+    """Whatever is cheapest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """`count` whole GPUs of one node."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Milli:
+    """`count` shares of `milli` thousandths, each of another GPU of one node."""
+
+    count: int
+    milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """`count` MIG slices of a profile such as `1g.18gb`."""
+
+    count: int
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`count` GPUs or parts of one with so much memory, kept apart as asked."""
+
+    count: int
+    memory_mib: int
+    isolation: Isolation
+
+
+GpuRequest = Whole | Milli | Mig | Memory

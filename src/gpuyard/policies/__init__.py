@@ -1,0 +1,1 @@
+"""Policies: one small file each, behind one registry."""

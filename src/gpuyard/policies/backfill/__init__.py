@@ -1,0 +1,1 @@
+"""What may start past a job that cannot."""

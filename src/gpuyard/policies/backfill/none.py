@@ -1,0 +1,37 @@
+"""`none`: nobody overtakes. The first job that finds no room ends the pass; one that lacks quota stops its tenant."""
+
+from gpuyard.core.passes import Pass
+from gpuyard.core.records import JobRecord
+from gpuyard.model import Grant, ReasonCode
+
+_BLOCKS_ALL = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
+
+
+class NoBackfill:
+    """Strict order."""
+
+    name = "none"
+
+    def begin(self, current: Pass) -> "NoBackfillPass":
+        """One pass."""
+        return NoBackfillPass(current)
+
+
+class NoBackfillPass:
+    """Ends at the first job without room."""
+
+    window_ms = 0
+
+    def __init__(self, current: Pass) -> None:
+        self._pass = current
+
+    def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
+        """Free room."""
+        return self._pass.find(record)
+
+    def blocked(self, _record: JobRecord, code: ReasonCode) -> bool:
+        """Go on only past jobs that lack quota."""
+        return code not in _BLOCKS_ALL
+
+    def started(self, record: JobRecord, grants: tuple[Grant, ...]) -> None:
+        """Nothing to note."""

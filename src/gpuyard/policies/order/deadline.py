@@ -1,0 +1,19 @@
+"""`deadline`: least laxity first.
+
+Laxity is the deadline less now less what is left to do. Now is the same for all who wait, so the order needs no
+clock.
+"""
+
+from gpuyard.core.nodes import NEVER_MS
+from gpuyard.core.records import JobRecord
+
+
+class Deadline:
+    """Least time to spare first; jobs without a deadline last."""
+
+    name = "deadline"
+
+    def key(self, record: JobRecord) -> int:
+        """The latest time at which it could start and still be done."""
+        deadline_ms = record.job.deadline_ms
+        return deadline_ms - record.estimate_ms if deadline_ms else NEVER_MS

@@ -1,0 +1,13 @@
+"""`fifo`: first come, first served."""
+
+from gpuyard.core.records import JobRecord
+
+
+class Fifo:
+    """Earliest submission first."""
+
+    name = "fifo"
+
+    def key(self, record: JobRecord) -> int:
+        """Submission time; the id breaks ties, as in every order."""
+        return record.job.submitted_ms

@@ -1,0 +1,1 @@
+"""Who may take room from whom. Whom it then takes is decided in the core: whoever destroys the least work."""

@@ -1,0 +1,28 @@
+"""`srtf`: a job takes the room of one that has far more left to do.
+
+Far more is four times as much: with less, two jobs of like length would push each other off in turn and redo work.
+"""
+
+from gpuyard.core.records import JobRecord
+from gpuyard.core.state import State
+from gpuyard.model import StopCause
+
+_RATIO = 4
+
+
+class PreemptLonger:
+    """Shortest remaining time first, with hysteresis."""
+
+    name = "srtf"
+    cause = StopCause.SHORTER
+
+    def applies(self, state: State, _record: JobRecord, _now_ms: int) -> bool:
+        """Whether anything preemptible runs."""
+        return any(victim.klass.preemptible for victim in state.running.values())
+
+    def may_stop(self, _state: State, record: JobRecord, victim: JobRecord, now_ms: int) -> bool:
+        """No higher class, and much more left."""
+        return (
+            victim.klass.priority <= record.klass.priority
+            and victim.end_ms - now_ms > _RATIO * record.estimate_ms
+        )

@@ -1,0 +1,61 @@
+"""The one list of policies: parts by name, presets, and how a policy is put together."""
+
+from gpuyard.core.placing import Placer
+from gpuyard.core.policy import BackfillFactory, Criterion, FairShare, Order, Policy, Rule
+from gpuyard.model import PolicySpec
+from gpuyard.policies.backfill.easy import Easy
+from gpuyard.policies.backfill.none import NoBackfill
+from gpuyard.policies.order.by_class import ByClass
+from gpuyard.policies.order.deadline import Deadline
+from gpuyard.policies.order.fifo import Fifo
+from gpuyard.policies.order.sjf import Sjf
+from gpuyard.policies.order.srtf import Srtf
+from gpuyard.policies.placement import best_fit, first_fit
+from gpuyard.policies.preemption.by_class import PreemptByClass
+from gpuyard.policies.preemption.reclaim import Reclaim
+from gpuyard.policies.preemption.srtf import PreemptLonger
+
+ORDERS: dict[str, Criterion | FairShare] = {
+    part.name: part for part in (Fifo(), ByClass(), FairShare(), Sjf(), Srtf(), Deadline())
+}
+PLACEMENTS: dict[str, Placer] = {
+    best_fit.NAME: best_fit.place,
+    first_fit.NAME: first_fit.place,
+}
+BACKFILLS: dict[str, BackfillFactory] = {part.name: part for part in (NoBackfill(), Easy())}
+PREEMPTIONS: dict[str, Rule] = {part.name: part for part in (Reclaim(), PreemptByClass(), PreemptLonger())}
+
+PRESETS: dict[str, PolicySpec] = {
+    spec.name: spec
+    for spec in (
+        PolicySpec("default", order=("class", "fair"), preemption=("reclaim", "class")),
+        PolicySpec("fifo", order=("fifo",)),
+        PolicySpec("strict-fifo", order=("fifo",), backfill="none"),
+        PolicySpec("class", order=("class",), preemption=("class",)),
+        PolicySpec("fair", order=("fair",), preemption=("reclaim",)),
+        PolicySpec("sjf", order=("sjf",)),
+        PolicySpec("srtf", order=("srtf",), preemption=("srtf",)),
+        PolicySpec("deadline", order=("deadline",)),
+        PolicySpec("conservative", order=("fifo",), backfill="conservative", backfill_depth=50),
+        PolicySpec("fgd", order=("fifo",), placement="fgd"),
+    )
+}
+
+
+def build(spec: PolicySpec) -> Policy:
+    """The policy a spec names. Names are checked where they are read; an unknown one here is a KeyError."""
+    parts = [ORDERS[name] for name in spec.order]
+    fair = [i for i, part in enumerate(parts) if isinstance(part, FairShare)]
+    at = fair[0] if fair else 0
+    before = tuple(p for p in parts[:at] if not isinstance(p, FairShare))
+    after = tuple(p for p in parts[at:] if not isinstance(p, FairShare))
+    if tuple(spec.order) == ("fifo",):
+        # Age and id come last in every order: this one is nothing else.
+        after = ()
+    return Policy(
+        spec,
+        Order(before, bool(fair), after, bool(spec.preemption)),
+        PLACEMENTS[spec.placement],
+        BACKFILLS[spec.backfill],
+        tuple(PREEMPTIONS[name] for name in spec.preemption),
+    )

@@ -1,0 +1,1 @@
+"""Simulation: a virtual clock around the same `decide` that runs live, traces in, results out."""

@@ -1,0 +1,228 @@
+"""Measuring a simulation: per job as it ends, and the cluster at regular times."""
+
+from array import array
+
+from gpuyard.core import State
+from gpuyard.core.records import JobRecord
+from gpuyard.core.tenants import ROOT
+from gpuyard.model import Ask, Pool
+from gpuyard.model.units import HOUR_MS, MILLI
+from gpuyard.sim.result import Result
+from gpuyard.sim.trace import Trace
+
+_SAMPLES_MAX = 400
+"""When there are more, every second one is dropped and the interval doubled."""
+_MIN_INTERVAL_MS = 1000
+_TYPICAL_SHARE = 0.95
+"""Asks are typical, most frequent first, until this share of the jobs is covered."""
+
+
+class Meter:
+    """Writes into a `Result` while the simulation runs."""
+
+    def __init__(self, state: State, trace: Trace, pools: list[Pool], result: Result) -> None:
+        self._state = state
+        self._result = result
+        self._trace = trace
+        span_ms = trace.submit_ms[-1] if len(trace) else 0
+        self._interval_ms = max(_MIN_INTERVAL_MS, span_ms // (_SAMPLES_MAX // 2))
+        self.next_sample_ms = 0
+        self._teams: dict[int, int] = {}
+        """Tenant number -> index in the result."""
+        self._team_number: list[int] = []
+        """Index in the result -> tenant number that carries its weight."""
+        self.waiting_milli: list[int] = []
+        self.used_milli: list[int] = []
+        self._price: dict[int, int] = {}
+        price_of = {node.name: pool.price_micro_usd_h for pool in pools for node in pool.nodes}
+        for number, node in enumerate(state.nodes.node):
+            self._price[number] = price_of.get(node.name, 0)
+        self._one_price = len(set(self._price.values())) <= 1
+        self.end_ms = array("q")
+        """When each job of `Result.job_id` ended."""
+        self._cost_milli = 0
+        """Micro-dollars an hour x milli-GPU x ms, summed."""
+        self._used_milli_ms = 0
+        self._destroyed_milli_ms = 0
+        self._unusable: list[list[int]] | None = None
+        result.first_submit_ms = trace.submit_ms[0] if len(trace) else 0
+
+    # -- jobs --------------------------------------------------------------------------------------------------
+
+    def _team(self, leaf: int) -> int:
+        """The result's tenant for a leaf: the nearest one that is configured, else the first below the root."""
+        index = self._teams.get(leaf)
+        if index is None:
+            tenants = self._state.tenants
+            configured = {t.path for t in self._state.settings.tenants}
+            chain = [n for n in tenants.chain[leaf] if n != ROOT]
+            number = next((n for n in chain if tenants.path[n] in configured), chain[-1] if chain else ROOT)
+            path = tenants.path[number]
+            if path in self._result.tenants:
+                index = self._result.tenants.index(path)
+            else:
+                index = len(self._result.tenants)
+                self._result.tenants.append(path)
+                self._team_number.append(number)
+                self.waiting_milli.append(0)
+                self.used_milli.append(0)
+                samples = self._result.samples
+                empty = [0] * len(samples.at_ms)
+                samples.tenant_used_milli.append(array("q", empty))
+                samples.tenant_entitled_milli.append(array("q", empty))
+            self._teams[leaf] = index
+        return index
+
+    def team(self, leaf: int) -> int:
+        """The result's tenant of a leaf."""
+        team = self._teams.get(leaf)
+        return self._team(leaf) if team is None else team
+
+    def ended(self, record: JobRecord, ran_ms: int) -> None:
+        """An attempt gave its GPUs back."""
+        milli_ms = record.shape.gpu_milli * ran_ms
+        self.used_milli[self._teams[record.leaf]] -= record.shape.gpu_milli
+        self._used_milli_ms += milli_ms
+        if not self._one_price:
+            for grant in record.grants:
+                self._cost_milli += grant.gpu_milli * ran_ms * self._price[grant.node]
+
+    def destroyed(self, record: JobRecord, lost_ms: int) -> None:
+        """Work of an attempt was for nothing."""
+        self._destroyed_milli_ms += record.shape.gpu_milli * lost_ms
+
+    def running(self, record: JobRecord, now_ms: int) -> None:
+        """An attempt that still runs when the simulation is broken off."""
+        self.ended(record, now_ms - record.started_ms)
+
+    def finish(self) -> None:
+        """Totals, and the columns that follow from the others."""
+        result, trace = self._result, self._trace
+        result.used_gpu_ms = self._used_milli_ms // MILLI
+        result.destroyed_gpu_ms = self._destroyed_milli_ms // MILLI
+        cost = self._cost_milli
+        if self._one_price:
+            cost = self._used_milli_ms * next(iter(self._price.values()), 0)
+        result.cost_micro_usd = cost // (MILLI * HOUR_MS)
+        rows = min(len(result.job_id), len(result.wait_ms), len(self.end_ms))
+        del result.job_id[rows:], result.wait_ms[rows:], self.end_ms[rows:]
+        tenants, shape_of = self._state.tenants, self._state.shape_of
+        milli = [shape_of(spec.ask).gpu_milli for spec in trace.specs]
+        known = self._teams
+        team = [known.get(tenants.leaf(spec.tenant), 0) for spec in trace.specs]
+        for job_id, end_ms in zip(result.job_id, self.end_ms, strict=True):
+            spec = trace.spec[job_id - 1]
+            result.jct_ms.append(end_ms - trace.submit_ms[job_id - 1])
+            result.gpu_milli.append(milli[spec])
+            result.tenant.append(team[spec])
+        result.last_end_ms = self.end_ms[-1] if rows else 0
+
+    # -- the cluster -------------------------------------------------------------------------------------------
+
+    def sample(self, now_ms: int) -> None:
+        """Note the cluster as it has been since the last event."""
+        samples, state = self._result.samples, self._state
+        at_ms = self.next_sample_ms
+        last_submit = self._trace.submit_ms[-1] if len(self._trace) else 0
+        if now_ms > (1 << 61):
+            now_ms = max(state.now_ms, last_submit)
+        entitled = self._entitled()
+        stranded = self._stranded()
+        up = sum(state.nodes.up_milli)
+        while at_ms <= now_ms:
+            samples.at_ms.append(at_ms)
+            samples.used_milli.append(state.nodes.used_milli)
+            samples.up_milli.append(up)
+            samples.waiting.append(state.queue.count)
+            samples.stranded_milli.append(stranded)
+            for team, used in enumerate(self.used_milli):
+                samples.tenant_used_milli[team].append(used)
+                samples.tenant_entitled_milli[team].append(entitled[team])
+            at_ms += self._interval_ms
+            if len(samples.at_ms) >= _SAMPLES_MAX:
+                self._thin()
+                at_ms = samples.at_ms[-1] + self._interval_ms
+        self.next_sample_ms = at_ms
+
+    def _thin(self) -> None:
+        samples = self._result.samples
+        self._interval_ms *= 2
+        for name in ("at_ms", "used_milli", "up_milli", "waiting", "stranded_milli"):
+            setattr(samples, name, getattr(samples, name)[::2])
+        samples.tenant_used_milli = [column[::2] for column in samples.tenant_used_milli]
+        samples.tenant_entitled_milli = [column[::2] for column in samples.tenant_entitled_milli]
+
+    def _entitled(self) -> list[int]:
+        """Shares of what is up by weight among those who have work; what one cannot use goes to the others."""
+        tenants = self._state.tenants
+        demand = [w + u for w, u in zip(self.waiting_milli, self.used_milli, strict=True)]
+        weight = [tenants.weight[n] for n in self._team_number]
+        left = min(sum(self._state.nodes.up_milli), sum(demand))
+        share = [0] * len(demand)
+        for team, number in enumerate(self._team_number):
+            share[team] = min(demand[team], tenants.guarantee[number][0])
+        over = sum(share)
+        if over > left:
+            return [s * left // over for s in share]
+        left -= over
+        hungry = [t for t in range(len(demand)) if demand[t] > share[t]]
+        while hungry and left > 0:
+            total = sum(weight[t] for t in hungry)
+            sated = [t for t in hungry if demand[t] - share[t] <= left * weight[t] // total]
+            if not sated:
+                for team in hungry:
+                    share[team] += left * weight[team] // total
+                break
+            for team in sated:
+                left -= demand[team] - share[team]
+                share[team] = demand[team]
+            hungry = [t for t in hungry if t not in sated]
+        return share
+
+    def _stranded(self) -> int:
+        """Idle GPU that a typical ask could not use where it is: FGD's measure over this trace's own mix."""
+        if self._unusable is None:
+            self._unusable = self._unusable_by_kind()
+        stranded = 0
+        for kind, unusable in zip(self._state.nodes.kinds, self._unusable, strict=True):
+            for bucket, share in zip(kind.buckets, unusable, strict=True):
+                if bucket:
+                    stranded += bucket.bit_count() * share
+        return stranded
+
+    def _unusable_by_kind(self) -> list[list[int]]:
+        """Per kind of node and number of free GPUs: milli-GPU that are of no use, averaged over typical asks."""
+        typical = typical_asks(self._trace)
+        total = sum(weight for _ask, weight in typical) or 1
+        rows = []
+        for index, kind in enumerate(self._state.nodes.kinds):
+            weights = [0] * (kind.gpus + 1)
+            for ask, weight in typical:
+                shape = self._state.shape_of(ask)
+                way = shape.way_on.get(index)
+                need = kind.gpus + 1
+                if way is not None and shape.gpus:
+                    need = shape.gpus * way.tasks_per_node if shape.milli == MILLI else 1
+                for free in range(min(need, kind.gpus + 1)):
+                    weights[free] += weight
+            rows.append([free * MILLI * weight // total for free, weight in enumerate(weights)])
+        return rows
+
+
+def typical_asks(trace: Trace) -> list[tuple[Ask, int]]:
+    """The most frequent asks of a trace, with their counts, until 95 % of the jobs are covered."""
+    per_spec = [0] * len(trace.specs)
+    for index in trace.spec:
+        per_spec[index] += 1
+    counts: dict[Ask, int] = {}
+    for spec, count in zip(trace.specs, per_spec, strict=True):
+        counts[spec.ask] = counts.get(spec.ask, 0) + count
+    ranked = sorted(counts.items(), key=lambda row: (-row[1], repr(row[0])))
+    wanted = _TYPICAL_SHARE * len(trace)
+    typical: list[tuple[Ask, int]] = []
+    for ask, count in ranked:
+        if wanted <= 0:
+            break
+        typical.append((ask, count))
+        wanted -= count
+    return typical

@@ -1,0 +1,155 @@
+"""The report as one HTML file that can be mailed, archived and opened without a network.
+
+The file loads nothing. A content security policy forbids it to, and names the one script by its hash, so that
+even a name that slipped through the escaping could not run.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from gpuyard import __version__
+from gpuyard.sim.report import plots, sentences
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.series import Entry, entries_of
+from gpuyard.sim.report.table import METRICS, comparable, terminal_table
+from gpuyard.sim.result import Result
+
+Facts = Sequence[tuple[str, str]]
+"""What was simulated, as (name, value): trace, jobs, GPUs, time."""
+
+SLOWDOWN_MEANING = (
+    "Time from submission to end over run time (bounded slowdown): run times under 10 s count as 10 s, "
+    "and it is never below 1. Jobs are grouped by their GPUs; a part of a GPU counts as one."
+)
+ENTITLED_MEANING = (
+    "What its weight entitles a tenant to at a moment, given who has work. Shares and entitlements are of "
+    "the GPU time used while jobs waited: without a queue everybody has what it asks for. A tenant that "
+    "always has its due has a bar that ends at its mark."
+)
+
+
+def render(
+    results: Sequence[Result],
+    title: str,
+    facts: Facts = (),
+    *,
+    command: str = "",
+    origin_ms: int = 0,
+    summaries: Sequence[dict[str, Any]] | None = None,
+    version: str = __version__,
+) -> str:
+    """The whole page. The first policy is the one that the others are compared with.
+
+    `command` is the shell command that repeats the simulation; `origin_ms` the epoch time of the first
+    submission, where known, for dates on the axes; `summaries` what `summarise` said of the results, where
+    that is there already. The same input gives the same bytes.
+    """
+    entries = entries_of(results, summaries)
+    script = _asset("report.js")
+    body = el(
+        "main",
+        _head(title, facts, entries),
+        *(el("p", warning, class_="warning", role="note") for warning in sentences.warnings(entries)),
+        _headlines(entries),
+        _table(entries),
+        el("section", plots.all_plots(entries, origin_ms), class_="plots") if entries else None,
+        _foot(command, version),
+    )
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=_content_policy(script)),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("title", f"{title} – gpuyard"),
+        el("style", _asset("report.css")),
+    )
+    return "<!doctype html>\n" + el("html", head, el("body", body, el("script", script)), lang="en") + "\n"
+
+
+def _asset(name: str) -> Markup:
+    return Markup(resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
+
+
+def _content_policy(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _head(title: str, facts: Facts, entries: Sequence[Entry]) -> Markup:
+    shown = [("policies", ", ".join(entry.name for entry in entries) or "none"), *facts]
+    return el(
+        "header",
+        el("p", el("b", "gpuyard"), " simulation report", class_="brand"),
+        el("h1", title),
+        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in shown), class_="facts"),
+    )
+
+
+def _headlines(entries: Sequence[Entry]) -> Markup | None:
+    if not entries:
+        return el("p", "No policy was simulated.", class_="none")
+    first, *others = entries
+    if others and comparable([entry.summary for entry in entries]):
+        said = [(other, sentences.headline(first, other)) for other in others]
+    else:
+        said = [(entry, sentences.lone_headline(entry)) for entry in entries]
+    items = (el("li", sentence, style=f"--c:{entry.colour}") for entry, sentence in said)
+    return el("ul", *items, class_="headlines")
+
+
+def _table(entries: Sequence[Entry]) -> Markup | None:
+    if not entries:
+        return None
+    table = terminal_table([entry.result for entry in entries], [entry.summary for entry in entries])
+    meaning = {metric.header: metric.meaning for metric in METRICS}
+    heads = (
+        el("th", column.header, scope="col", class_=column.align, title=meaning.get(column.header))
+        for column in table.columns
+    )
+    rows = []
+    for index, entry in enumerate(entries):
+        name, *figures = table.columns
+        cells = (
+            el(
+                "td",
+                column.cells[index],
+                el("span", " best", class_="hint") if column.best[index] else None,
+                class_="best" if column.best[index] else None,
+            )
+            for column in figures
+        )
+        chip = el("i", style=f"--c:{entry.colour}")
+        rows.append(el("tr", el("th", chip, name.cells[index], scope="row"), *cells))
+    marked = any(any(column.best) for column in table.columns)
+    return el(
+        "section",
+        el(
+            "div",
+            el("table", el("thead", el("tr", *heads)), el("tbody", *rows)),
+            class_="scroll",
+            tabindex="0",
+        ),
+        el("p", el("b", "Marked"), " is the best value of a column.", class_="key") if marked else None,
+        class_="summary",
+    )
+
+
+def _foot(command: str, version: str) -> Markup:
+    terms = [(metric.header, metric.meaning) for metric in METRICS]
+    terms += [("slowdown", SLOWDOWN_MEANING), ("entitled", ENTITLED_MEANING)]
+    definitions = (el("div", el("dt", term), el("dd", meaning)) for term, meaning in terms)
+    return el(
+        "footer",
+        el("h2", "What the figures mean"),
+        el("dl", *definitions, class_="definitions"),
+        join(el("h2", "Repeat it"), el("pre", el("code", command), tabindex="0")) if command else None,
+        el(
+            "p",
+            f"Made by gpuyard {version}. Nothing in this file comes from or goes to a network.",
+            class_="made",
+        ),
+    )

@@ -1,0 +1,250 @@
+"""The five plots, each with a heading that says what is seen and a line that says what is drawn."""
+
+from collections.abc import Sequence
+
+from gpuyard.sim.report import chart, human, sentences
+from gpuyard.sim.report.chart import End, Frame
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.scale import Linear, Tick, factor_scale, nice_steps, time_ticks, wait_scale
+from gpuyard.sim.report.series import (
+    PARTS,
+    SIZE_CLASSES,
+    Entry,
+    SizeClass,
+    cdf,
+    end_ms,
+    largest,
+    mean,
+    slowdown_by_size,
+    span_ms,
+    tenant_rows,
+    thinned,
+)
+
+PLOT_PX = 260
+PERCENT_TICKS = [Tick(at / 4, f"{25 * at} %", at % 2 == 1) for at in range(5)]
+
+
+def figure(key: str, heading: str, drawn: str, *content: Markup | None, wide: bool = True) -> Markup:
+    """A plot with its heading; without content, a line that says so."""
+    body = [each for each in content if each]
+    return el(
+        "figure",
+        el("figcaption", el("h2", heading), el("p", drawn)),
+        *(body or [el("p", "Nothing to draw.", class_="none")]),
+        id=key,
+        class_="wide" if wide else None,
+    )
+
+
+def utilisation(entries: Sequence[Entry], origin_ms: int) -> Markup:
+    """One band per policy under each other: four busy lines on top of each other would be a tangle."""
+    span = span_ms(entries)
+    heading = sentences.utilisation_heading(entries)
+    drawn = "Allocated part of all GPUs over time. A dashed line shows nodes that are up, where some failed."
+    bands = []
+    if span:
+        sampled = [entry for entry in entries if len(entry.result.samples.at_ms)]
+        height = 150 if len(sampled) == 1 else 84
+        for entry in sampled:
+            last = entry is sampled[-1]
+            bands.append(_utilisation_band(entry, span, origin_ms, height, last))
+    return figure("utilisation", heading, drawn, *bands)
+
+
+def _utilisation_band(
+    entry: Entry, span: tuple[int, int], origin_ms: int, height: int, x_labels: bool
+) -> Markup:
+    x = Linear(*span)
+    samples = entry.result.samples
+    capacity = max(entry.result.capacity_milli, *samples.up_milli, *samples.used_milli, 1)
+    used = [(x.at(ms), value / capacity) for ms, value in thinned(samples.at_ms, samples.used_milli, mean)]
+    until = x.at(end_ms(entry.result))
+    known = entry.summary["utilisation"]
+    busy = "utilisation unknown" if known is None else f"{human.percent(known)} busy"
+    title = f"{entry.name}: {busy}, {human.gpus(entry.result.capacity_milli)}"
+    marks = []
+    if min(samples.up_milli) < capacity:
+        up = [(x.at(ms), value / capacity) for ms, value in thinned(samples.at_ms, samples.up_milli, mean)]
+        marks.append(chart.quiet_steps(up, until, height, "nodes that are up"))
+    marks.append(
+        chart.steps(used, until, height, colour=entry.colour, name=entry.name, title=title, filled=True)
+    )
+    return chart.draw(
+        Frame(
+            height,
+            title,
+            time_ticks(*span, origin_ms),
+            [Tick(0, "0"), Tick(0.5, "50 %"), Tick(1, "100 %")],
+            marks,
+            [End(0.5, entry.name, busy, entry.colour)],
+            x_labels,
+            kind="band",
+            data=_time_data(span, origin_ms, 1, "percent"),
+        )
+    )
+
+
+def queue(entries: Sequence[Entry], origin_ms: int) -> Markup:
+    """Length of the queue, all policies in one plot."""
+    span = span_ms(entries)
+    heading = sentences.queue_heading(entries)
+    drawn = "Jobs waiting over time; where several samples share a point, the longest queue among them."
+    if not span:
+        return figure("queue", heading, drawn)
+    x = Linear(*span)
+    sampled = [entry for entry in entries if len(entry.result.samples.waiting)]
+    marks_y = nice_steps(max(max(entry.result.samples.waiting) for entry in sampled))
+    y = Linear(0, marks_y[-1])
+    marks, ends = [], []
+    for entry in sampled:
+        samples = entry.result.samples
+        points = [(x.at(ms), y.at(value)) for ms, value in thinned(samples.at_ms, samples.waiting, max)]
+        note = f"peak {human.count(max(samples.waiting))}"
+        until, title = x.at(end_ms(entry.result)), f"{entry.name}: {note}"
+        marks.append(chart.steps(points, until, PLOT_PX, colour=entry.colour, name=entry.name, title=title))
+        ends.append(End(mean([round(1000 * at) for _, at in points]) / 1000, entry.name, note, entry.colour))
+    ticks = [Tick(y.at(value), f"{value:,g}") for value in marks_y]
+    frame = Frame(PLOT_PX, heading, time_ticks(*span, origin_ms), ticks, marks, ends)
+    frame.data = _time_data(span, origin_ms, y.high, "count")
+    return figure("queue", heading, drawn, chart.draw(frame))
+
+
+def _time_data(span: tuple[int, int], origin_ms: int, high: float, unit: str) -> dict[str, str | float]:
+    return {"x": "time", "x0": span[0], "x1": span[1], "origin": origin_ms, "y1": f"{high:g}", "unit": unit}
+
+
+def waits(entries: Sequence[Entry]) -> Markup:
+    """How many jobs had waited no longer than a time."""
+    heading = sentences.wait_heading(entries)
+    drawn = "Part of the jobs that waited at most so long. Further up and to the left is better; log scale."
+    ended = [(entry, sorted(entry.result.wait_ms)) for entry in entries if len(entry.result.wait_ms)]
+    if not ended:
+        return figure("waits", heading, drawn, wide=False)
+    scale, ticks = wait_scale(max(ordered[-1] for _, ordered in ended))
+    marks, ends = [], []
+    for entry, ordered in ended:
+        points = cdf(ordered, scale)
+        note = f"median {human.duration(entry.summary['wait_s']['p50'])}"
+        marks.append(chart.line(points, PLOT_PX, entry.colour, entry.name, f"{entry.name}: {note}"))
+        ends.append(End(mean([round(1000 * at) for _, at in points]) / 1000, entry.name, note, entry.colour))
+    frame = Frame(PLOT_PX, heading, ticks, PERCENT_TICKS, marks, ends)
+    frame.data = {"x": "log", "x0": scale.low, "x1": scale.high, "y1": 1, "unit": "percent"}
+    return figure("waits", heading, drawn, chart.draw(frame), el("p", "wait", class_="axis"), wide=False)
+
+
+def slowdown(entries: Sequence[Entry]) -> Markup:
+    """Median and 95th percentile per size of job: whether large jobs pay for small ones or the reverse."""
+    classes = [slowdown_by_size(entry.result) for entry in entries]
+    heading = sentences.slowdown_heading(entries, classes)
+    drawn = "Time from submission to end over run time. Dot: median. Line: up to the 95th percentile."
+    found = [each for per_entry in classes for each in per_entry if each]
+    if not found:
+        return figure("slowdown", heading, drawn, wide=False)
+    y, ticks = factor_scale(max(each.p95 for each in found))
+    width = 1 / len(SIZE_CLASSES)
+    marks = [chart.separator(index * width, PLOT_PX) for index in range(1, len(SIZE_CLASSES))]
+    inner = width * 0.7 / max(len(entries), 2)
+    for index in range(len(SIZE_CLASSES)):
+        for nth, (entry, per_entry) in enumerate(zip(entries, classes, strict=True)):
+            if each := per_entry[index]:
+                x = (index + 0.5) * width + (nth - (len(entries) - 1) / 2) * inner
+                title = _slowdown_title(entry, each)
+                marks.append(
+                    chart.whisker(
+                        x, y.at(each.p50), y.at(each.p95), PLOT_PX, colour=entry.colour, title=title
+                    )
+                )
+    parts = any(each.name == PARTS for each in found)
+    names = [PARTS if parts and name == "1" else name for _, name in SIZE_CLASSES]
+    frame = Frame(
+        PLOT_PX,
+        heading,
+        [Tick((index + 0.5) * width, name) for index, name in enumerate(names)],
+        ticks,
+        marks,
+        [_slowdown_end(entry, len(entries), nth) for nth, entry in enumerate(entries)],
+        kind="classes",
+    )
+    axis = el("p", "GPUs of the job", class_="axis")
+    return figure("slowdown", heading, drawn, chart.draw(frame), axis, wide=False)
+
+
+def _slowdown_title(entry: Entry, each: SizeClass) -> str:
+    jobs = "1 job" if each.jobs == 1 else f"{human.count(each.jobs)} jobs"
+    return (
+        f"{entry.name}, {each.name} GPUs: median {human.times(each.p50)}, p95 {human.times(each.p95)}, {jobs}"
+    )
+
+
+def _slowdown_end(entry: Entry, count: int, nth: int) -> End:
+    note = f"median {human.times(entry.summary['slowdown']['p50'])}"
+    return End(1 - (nth + 0.5) / count if count > 1 else 0.5, entry.name, note, entry.colour)
+
+
+def tenants(entries: Sequence[Entry]) -> Markup:
+    """Bars of what tenants got, with a mark at what they were entitled to."""
+    every = tenant_rows(entries)
+    rows = largest(every)
+    heading = sentences.tenants_heading(entries, every)
+    drawn = (
+        "Share of the GPU time used while jobs waited, per tenant and policy. The upright mark is what "
+        "the tenant was entitled to; a pale bar up to it is what it lacked."
+    )
+    if not rows:
+        return figure("tenants", heading, drawn)
+    pitch = {1: 16, 2: 12, 3: 9}.get(len(entries), 8)
+    row_px = pitch * len(entries) + 12
+    height = row_px * len(rows)
+    values = [value for row in rows for pair in row.shares if pair for value in pair]
+    steps = nice_steps(max(values) * 100, 6)
+    x = Linear(0, steps[-1] / 100)
+    marks = [
+        mark
+        for index, row in enumerate(rows)
+        for nth, (entry, pair) in enumerate(zip(entries, row.shares, strict=True))
+        if pair
+        for mark in _tenant_marks(row.path, entry, pair, x, (index * row_px + 6 + nth * pitch, pitch))
+    ]
+    names = [Tick(1 - (index + 0.5) / len(rows), row.path) for index, row in enumerate(rows)]
+    frame = Frame(
+        height,
+        heading,
+        [Tick(x.at(step / 100), f"{step:g} %", index % 2 == 1) for index, step in enumerate(steps)],
+        names,
+        marks,
+        [
+            End(1 - (nth + 0.5) * 18 / height, entry.name, "", entry.colour)
+            for nth, entry in enumerate(entries)
+        ],
+        y_rules=False,
+        kind="tenants",
+    )
+    return figure("tenants", heading, drawn, chart.draw(frame))
+
+
+def _tenant_marks(
+    path: str, entry: Entry, pair: tuple[float, float], x: Linear, place_px: tuple[float, float]
+) -> list[Markup]:
+    """The bar of one tenant under one policy, what it lacks in pale, and the mark at its entitlement."""
+    share, due = pair
+    top, pitch = place_px
+    title = f"{path}, {entry.name}: {human.percent(share)}, entitled to {human.percent(due)}"
+
+    def bar(low: float, high: float, pale: bool) -> Markup:
+        ends = x.at(low), x.at(high)
+        return chart.bar(*ends, top_px=top, tall_px=pitch - 1.5, colour=entry.colour, title=title, pale=pale)
+
+    lacking = [bar(share, due, True)] if due > share else []
+    return [bar(0, share, False), *lacking, chart.marker(x.at(due), top - 1, pitch + 0.5, title)]
+
+
+def all_plots(entries: Sequence[Entry], origin_ms: int) -> Markup:
+    """In the order in which they are asked about: busy? waiting? how long? who pays? who gets?"""
+    return join(
+        utilisation(entries, origin_ms),
+        queue(entries, origin_ms),
+        waits(entries),
+        slowdown(entries),
+        tenants(entries),
+    )

@@ -1,0 +1,222 @@
+"""What the figures say, in sentences computed from them: headlines, headings of plots, warnings.
+
+A reader takes the sentence home, so each one carries the numbers it rests on and claims nothing the plot does
+not show.
+"""
+
+from collections.abc import Sequence
+
+from gpuyard.model.units import SECOND_MS
+from gpuyard.sim.report import human
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.series import PARTS, Entry, SizeClass, TenantRow, end_ms
+from gpuyard.sim.report.table import METRICS, Better, Metric
+
+CHANGE_MIN = 0.03
+"""Relative changes below this are not worth a word in a headline."""
+
+CHANGES_MAX = 4
+RANKED_MAX = 4
+
+SLOWED_MIN = 1.05
+"""Below this a slowdown reads as 1.0×."""
+
+_ORDER = ("wait mean", "JCT mean", "utilisation", "fairness", "wait p95", "finished", "cost", "lost GPU-h")
+_FIRST_ASKED = sorted(
+    METRICS, key=lambda m: _ORDER.index(m.header) if m.header in _ORDER else len(_ORDER) + METRICS.index(m)
+)
+"""The metrics by how soon a reader asks for them."""
+
+
+def headline(first: Entry, other: Entry) -> Markup:
+    """What another policy changes against the first: gains, then losses, what is asked first in front."""
+    gains: list[Markup] = []
+    losses: list[Markup] = []
+    for metric in _FIRST_ASKED:
+        before, after = metric.value(first.summary), metric.value(other.summary)
+        if before is None or after is None or not _matters(metric, before, after):
+            continue
+        better = (after > before) == (metric.better is Better.HIGH)
+        (gains if better else losses).append(_change(metric, before, after))
+    parts: list[str] = [el("b", other.name), " instead of ", el("b", first.name), ": "]
+    if gains:
+        parts.append(join(*gains[:CHANGES_MAX], between=", "))
+    if losses:
+        parts.append("; the price: " if gains else "worse on ")
+        parts.append(join(*losses[:CHANGES_MAX], between=", "))
+    if not gains and not losses:
+        parts.append("no figure changes noticeably")
+    return join(*parts, ".")
+
+
+def _matters(metric: Metric, before: float, after: float) -> bool:
+    if metric.say(before) == metric.say(after):
+        return False
+    return abs(after - before) >= CHANGE_MIN * max(abs(before), abs(after))
+
+
+def _change(metric: Metric, before: float, after: float) -> Markup:
+    figures = el("span", f"{metric.say(before)} → {metric.say(after)}", class_="n")
+    return join(metric.phrase.replace(" ", "\u00a0"), " ", figures)
+
+
+def lone_headline(entry: Entry) -> Markup:
+    """The figures of a single policy."""
+    said = [
+        join(
+            metric.phrase.replace(" ", "\u00a0"),
+            " ",
+            el("span", metric.say(metric.value(entry.summary)), class_="n"),
+        )
+        for metric in METRICS[1:7]
+        if metric.value(entry.summary) is not None
+    ]
+    if not said:
+        return join(el("b", entry.name), ": no job ended, so there is little to say.")
+    return join(el("b", entry.name), ": ", join(*said, between=", "), ".")
+
+
+def utilisation_heading(entries: Sequence[Entry]) -> str:
+    known = [(entry.summary["utilisation"], entry) for entry in entries]
+    ranked = sorted(
+        ((value, entry.name) for value, entry in known if value is not None), key=lambda pair: -pair[0]
+    )
+    said = [(name, human.percent(value)) for value, name in ranked]
+    if not said:
+        return "Utilisation is not known"
+    if len(said) > 1 and len({figure for _, figure in said}) == 1:
+        return f"{_all(len(said))} keep {said[0][1]} of the GPUs busy"
+    name, figure = said[0]
+    return _ranking(f"{name} keeps {figure} of the GPUs busy", [f"{n} {f}" for n, f in said[1:]])
+
+
+def wait_heading(entries: Sequence[Entry]) -> str:
+    """On the median, or where hardly any job waits at the median, on the 95th percentile."""
+    known = [entry for entry in entries if entry.summary["wait_s"]["p50"] is not None]
+    if not known:
+        return "No job ended, so no wait is known"
+    key, whom = ("p50", "Half of the jobs")
+    if min(entry.summary["wait_s"]["p50"] for entry in known) < 1:
+        key, whom = ("p95", "95 % of the jobs")
+    ranked = sorted(known, key=lambda entry: entry.summary["wait_s"][key])
+    said = [(entry.name, human.duration(entry.summary["wait_s"][key])) for entry in ranked]
+    if {figure for _, figure in said} == {"0 s"}:
+        return f"{whom} do not wait at all"
+    if len(said) > 1 and len({figure for _, figure in said}) == 1:
+        return f"{whom} wait at most {said[0][1]} with every policy"
+    (name, figure), *rest = said
+    return _ranking(f"{whom} wait at most {figure} with {name}", [f"{f} with {n}" for n, f in rest])
+
+
+def queue_heading(entries: Sequence[Entry]) -> str:
+    peaks = [
+        (max(entry.result.samples.waiting), entry.name)
+        for entry in entries
+        if len(entry.result.samples.waiting)
+    ]
+    if not peaks:
+        return "The length of the queue was not sampled"
+    peaks.sort(key=lambda peak: peak[0])
+    if peaks[-1][0] == 0:
+        return "The queue was always empty"
+    if len(peaks) > 1 and peaks[0][0] == peaks[-1][0]:
+        return f"The queue peaks at {human.count(peaks[0][0])} jobs with every policy"
+    (peak, name), *rest = peaks
+    jobs = "job" if peak == 1 else "jobs"
+    start = f"The queue peaks at {human.count(peak)} {jobs} with {name}"
+    return _ranking(start, [f"{human.count(peak)} with {name}" for peak, name in rest])
+
+
+def tenants_heading(entries: Sequence[Entry], rows: Sequence[TenantRow]) -> str:
+    """How much GPU time goes beyond entitlements per policy, and who is furthest off under the worst."""
+    found = []
+    for index, entry in enumerate(entries):
+        gaps = [(pair[0] - pair[1], row.path) for row in rows if (pair := row.shares[index])]
+        if gaps:
+            found.append((sum(max(gap, 0) for gap, _ in gaps), entry.name, gaps))
+    if not found:
+        return "No tenant used a GPU"
+    found.sort(key=lambda each: each[:2])
+    said = [(human.percent(beyond), name) for beyond, name, _ in found]
+    if {figure for figure, _ in said} <= {human.percent(0), human.percent(1e-9)}:
+        return "Every tenant gets what it is entitled to"
+    (figure, name), *rest = said
+    start = f"With {name}, {figure} of the GPU time goes to tenants beyond their due"
+    gap, path = max(found[-1][2], key=lambda each: (abs(each[0]), each[1]))
+    worst = f"{path} {human.points(abs(gap))} too {'much' if gap > 0 else 'little'}"
+    ranking = _ranking(start, [f"with {name} {figure}" for figure, name in rest])
+    return f"{ranking}; {found[-1][1]} gives {worst}"
+
+
+def slowdown_heading(entries: Sequence[Entry], classes: Sequence[Sequence[SizeClass | None]]) -> str:
+    """About the size of job whose 95th percentile is the worst under the first policy that has any."""
+    known = [(entry, [each for each in found if each]) for entry, found in zip(entries, classes, strict=True)]
+    known = [(entry, found) for entry, found in known if found]
+    if not known:
+        return "No job ended, so no slowdown is known"
+    suffers = max(known[0][1], key=lambda each: (each.p95, each.p50)).name
+    said = [(each.p95, entry.name) for entry, found in known for each in found if each.name == suffers]
+    (factor, name), *rest = sorted(said, key=lambda pair: pair[0])
+    if max(each.p95 for _, found in known for each in found) < SLOWED_MIN:
+        return "Jobs of every size run as if they were alone"
+    gpus = {"1": "1 GPU", PARTS: "up to 1 GPU"}.get(suffers, f"{suffers} GPUs")
+    start = f"Jobs of {gpus} suffer most: p95 slowdown {human.times(factor)} with {name}"
+    return _ranking(start, [f"{human.times(factor)} with {name}" for factor, name in rest])
+
+
+def _all(count: int) -> str:
+    return "Both policies" if count == 2 else "All policies"
+
+
+def _ranking(start: str, rest: Sequence[str]) -> str:
+    """The start and the others after it; of many only the next and the last: headings are glanced at."""
+    if len(rest) < RANKED_MAX:
+        return ", ".join([start, *rest])
+    return f"{start}, {rest[0]} … {rest[-1]}"
+
+
+def warnings(entries: Sequence[Entry]) -> list[Markup]:
+    """What a reader has to know before believing the figures."""
+    said = []
+    for entry in entries:
+        if entry.result.interrupted:
+            covered = (end_ms(entry.result) - entry.result.first_submit_ms) / SECOND_MS
+            said.append(
+                join(
+                    el("b", "Interrupted. "),
+                    f"The simulation of {entry.name} was stopped after {human.duration(max(covered, 0))} "
+                    "of simulated time. Its figures cover what had happened until then and are not "
+                    "comparable with a full run.",
+                )
+            )
+    left = [
+        f"{human.count(entry.summary['unfinished'])} of {human.count(entry.summary['jobs'])} with "
+        f"{entry.name}"
+        for entry in entries
+        if entry.summary["unfinished"]
+    ]
+    if left:
+        said.append(
+            join(
+                el("b", "Unfinished jobs. "),
+                f"{human.listed(left)} were still waiting or running at the end. Their waits and "
+                "completion times are not in any figure, which flatters a policy that leaves jobs behind.",
+            )
+        )
+    figures = {entry.summary["rejected"] for entry in entries}
+    turned_away = [
+        f"{human.count(entry.summary['rejected'])} with {entry.name}"
+        for entry in entries
+        if entry.summary["rejected"]
+    ]
+    if turned_away and len(figures) == 1:
+        turned_away = [f"{human.count(figures.pop())} of {human.count(entries[0].summary['jobs'])} jobs"]
+    if turned_away:
+        said.append(
+            join(
+                el("b", "Rejected jobs. "),
+                f"{human.listed(turned_away)}: no node could ever hold them, or their tenant has no quota "
+                "for them.",
+            )
+        )
+    return said

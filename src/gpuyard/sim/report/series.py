@@ -1,0 +1,149 @@
+"""From a result to what is drawn: few enough points to send, chosen so that the picture stays true."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.model.units import MILLI
+from gpuyard.sim.report.scale import Log
+from gpuyard.sim.result import Result
+from gpuyard.sim.summary import nearest_rank, slowdowns_milli, summarise, whole
+
+POINTS_MAX = 400
+CDF_POINTS = 240
+COLOURS = 8
+TENANTS_MAX = 12
+
+SIZE_CLASSES = ((1, "1"), (4, "2–4"), (8, "5–8"), (16, "9–16"), (None, "17+"))
+"""Most GPUs of a class, and its name."""
+
+PARTS = "≤ 1"
+"""The name of the first class where some jobs ask for a part of a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One policy of the comparison."""
+
+    result: Result
+    summary: dict[str, Any]
+    colour: str
+    """A CSS colour. The first of several policies is grey: the others are measured against it."""
+
+    @property
+    def name(self) -> str:
+        return self.result.policy
+
+
+def entries_of(results: Sequence[Result], summaries: Sequence[dict[str, Any]] | None = None) -> list[Entry]:
+    """The policies in the order given; summaries are made where the caller has none."""
+    results = [whole(result) for result in results]
+    if summaries is None:
+        summaries = [summarise(result) for result in results]
+    first = 1 if len(results) == 1 else 0
+    return [
+        Entry(result, summary, f"var(--c{index if index < COLOURS else 1 + (index - 1) % (COLOURS - 1)})")
+        for index, (result, summary) in enumerate(zip(results, summaries, strict=True), start=first)
+    ]
+
+
+def mean(values: Sequence[int]) -> float:
+    """Of at least one value."""
+    return sum(values) / len(values)
+
+
+def thinned(
+    at_ms: Sequence[int], values: Sequence[int], pick: Callable[[Sequence[int]], float]
+) -> list[tuple[int, float]]:
+    """At most `POINTS_MAX` (time, value) points; of neighbours that share one, `pick` says its value."""
+    size = -(-len(at_ms) // POINTS_MAX) or 1
+    return [(at_ms[i], pick(values[i : i + size])) for i in range(0, len(at_ms), size)]
+
+
+def end_ms(result: Result) -> int:
+    """Where the lines of a result end."""
+    at = result.samples.at_ms
+    return max(result.last_end_ms, at[-1] if len(at) else 0)
+
+
+def span_ms(entries: Sequence[Entry]) -> tuple[int, int] | None:
+    """First and last time of all samples together; None without samples."""
+    sampled = [entry.result for entry in entries if len(entry.result.samples.at_ms)]
+    if not sampled:
+        return None
+    start = min(result.samples.at_ms[0] for result in sampled)
+    return start, max(start + 1, *(end_ms(result) for result in sampled))
+
+
+def cdf(ordered: Sequence[int], scale: Log) -> list[tuple[float, float]]:
+    """(place on the axis, part of the values at or below) at equal distances along a log axis."""
+    places = [index / (CDF_POINTS - 1) for index in range(CDF_POINTS)]
+    return [(at, bisect_right(ordered, round(scale.value(at))) / len(ordered)) for at in places]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """Slowdown of the jobs of one size."""
+
+    name: str
+    jobs: int
+    p50: float
+    p95: float
+
+
+def slowdown_by_size(result: Result) -> list[SizeClass | None]:
+    """One per entry of `SIZE_CLASSES`; None where no such job ended. A part of a GPU counts as one."""
+    groups: list[list[int]] = [[] for _ in SIZE_CLASSES]
+    bounds = [most for most, _ in SIZE_CLASSES if most is not None]
+    index_of = {gpus: sum(gpus > most for most in bounds) for gpus in range(max(bounds) + 2)}
+    largest = max(bounds) + 1
+    for milli, slowdown in zip(result.gpu_milli, slowdowns_milli(result), strict=True):
+        groups[index_of[min(-(-milli // MILLI), largest)]].append(slowdown)
+    found: list[SizeClass | None] = []
+    parts = any(0 < milli < MILLI for milli in result.gpu_milli)
+    for (_, name), group in zip(SIZE_CLASSES, groups, strict=True):
+        group.sort()
+        shown = PARTS if parts and name == "1" else name
+        ranks = [nearest_rank(group, percent) / 1000 for percent in (50, 95)] if group else []
+        found.append(SizeClass(shown, len(group), *ranks) if ranks else None)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """One tenant (or all the small ones together) under every policy."""
+
+    path: str
+    shares: list[tuple[float, float] | None]
+    """Per policy (share, entitled), both 0 to 1."""
+
+
+def tenant_rows(entries: Sequence[Entry]) -> list[TenantRow]:
+    """All tenants that used or were due anything, those with the largest share or entitlement first."""
+    paths = sorted({path for entry in entries for path in entry.summary["tenants"]})
+    rows = [TenantRow(path, [_share(entry, path) for entry in entries]) for path in paths]
+    rows = [row for row in rows if any(row.shares)]
+    rows.sort(key=lambda row: (-max(max(pair) for pair in row.shares if pair), row.path))
+    return rows
+
+
+def largest(rows: list[TenantRow]) -> list[TenantRow]:
+    """The first `TENANTS_MAX`, and the others together where there are more."""
+    if len(rows) <= TENANTS_MAX + 1:
+        return rows
+    small = rows[TENANTS_MAX:]
+    together = [_added([row.shares[index] for row in small]) for index in range(len(rows[0].shares))]
+    return [*rows[:TENANTS_MAX], TenantRow(f"{len(small):,} others", together)]
+
+
+def _share(entry: Entry, path: str) -> tuple[float, float] | None:
+    tenant = entry.summary["tenants"].get(path)
+    if tenant is None or tenant["share"] is None or tenant["entitled"] is None:
+        return None
+    return tenant["share"], tenant["entitled"]
+
+
+def _added(pairs: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    known = [pair for pair in pairs if pair]
+    return (sum(share for share, _ in known), sum(due for _, due in known)) if known else None

@@ -1,0 +1,187 @@
+"""The comparison of policies as a table of plain strings, for the terminal and for the head of the report.
+
+The metrics are listed once: their names, how they are said, which direction is better and what they mean. The
+table, the headline sentences and the definitions at the end of the report all read this list.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+from gpuyard.sim.report import human
+from gpuyard.sim.result import Result
+from gpuyard.sim.summary import summarise
+
+Align = Literal["left", "right"]
+"""As Rich's `justify` takes it."""
+
+Summary = dict[str, Any]
+
+
+class Better(Enum):
+    """Which of two values of a metric is the better one."""
+
+    LOW = "low"
+    """Such as waits and cost."""
+    HIGH = "high"
+    """Such as utilisation."""
+    NEITHER = "neither"
+    """A means rather than an end, such as preemptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One column."""
+
+    header: str
+    phrase: str
+    """Its name within a sentence."""
+    value: Callable[[Summary], float | None]
+    say: Callable[[float | None], str]
+    better: Better
+    meaning: str
+
+
+METRICS = (
+    Metric(
+        "finished",
+        "jobs finished",
+        lambda s: s["finished"],
+        human.count,
+        Better.HIGH,
+        "Jobs that ended COMPLETED. Not among them: jobs killed at their time limit, jobs no node could "
+        "ever hold, and jobs still waiting or running when the simulation stopped.",
+    ),
+    Metric(
+        "wait mean",
+        "mean wait",
+        lambda s: s["wait_s"]["mean"],
+        human.duration,
+        Better.LOW,
+        "All time a job did not run between its submission and its end: before its first start and "
+        "between attempts. Mean over jobs that ended.",
+    ),
+    Metric(
+        "wait p95",
+        "p95 wait",
+        lambda s: s["wait_s"]["p95"],
+        human.duration,
+        Better.LOW,
+        "The wait that 95 % of the jobs that ended did not exceed (nearest rank).",
+    ),
+    Metric(
+        "JCT mean",
+        "mean completion time",
+        lambda s: s["jct_s"]["mean"],
+        human.duration,
+        Better.LOW,
+        "Job completion time, from submission to end, waiting included. Mean over jobs that ended.",
+    ),
+    Metric(
+        "utilisation",
+        "utilisation",
+        lambda s: s["utilisation"],
+        human.percent,
+        Better.HIGH,
+        "GPU time allocated to jobs over the GPU time of nodes that were up, from the first submission to "
+        "the last end (to the last sample where jobs are unfinished).",
+    ),
+    Metric(
+        "fragmentation",
+        "fragmentation",
+        lambda s: s["fragmentation"],
+        human.percent,
+        Better.LOW,
+        "Idle GPUs that a typical job of this trace could not use, as part of the capacity; mean over time.",
+    ),
+    Metric(
+        "fairness",
+        "fairness",
+        lambda s: s["fairness"],
+        human.ratio,
+        Better.HIGH,
+        "1 minus half the sum over tenants of |share used - share entitled|, mean over the times at which "
+        "anything was used or waiting. 1: every tenant had exactly what its weight entitles it to.",
+    ),
+    Metric(
+        "preemptions",
+        "preemptions",
+        lambda s: s["preemptions"],
+        human.count,
+        Better.NEITHER,
+        "How often a running job was stopped to make room for another.",
+    ),
+    Metric(
+        "lost GPU-h",
+        "GPU-hours lost",
+        lambda s: s["destroyed_gpu_s"],
+        human.gpu_hours,
+        Better.LOW,
+        "GPU-hours spent on work that had to be done again after a preemption or a node failure, restarts "
+        "included.",
+    ),
+    Metric(
+        "cost",
+        "cost",
+        lambda s: s["cost_usd"] or None,
+        human.usd,
+        Better.LOW,
+        "What the GPU time used costs by the price book; a dash where nothing has a price.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A header, one cell per policy, and which cells are the best of the column."""
+
+    header: str
+    align: Align
+    cells: list[str]
+    best: list[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable:
+    """One row per policy."""
+
+    columns: list[Column]
+
+    @property
+    def headers(self) -> list[str]:
+        return [column.header for column in self.columns]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [list(row) for row in zip(*(column.cells for column in self.columns), strict=True)]
+
+
+def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> PolicyTable:
+    """The policies side by side. Pass the summaries where they are there already."""
+    if summaries is None:
+        summaries = [summarise(result) for result in results]
+    names = [result.policy for result in results]
+    columns = [Column("policy", "left", names, [False] * len(names))]
+    for metric in METRICS:
+        cells = [metric.say(metric.value(summary)) for summary in summaries]
+        columns.append(Column(metric.header, "right", cells, best_of(metric, summaries)))
+    return PolicyTable(columns)
+
+
+def comparable(summaries: Sequence[Summary]) -> bool:
+    """A run that was interrupted has seen another part of the trace: nothing is better or worse than it."""
+    return not any(summary["interrupted"] for summary in summaries)
+
+
+def best_of(metric: Metric, summaries: Sequence[Summary]) -> list[bool]:
+    """Which values are the best. What reads the same is equally good; where most do, none stands out."""
+    values = [metric.value(summary) for summary in summaries]
+    if not comparable(summaries):
+        return [False] * len(values)
+    known = [value for value in values if value is not None]
+    if metric.better is Better.NEITHER or not known:
+        return [False] * len(values)
+    said = metric.say(min(known) if metric.better is Better.LOW else max(known))
+    best = [metric.say(value) == said for value in values]
+    return best if 2 * sum(best) <= len(best) else [False] * len(values)

@@ -1,0 +1,290 @@
+"""The simulator: a virtual clock around the same `apply` and `decide` that run live.
+
+Time jumps from event to event. Nothing here knows how decisions are made, and nothing in the core knows that the
+world is simulated.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from time import perf_counter_ns, process_time
+
+from gpuyard.core import Policy, State, apply, decide
+from gpuyard.core.admission import never
+from gpuyard.core.records import JobRecord
+from gpuyard.model import (
+    AttemptEnded,
+    AttemptStarted,
+    AttemptStopping,
+    ConfigSet,
+    EarmarkSet,
+    JobSubmitted,
+    NodeAdded,
+    NodeDown,
+    NodeUp,
+    Outcome,
+    Plan,
+    Pool,
+    Settings,
+    Ticked,
+)
+from gpuyard.sim.faults import NodeChange
+from gpuyard.sim.meter import Meter
+from gpuyard.sim.result import Result
+from gpuyard.sim.trace import Trace
+
+_NEVER = 1 << 62
+_END, _NODE = 0, 1
+"""Kinds of events in the heap, in the order in which those of one moment are taken."""
+
+_PROGRESS_EVERY = 2048
+"""Moments between two calls of the progress function."""
+
+_new = tuple.__new__
+"""What a named tuple's own constructor calls, without the Python function around it."""
+
+_COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
+
+Progress = Callable[[int, int], None]
+"""Told how many jobs have ended, of how many."""
+
+
+class Simulation:
+    """One policy on one trace."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        pools: Iterable[Pool],
+        settings: Settings,
+        policy: Policy,
+        *,
+        node_changes: Iterable[NodeChange] = (),
+        time_decisions: bool = False,
+    ) -> None:
+        self.trace = trace
+        self.policy = policy
+        self.state = State()
+        pools = list(pools)
+        apply(self.state, ConfigSet(0, settings))
+        for pool in pools:
+            for node in pool.nodes:
+                apply(self.state, NodeAdded(0, node))
+        self.result = Result(policy.spec.name, sum(n.gpus for p in pools for n in p.nodes) * 1000)
+        self.result.jobs = len(trace)
+        self._meter = Meter(self.state, trace, pools, self.result)
+        self._saved: dict[int, int] = {}
+        """Work saved by attempts before the current one, for jobs that were interrupted."""
+        self._ran: dict[int, int] = {}
+        """How long attempts before the current one ran."""
+        self._heap: list[tuple[int, int, int, int]] = []
+        self._outcome: dict[int, Outcome] = {}
+        """How the current attempt of a job will end, where it is not by completing."""
+        self._changes = list(node_changes)
+        for index, change in enumerate(self._changes):
+            heappush(self._heap, (change.at_ms, _NODE, index, 0))
+        self._admitted: dict[int, bool] = {}
+        self._time_decisions = time_decisions
+        self._tick_ms = _NEVER
+        self.ended = 0
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def run(self, progress: Progress | None = None) -> Result:
+        """Run to the end of the trace, or to Ctrl-C; what was measured is in the result either way."""
+        started = process_time()
+        try:
+            self._loop(progress)
+        except KeyboardInterrupt:
+            self.result.interrupted = True
+        for record in list(self.state.running.values()):
+            self._meter.running(record, self.state.now_ms)
+        self._meter.finish()
+        self.result.cpu_s = process_time() - started
+        self.result.finished = self.ended - self.result.timeouts
+        self.result.unfinished = self.result.jobs - self.ended - self.result.rejected
+        return self.result
+
+    def _loop(self, progress: Progress | None) -> None:
+        state, policy, heap, meter = self.state, self.policy, self._heap, self._meter
+        submit_ms = self.trace.submit_ms
+        rows, row = len(submit_ms), 0
+        next_submit = submit_ms[0] if rows else _NEVER
+        decide_ns = self.result.decide_ns if self._time_decisions else None
+        moments = 0
+        while True:
+            now_ms = next_submit
+            if heap and heap[0][0] <= now_ms:
+                now_ms = heap[0][0]
+            if self._tick_ms < now_ms:
+                now_ms = self._tick_ms
+            if now_ms >= meter.next_sample_ms:
+                meter.sample(now_ms)
+            if now_ms == _NEVER or (row >= rows and not self._alive()):
+                break
+            if self._tick_ms <= now_ms:
+                self._tick(now_ms)
+            while heap and heap[0][0] == now_ms:
+                self._happen(heappop(heap))
+            while next_submit == now_ms:
+                self._arrive(row, now_ms)
+                row += 1
+                next_submit = submit_ms[row] if row < rows else _NEVER
+            if state.queue.count:
+                if decide_ns is None:
+                    plan = decide(state, policy, now_ms)
+                else:
+                    before = perf_counter_ns()
+                    plan = decide(state, policy, now_ms)
+                    decide_ns.append(perf_counter_ns() - before)
+                self._commit(plan, now_ms)
+            moments += 1
+            if progress is not None and not moments % _PROGRESS_EVERY:
+                progress(self.ended + self.result.rejected, rows)
+
+    def _alive(self) -> bool:
+        """Whether anything can still happen once all jobs have arrived."""
+        state = self.state
+        if state.running or state.earmarks or state.deferred:
+            return True
+        if not state.queue.count:
+            return False
+        # Nothing runs and something waits: only a node that comes back or a budget's next window can help.
+        return bool(self._heap) or (state.tenants.budgeted and self._tick_ms < _NEVER)
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    def _tick(self, now_ms: int) -> None:
+        apply(self.state, Ticked(now_ms))
+        wake = self.state.wake_ms()
+        self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
+
+    def _arrive(self, row: int, now_ms: int) -> None:
+        trace = self.trace
+        spec = trace.spec[row]
+        admitted = self._admitted.get(spec)
+        if admitted is None:
+            admitted = self._admitted[spec] = never(self.state, trace.specs[spec]) is None
+        if not admitted:
+            self.result.rejected += 1
+            return
+        apply(self.state, _new(JobSubmitted, (now_ms, trace.job(row))))
+        self._wait(self.state.jobs[row + 1])
+
+    def _wait(self, record: JobRecord) -> None:
+        meter = self._meter
+        meter.waiting_milli[meter.team(record.leaf)] += record.shape.gpu_milli
+
+    def _happen(self, item: tuple[int, int, int, int]) -> None:
+        at_ms, kind, number, attempt = item
+        if kind == _NODE:
+            self._node_change(self._changes[number])
+            return
+        record = self.state.running.get(number)
+        if record is None or record.attempt != attempt:
+            return
+        outcome = self._outcome.pop(number, _COMPLETED)
+        if outcome is _COMPLETED:
+            self._done(record, at_ms, outcome)
+        else:
+            self._end(record, at_ms, outcome)
+
+    def _done(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
+        """A job ends for good."""
+        job_id, meter = record.id, self._meter
+        ran_ms = at_ms - record.started_ms
+        waited_ms = at_ms - record.job.submitted_ms - ran_ms
+        if record.attempt > 1:
+            waited_ms -= self._ran.pop(job_id, 0)
+            self._saved.pop(job_id, None)
+        meter.ended(record, ran_ms)
+        self.result.job_id.append(job_id)
+        self.result.wait_ms.append(waited_ms)
+        meter.end_ms.append(at_ms)
+        self.ended += 1
+        apply(self.state, _new(AttemptEnded, (at_ms, job_id, record.attempt, outcome, 0, 0)))
+
+    def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
+        """An attempt ends otherwise than by completing its job."""
+        job_id = record.id
+        ran_ms = at_ms - record.started_ms
+        saved_before = self._saved.get(job_id, 0)
+        if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
+            self._meter.destroyed(record, ran_ms + saved_before)
+            self.result.timeouts += 1
+            self._done(record, at_ms, outcome)
+            return
+        saved_ms = saved_before + self._kept(record, ran_ms)
+        self._saved[job_id] = saved_ms
+        self._ran[job_id] = self._ran.get(job_id, 0) + ran_ms
+        self._meter.ended(record, ran_ms)
+        self._meter.destroyed(record, ran_ms - (saved_ms - saved_before))
+        apply(self.state, AttemptEnded(at_ms, job_id, record.attempt, outcome, saved_ms))
+        self._wait(record)
+
+    def _kept(self, record: JobRecord, ran_ms: int) -> int:
+        """How much of an interrupted attempt's work is saved: whole checkpoint intervals."""
+        spec = record.job.spec
+        worked = ran_ms - (spec.restart_cost_ms if record.attempt > 1 else 0)
+        if spec.checkpoint_ms <= 0 or worked <= 0:
+            return 0
+        return worked // spec.checkpoint_ms * spec.checkpoint_ms
+
+    def _node_change(self, change: NodeChange) -> None:
+        state = self.state
+        if change.up:
+            apply(state, NodeUp(change.at_ms, change.node))
+            return
+        self.result.node_failures += 1
+        apply(state, NodeDown(change.at_ms, change.node, change.why))
+        lost = sorted(state.nodes.on[change.node])
+        for job_id in lost:
+            self._outcome.pop(job_id, None)
+            self._end(state.running[job_id], change.at_ms, Outcome.NODE_FAIL)
+
+    # -- what is decided ---------------------------------------------------------------------------------------
+
+    def _commit(self, plan: Plan, now_ms: int) -> None:
+        state, trace, meter = self.state, self.trace, self._meter
+        for stop in plan.stops:
+            record = state.running[stop.job_id]
+            apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
+            self.result.preemptions += 1
+            natural_ms = self._natural_end_ms(record)
+            stopped_ms = now_ms + record.klass.grace_ms
+            if stopped_ms < natural_ms:
+                self._outcome[record.id] = Outcome.PREEMPTED
+                heappush(self._heap, (stopped_ms, _END, record.id, record.attempt))
+        for earmark in plan.earmarks:
+            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
+        for start in plan.starts:
+            job_id = start.job_id
+            apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
+            record = state.running[job_id]
+            team, milli = meter.team(record.leaf), record.shape.gpu_milli
+            meter.waiting_milli[team] -= milli
+            meter.used_milli[team] += milli
+            need_ms = trace.run_ms[job_id - 1]
+            if start.attempt > 1:
+                need_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
+            if now_ms + need_ms > record.end_ms:
+                need_ms = record.end_ms - now_ms
+                self._outcome[job_id] = Outcome.TIMEOUT
+            heappush(self._heap, (now_ms + need_ms, _END, job_id, start.attempt))
+        if plan.earmarks or self._tick_ms == _NEVER:
+            wake = state.wake_ms()
+            self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
+
+    def _natural_end_ms(self, record: JobRecord) -> int:
+        need_ms = self.trace.run_ms[record.id - 1]
+        if record.attempt > 1:
+            need_ms += record.job.spec.restart_cost_ms - self._saved.get(record.id, 0)
+        return min(record.started_ms + need_ms, record.started_ms + record.estimate_ms)
+
+
+def percentile_ms(times_ns: "array[int]", percent: int) -> float:
+    """A percentile (nearest rank) of nanoseconds, in milliseconds."""
+    if not times_ns:
+        return 0.0
+    rank = max(1, -(-len(times_ns) * percent // 100))
+    return sorted(times_ns)[rank - 1] / 1e6

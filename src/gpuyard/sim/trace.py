@@ -1,0 +1,65 @@
+"""A trace: jobs with the times they were submitted and how long they really ran, in columns.
+
+Columns, because a month of a large cluster is a million jobs: five numbers each and a shared spec keep that in some
+40 MB, and a `Job` is made only when its time comes.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+
+from gpuyard.model import Job, JobSpec
+
+SKIPPED_NAMED_MAX = 20
+"""How many broken rows are kept by name; all of them are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that could not be read."""
+
+    line: int
+    why: str
+
+
+@dataclass(slots=True)
+class Trace:
+    """Jobs sorted by submission time. Row `i` becomes the job with id `i + 1`."""
+
+    name: str
+    specs: list[JobSpec] = field(default_factory=list)
+    spec: "array[int]" = field(default_factory=lambda: array("i"))
+    """Index into `specs`."""
+    submit_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    """From the first submission, which is at 0."""
+    run_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    """How long the job needs when nothing interrupts it. The scheduler never sees this."""
+    limit_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    """The time limit it was submitted with; 0: none."""
+    deadline_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    """When it should be done; 0: no matter."""
+    rows: int = 0
+    """Rows read, broken ones included."""
+    skipped: int = 0
+    skipped_named: list[Skipped] = field(default_factory=list)
+    origin_ms: int = 0
+    """Epoch time of the first submission, where the source knows it."""
+
+    def __len__(self) -> int:
+        return len(self.submit_ms)
+
+    def job(self, row: int) -> Job:
+        """The job of a row, as the scheduler sees it."""
+        # The constructor of a named tuple, without the Python function around it: this is made for every job.
+        return tuple.__new__(
+            Job,
+            (
+                row + 1,
+                self.specs[self.spec[row]],
+                self.submit_ms[row],
+                self.limit_ms[row],
+                self.deadline_ms[row],
+                0,
+                0,
+                0,
+            ),
+        )

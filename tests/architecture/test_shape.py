@@ -1,0 +1,178 @@
+"""The shape of the source, held by a machine: sizes, names, docstrings, purity, no traces of one machine.
+
+import-linter holds the layers and is the first net for purity; the check here is the second. It reads
+the syntax tree, so it also sees an import inside a function and a clock read through `datetime`.
+"""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "gpuyard"
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "misc", "util", "utils"}
+
+PURE_PACKAGES = ("model", "core", "policies", "ledger")
+IMPURE_MODULES = ("time", "random", "secrets", "uuid", "numpy.random")
+IMPURE_BUILTINS = {"input", "open"}
+CLOCK_READS = {"now", "today", "utcnow"}
+
+# Written in pieces, so that this file does not name what it forbids.
+REGISTRY_HOSTS = (
+    "pypi" + ".org",
+    "python" + "hosted.org",
+    "npm" + "js.org",
+    "anaconda" + ".org",
+    "deb.debian" + ".org",
+)
+TRACES = re.compile(
+    "|".join(re.escape(host) for host in REGISTRY_HOSTS)
+    + "|index" + "-url"
+    + r"|(?<![\w.~$}*-])/" + "work/"
+)  # fmt: skip
+
+
+def modules() -> list[Path]:
+    """Every Python file of the package, sorted."""
+    found = sorted(PACKAGE.rglob("*.py"))
+    assert found, f"no modules under {PACKAGE}"
+    return found
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def at(path: Path, line: int | None = None) -> str:
+    place = path.relative_to(ROOT).as_posix()
+    return place if line is None else f"{place}:{line}"
+
+
+def project_files() -> list[Path]:
+    """Files that git tracks or would on the next `git add`; without git, all but the hidden ones."""
+    if (ROOT / ".git").exists():
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+        paths = [ROOT / name for name in listing.split("\0") if name]
+    else:
+        paths = [
+            path
+            for path in ROOT.rglob("*")
+            if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+        ]
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def imported_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every absolute import as a dotted name; `from a import b` gives `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def builtin_calls(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            yield node.lineno, f"{node.func.id}()"
+
+
+def clock_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """`datetime.now`, `date.today` and the like; datetime itself may be used for arithmetic."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in CLOCK_READS:
+            owner = ast.unparse(node.value)
+            if owner.rpartition(".")[2] in {"date", "datetime"}:
+                yield node.lineno, f"{owner}.{node.attr}"
+
+
+def test_files_are_short() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+
+    assert [] == [f"{at(path)}: {n} lines" for path, n in lengths.items() if n > FILE_LINES_MAX]
+
+
+def test_functions_are_short() -> None:
+    functions = [
+        (path, node, (node.end_lineno or node.lineno) - node.lineno + 1)
+        for path in modules()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+    assert [] == [
+        f"{at(path, node.lineno)} {node.name}: {n} lines"
+        for path, node, n in functions
+        if n > FUNCTION_LINES_MAX
+    ]
+
+
+def test_module_names_say_what_is_inside() -> None:
+    def vague(path: Path) -> bool:
+        return bool({part.strip("_") for part in (*path.parts[:-1], path.stem)} & NAMES_THAT_SAY_NOTHING)
+
+    assert [] == [at(path) for path in modules() if vague(path.relative_to(PACKAGE))]
+
+
+def test_every_module_says_why_it_exists() -> None:
+    assert [] == [at(path) for path in modules() if not ast.get_docstring(tree_of(path))]
+
+
+def test_pure_packages_read_no_clock_no_randomness_and_no_files() -> None:
+    def impure(name: str) -> bool:
+        return any(name == module or name.startswith(f"{module}.") for module in IMPURE_MODULES)
+
+    pure = [path for path in modules() if path.relative_to(PACKAGE).parts[0] in PURE_PACKAGES]
+    found = [
+        f"{at(path, line)} {what}"
+        for path in pure
+        for line, what in (
+            *((line, name) for line, name in imported_names(tree_of(path)) if impure(name)),
+            *builtin_calls(tree_of(path), IMPURE_BUILTINS),
+            *clock_reads(tree_of(path)),
+        )
+    ]
+
+    assert [] == found
+
+
+def test_the_purity_contract_names_every_pure_package() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (contract,) = [each for each in linter["contracts"] if each["type"] == "forbidden"]
+    present = [f"gpuyard.{name}" for name in PURE_PACKAGES if (PACKAGE / name).is_dir()]
+
+    assert set(present) <= set(contract["source_modules"])
+
+
+def test_only_the_command_line_prints() -> None:
+    def may_print(path: Path) -> bool:
+        return path.relative_to(PACKAGE).parts[0] in {"cli", "cli.py"}
+
+    assert [] == [
+        at(path, line)
+        for path in modules()
+        if not may_print(path)
+        for line, _ in builtin_calls(tree_of(path), {"print"})
+    ]
+
+
+def test_no_file_names_a_registry_or_one_machine() -> None:
+    found = []
+    for path in project_files():
+        content = path.read_bytes()
+        if b"\0" in content:
+            continue
+        for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
+            found.extend(f"{at(path, number)} {match.group()}" for match in TRACES.finditer(line))
+
+    assert [] == found

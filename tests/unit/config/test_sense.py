@@ -1,0 +1,244 @@
+"""Names that lead nowhere and numbers that contradict each other are refused at the place to mend."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gpuyard.policies import registry
+
+Refusals = Callable[[str], list[str]]
+
+OR_ADD = "Or add it under 'gpu_models'"
+
+# What is added to a fleet of 32 H100 on line 6, and all problems it is refused with.
+ADDED: list[tuple[str, list[str]]] = [
+    # GPU models.
+    ("prices: {h100: 2}", [f"6:10: unknown GPU model 'h100'; did you mean 'H100'? {OR_ADD}"]),
+    (
+        "prices: {A100: 2}",
+        [f"6:10: unknown GPU model 'A100'; did you mean 'A100-40GB' or 'A100-80GB'? {OR_ADD}"],
+    ),
+    (
+        "prices: {MI300X: 2}",
+        [
+            "6:10: unknown GPU model 'MI300X'; known GPU models: T4, V100, A10, A30, L4, L40S, A100-40GB, "
+            "A100-80GB, H100, H200, B200; or add it under 'gpu_models'"
+        ],
+    ),
+    (
+        "tenants: {a: {guarantee: {total: 1, H1000: 1}}}",
+        [f"6:37: unknown GPU model 'H1000'; did you mean 'H100'? {OR_ADD}"],
+    ),
+    (
+        "tenants:\n  a: {guarantee: 1}\n  b: {parent: a, guarantee: {H1000: 1}}",
+        [f"8:30: unknown GPU model 'H1000'; did you mean 'H100'? {OR_ADD}"],
+    ),
+    (
+        "fairness: {share_weights: {H10: 1}}",
+        [f"6:28: unknown GPU model 'H10'; did you mean 'H100'? {OR_ADD}"],
+    ),
+    (
+        "gpu_models: {H100: {memory: 80G, price: 1}}",
+        ["6:14: GPU model 'H100' is in the catalogue already; change its price under 'prices'"],
+    ),
+    (
+        "gpu_models: {total: {memory: 80G, price: 1}}",
+        ["6:14: a GPU model cannot be named 'total', which quotas use for the sum"],
+    ),
+    # The tree.
+    (
+        "tenants: {research: {}, vision: {parent: reserch}}",
+        ["6:42: unknown tenant 'reserch' as parent of 'vision'; did you mean 'research'?"],
+    ),
+    ("tenants: {a: {parent: zzz}}", ["6:23: unknown tenant 'zzz' as parent of 'a'; add it first"]),
+    (
+        "tenants:\n  a: {parent: c}\n  b: {parent: a}\n  c: {parent: b}\n  d: {parent: d}\n  e: {parent: a}",
+        [
+            "7:15: tenants form a cycle of parents: a -> c -> b -> a; remove one 'parent'",
+            "10:15: tenants form a cycle of parents: d -> d; remove one 'parent'",
+        ],
+    ),
+    (
+        "tenants:\n  t0:\n" + "".join(f"  t{n}: {{parent: t{n - 1}}}\n" for n in range(1, 17)),
+        ["23:17: tenant 't16' is more than 16 levels deep; that is the limit"],
+    ),
+    # Promises.
+    (
+        "tenants: {a: {guarantee: 8, limit: 4}}",
+        [
+            "6:36: the limit of tenant 'a', 4 GPUs, is below its guarantee, 8 GPUs; "
+            "raise the limit or lower the guarantee"
+        ],
+    ),
+    (
+        "tenants: {a: {guarantee: {H100: 2}, limit: {H100: 1.5}}}",
+        [
+            "6:51: the limit of tenant 'a', 1.5 H100, is below its guarantee, 2 H100; "
+            "raise the limit or lower the guarantee"
+        ],
+    ),
+    (
+        "tenants: {a: {guarantee: {H100: 2}, limit: 1}}",
+        [
+            "6:44: the limit of tenant 'a', 1 GPU, is below its guarantee, 2 GPUs; "
+            "raise the limit or lower the guarantee"
+        ],
+    ),
+    (
+        "tenants: {a: {guarantee: {H100: 8, total: 4}}}",
+        ["6:43: tenant 'a' is guaranteed 8 GPUs by model, but only 4 GPUs in total; raise the total"],
+    ),
+    (
+        "tenants:\n  a: {guarantee: 8}\n  b: {parent: a, guarantee: 6}\n  c: {parent: a, guarantee: 2.5}",
+        [
+            "7:18: the tenants below 'a' are guaranteed 8.5 GPUs, but it has a guarantee of only 8 GPUs; "
+            "raise it or lower theirs"
+        ],
+    ),
+    (
+        "tenants:\n  a:\n  b: {parent: a, guarantee: 6}",
+        [
+            "7:3: the tenants below 'a' are guaranteed 6 GPUs, but it has a guarantee of only 0 GPUs; "
+            "raise it or lower theirs"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: {total: 8, H100: 4}}\n  b: {parent: a, guarantee: {H100: 6}}",
+        [
+            "7:35: the tenants below 'a' are guaranteed 6 H100, but it has a guarantee of only 4 H100; "
+            "raise it or lower theirs"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: 8}\n  b: {parent: a, guarantee: {H100: 6}}",
+        [
+            "7:18: the tenants below 'a' are guaranteed 6 H100, but it has a guarantee of only 0 H100; "
+            "raise it or lower theirs"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: 20}\n  b: {guarantee: 20}\n  c: {guarantee: 1}",
+        [
+            "8:18: the tenants at the top are guaranteed 41 GPUs (a 20, b 20, c 1), "
+            "but the fleet has only 32 GPUs; lower a guarantee or add nodes"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: {A100-80GB: 1}}",
+        [
+            "7:30: the tenants at the top are guaranteed 1 A100-80GB (a 1), "
+            "but the fleet has only 0 A100-80GB; lower a guarantee or add nodes"
+        ],
+    ),
+    # Classes.
+    (
+        "default_class: urgnt\nclasses: {urgent: , batch: }",
+        ["6:16: unknown class 'urgnt'; did you mean 'urgent'?"],
+    ),
+    ("default_class: urgent", ["6:16: unknown class 'urgent'; known classes: batch"]),
+    (
+        "classes: {urgent: {}, slow: {}}",
+        [
+            "6:1: there is no class 'batch', the default for jobs that name none; "
+            "add it, or set 'default_class' to one of: urgent, slow"
+        ],
+    ),
+    ("classes:", ["6:1: there are no classes; add one or remove the key"]),
+    (
+        "classes: {batch: {min_run: 31d, grace: 30d1s}}",
+        [
+            "6:28: 'min_run' of class 'batch' must be at most 30d, not 31d",
+            "6:40: 'grace' of class 'batch' must be at most 30d, not 30d1s",
+        ],
+    ),
+    # Fairness.
+    ("fairness: {half_life: 1m}", ["6:23: 'half_life' (1m) must not be shorter than 'period' (5m)"]),
+    ("fairness: {period: 8d}", ["6:20: 'half_life' (7d) must not be shorter than 'period' (8d)"]),
+    # Policies.
+    ("policy: deflt", ["6:9: unknown policy 'deflt'; did you mean 'default'?"]),
+    ("policy: mein\npolicies: {mine: {}}", ["6:9: unknown policy 'mein'; did you mean 'mine'?"]),
+    ("policy: qqq", [f"6:9: unknown policy 'qqq'; known policies: {', '.join(registry.PRESETS)}"]),
+    ("policies: {fair: {}}", ["6:12: policy 'fair' is a preset; give yours another name"]),
+    (
+        "policies:\n  mine:\n    order: [fifo, fiar, fifo]\n    placement: bestfit\n    backfill: esy\n"
+        "    preemption: [clas]\n",
+        [
+            "8:19: unknown order 'fiar'; did you mean 'fair'?",
+            "8:25: 'fifo' is twice in 'order' of policy 'mine'; remove one of them",
+            "9:16: unknown placement 'bestfit'; did you mean 'best-fit'?",
+            "10:15: unknown backfill 'esy'; did you mean 'easy'?",
+            "11:18: unknown preemption 'clas'; did you mean 'class'?",
+        ],
+    ),
+    (
+        "policies: {mine: {order: []}}",
+        ["6:26: 'order' of policy 'mine' is empty; name at least one, as in [fifo]"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("added", "problems"), ADDED, ids=[added[:60] for added, _ in ADDED])
+def test_what_makes_no_sense(added: str, problems: list[str], fleet: str, refusals: Refusals) -> None:
+    assert [f"yard.yaml:{problem}" for problem in problems] == refusals(fleet + added)
+
+
+# The clusters of a file from its line 2 on, and all problems they are refused with.
+CLUSTERS: list[tuple[str, list[str]]] = [
+    ("clusters:", ["2:1: there are no clusters; add one with at least one pool"]),
+    ("clusters: {a: {pools: {}}}", ["2:16: cluster 'a' has no pools; add at least one"]),
+    ("clusters: {a: {engine: sim}}", ["2:12: cluster 'a' has no 'pools'; add 'pools:' with its entries"]),
+    (
+        "clusters: {a: {engine: slrm, pools: {}}}",
+        ["2:24: 'engine' of cluster 'a' names an unknown engine 'slrm'; did you mean 'slurm'?"],
+    ),
+    (
+        "clusters:\n"
+        "  a: {engine: sim, pools: {p: {nodes: 1, gpus: 0, cpus: 1, memory: 1G, emulate: true}}}\n"
+        "  b: {pools: {p: {nodes: 1, gpus: 0, cpus: 1, memory: 1G}}}",
+        [
+            "3:81: 'emulate' of pool 'p' is for engine local only, "
+            "and this cluster's engine is sim; remove it",
+            "4:15: pool 'p' is also in cluster 'a', so their nodes would have the same names; rename one",
+        ],
+    ),
+    (
+        "clusters: {a: {pools: {\n"
+        "  p: {nodes: 600000, gpus: 0, cpus: 1, memory: 1G},\n"
+        "  q: {nodes: 600000, gpus: 0, cpus: 1, memory: 1G}}}}",
+        ["4:14: pool 'q' brings the fleet to 1200000 nodes; the limit is 1000000"],
+    ),
+    (
+        "clusters: {a: {pools: {p: {nodes: 1, gpus: 8 x H10, cpus: 1, memory: 1G, nvlink_group: 3}}}}",
+        [f"2:44: unknown GPU model 'H10'; did you mean 'H100'? {OR_ADD}"],
+    ),
+    (
+        "clusters: {a: {pools: {p: {nodes: 1, gpus: 8 x H100, cpus: 1, memory: 1G, "
+        "nvlink_group: 3, numa: 3}}}}",
+        [
+            "2:89: 'nvlink_group' of pool 'p' must divide the 8 GPUs of a node evenly, not 3",
+            "2:98: 'numa' of pool 'p' must split the 8 GPUs of a node evenly, not in 3",
+        ],
+    ),
+    (
+        "clusters: {a: {pools: {p: {nodes: 1, gpus: 8 x T4, cpus: 1, memory: 1G, nvlink_group: 8}}}}",
+        ["2:87: 'nvlink_group' of pool 'p' must be 0: T4 has no NVLink"],
+    ),
+    (
+        "clusters: {a: {pools: {p: {nodes: 1, gpus: 0, cpus: 1, memory: 1G, nvlink_group: 2}}}}",
+        ["2:82: 'nvlink_group' of pool 'p' must be 0: its nodes have no GPUs"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("clusters", "problems"), CLUSTERS, ids=[text[:60] for text, _ in CLUSTERS])
+def test_fleets_that_make_no_sense(clusters: str, problems: list[str], refusals: Refusals) -> None:
+    assert [f"yard.yaml:{problem}" for problem in problems] == refusals(f"version: 1\n{clusters}\n")
+
+
+def test_a_search_with_very_many_finds_ends(fleet: str, refusals: Refusals) -> None:
+    lines = refusals(fleet + "tenants:\n" + "".join(f"  t{n}: {{parent: u{n}}}\n" for n in range(5000)))
+
+    assert 51 == len(lines)
+    assert lines[0].startswith(
+        "yard.yaml:7:16: unknown tenant 'u0' as parent of 't0'; known tenants: t1, t2, t3"
+    )

@@ -1,0 +1,211 @@
+"""The parts of the report: how numbers are said, ticks, sentences, marks, series."""
+
+import math
+from array import array
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.sim.report import human, sentences, terminal_table
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.scale import apart, factor_scale, nice_steps, time_ticks, wait_scale
+from gpuyard.sim.report.series import POINTS_MAX, entries_of, mean, slowdown_by_size, tenant_rows, thinned
+from gpuyard.sim.result import Result
+from gpuyard.sim.summary import summarise
+from unit.report.synthetic import four_policies, simulate, week
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.04, "0 s"),
+        (0.4, "0.4 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1.0 min"),
+        (2460, "41 min"),
+        (3590, "1.0 h"),
+        (11_520, "3.2 h"),
+        (47 * 3600, "47 h"),
+        (2.1 * 86400, "2.1 d"),
+        (4000 * 86400, "4,000 d"),
+    ],
+)
+def test_durations(seconds: float | None, said: str) -> None:
+    assert said == human.duration(seconds)
+
+
+def test_other_figures() -> None:
+    assert ["–", "0 %", "3.1 %", "91 %", "100 %"] == [
+        human.percent(x) for x in (None, 0, 0.031, 0.91, 0.9999)
+    ]
+    assert ["1.4×", "32×", "1,200×"] == [human.times(x) for x in (1.4, 32.1, 1200)]
+    assert ["–", "$3.10", "$12,340"] == [human.usd(x) for x in (0, 3.1, 12_340.4)]
+    assert ["0", "3.1", "1,240"] == [human.gpu_hours(x * 3600) for x in (0, 3.1, 1240)]
+    assert ["1 GPU", "0.5 GPUs", "1,024 GPUs"] == [human.gpus(x) for x in (1000, 500, 1_024_000)]
+    assert ["", "a", "a and b", "a, b and c"] == [human.listed(list("abc"[:n])) for n in range(4)]
+
+
+def test_markup_escapes_what_is_not_markup() -> None:
+    assert '<b title="&lt;&quot;">&lt;i&gt;<i></i></b>' == el("b", "<i>", el("i"), title='<"', id=None)
+    assert "a&amp;b" == join("a", Markup("&amp;"), "b")
+
+
+@given(st.floats(1e-6, 1e12))
+def test_steps_cover_the_highest_value_and_are_few(high: float) -> None:
+    steps = nice_steps(high)
+
+    assert steps[-1] >= high * (1 - 1e-6)
+    assert steps[-2] < high
+    assert 2 <= len(steps) <= 6
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**13), st.sampled_from([0, 1_709_251_200_000]))
+def test_time_ticks_are_few_and_in_order(start: int, span: int, origin: int) -> None:
+    ticks = time_ticks(start, start + span, origin)
+
+    assert len(ticks) <= 9
+    assert all(0 <= tick.at <= 1 for tick in ticks)
+    assert sorted(tick.at for tick in ticks) == [tick.at for tick in ticks]
+
+
+def test_time_ticks_by_hand() -> None:
+    assert ["0", "1 d", "2 d", "3 d", "4 d", "5 d", "6 d", "7 d"] == [
+        tick.label for tick in time_ticks(0, 7 * DAY_MS)
+    ]
+    assert ["0", "6 h", "12 h", "18 h", "24 h", "30 h"] == [
+        tick.label for tick in time_ticks(0, 30 * HOUR_MS)
+    ]
+    assert ["18:00", "2 Mar", "06:00"] == [
+        tick.label
+        for tick in time_ticks(0, 20 * HOUR_MS, 1_709_251_200_000 + 13 * HOUR_MS, most=4)
+    ]  # fmt: skip
+
+
+def test_log_axes() -> None:
+    scale, ticks = wait_scale(5 * HOUR_MS)
+    assert ["1 s", "10 s", "1 min", "10 min", "1 h", "6 h"] == [tick.label for tick in ticks]
+    assert 0 == scale.at(0) == scale.at(1000)
+    assert 1 == scale.at(6 * HOUR_MS)
+    scale, ticks = factor_scale(1.0)
+    assert ["1×", "2×"] == [tick.label for tick in ticks]
+    scale, ticks = factor_scale(3000)
+    assert ["1×", "10×", "100×", "1,000×"] == [tick.label for tick in ticks]
+    assert scale.high == 5000
+
+
+@given(st.lists(st.floats(0, 200), max_size=5))
+def test_labels_are_moved_apart(places: list[float]) -> None:
+    moved = apart(places, 30, 0, 200)
+
+    ordered = sorted(moved)
+    assert all(b - a >= 30 - 1e-9 for a, b in pairwise(ordered))
+    assert all(-1e-9 <= place <= 200 + 1e-9 for place in moved)
+
+
+@given(st.integers(0, 3000))
+def test_thinning_keeps_the_peak_and_the_mean(count: int) -> None:
+    at = array("q", range(count))
+    values = array("q", ((i * 7919) % 1009 for i in range(count)))
+
+    peaks = thinned(at, values, max)
+    means = thinned(at, values, mean)
+
+    assert len(peaks) == len(means) <= POINTS_MAX
+    if count:
+        assert max(values) == max(value for _, value in peaks)
+        size = math.ceil(count / POINTS_MAX)
+        total = sum(value * min(size, count - start) for start, value in means)
+        assert sum(values) == pytest.approx(total)
+
+
+def test_sizes_fall_into_their_classes() -> None:
+    sizes = [0, 500, 1000, 1001, 4000, 5000, 8000, 9000, 16_000, 16_001, 512_000]
+    result = Result("fifo", 8000, ["a"])
+    for milli in sizes:
+        result.wait_ms.append(0)
+        result.jct_ms.append(20_000)
+        result.gpu_milli.append(milli)
+
+    found = slowdown_by_size(result)
+
+    assert [("≤ 1", 3), ("2–4", 2), ("5–8", 2), ("9–16", 2), ("17+", 2)] == [
+        (each.name, each.jobs) for each in found if each
+    ]
+    assert {1.0} == {each.p95 for each in found if each}
+
+
+def test_the_table_has_a_row_per_policy_and_marks_the_best() -> None:
+    results = four_policies()
+    table = terminal_table(results)
+
+    assert ["policy", "finished", "wait mean", "wait p95", "JCT mean", "utilisation"] == table.headers[:6]
+    assert ["fragmentation", "fairness", "preemptions", "lost GPU-h", "cost"] == table.headers[6:]
+    assert ["fifo", "backfill", "fair", "srpt"] == [row[0] for row in table.rows]
+    assert ["left"] + ["right"] * 10 == [column.align for column in table.columns]
+    waits = [summarise(result)["wait_s"]["mean"] for result in results]
+    column = table.columns[2]
+    assert column.best[waits.index(min(waits))]
+    assert not column.best[waits.index(max(waits))]
+    assert [] == terminal_table([]).rows
+
+
+def test_equal_policies_have_no_best() -> None:
+    same = [simulate("fifo", week(50)) for _ in range(3)]
+
+    assert not any(any(column.best) for column in terminal_table(same).columns)
+
+
+def test_headings_name_the_figures() -> None:
+    entries = entries_of(four_policies(2500)[:2])
+    waits = [entry.summary["wait_s"] for entry in entries]
+    peaks = [max(entry.result.samples.waiting) for entry in entries]
+
+    assert waits[1]["p50"] < waits[0]["p50"]
+    assert (
+        f"95 % of the jobs wait at most {human.duration(waits[1]['p95'])} with backfill, "
+        f"{human.duration(waits[0]['p95'])} with fifo"
+    ) == sentences.wait_heading(entries)
+    assert (
+        f"The queue peaks at {peaks[1]} jobs with backfill, {peaks[0]} with fifo"
+        == sentences.queue_heading(entries)
+    )
+    before, after = human.duration(waits[0]["mean"]), human.duration(waits[1]["mean"])
+    assert f"{before} → {after}" in sentences.headline(*entries)
+
+
+def test_the_heading_of_tenants_names_the_worst() -> None:
+    first, second = entries_of([Result("fifo", 8000), Result("fair", 8000)])
+    for entry, gap in ((first, 0.2), (second, 0.03)):
+        entry.summary["tenants"] = {
+            "a": {"share": 0.5 - gap, "entitled": 0.5},
+            "b": {"share": 0.3 + gap / 2, "entitled": 0.3},
+            "c": {"share": 0.2 + gap / 2, "entitled": 0.2},
+        }
+
+    heading = sentences.tenants_heading([first, second], tenant_rows([first, second]))
+
+    assert heading == (
+        "With fair, 3.0 % of the GPU time goes to tenants beyond their due, with fifo 20 %; "
+        "fifo gives a 20 points too little"
+    )
+
+
+def test_many_policies_are_named_in_part() -> None:
+    results = [Result(f"p{index}", 8000) for index in range(9)]
+    for index, result in enumerate(results):
+        result.samples.waiting.append(10 + index)
+        for column in (result.samples.at_ms, result.samples.used_milli, result.samples.up_milli):
+            column.append(0)
+        result.samples.stranded_milli.append(0)
+
+    heading = sentences.queue_heading(entries_of(results))
+
+    assert "The queue peaks at 10 jobs with p0, 11 with p1 … 18 with p8" == heading
