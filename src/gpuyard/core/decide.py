@@ -4,9 +4,11 @@ The ladder, from what disturbs nobody to what does: room that is free, room behi
 taken back (reclaim), a lower class preempted. The state is drafted on and left as it was.
 """
 
+from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.passes import Pass, free_room
-from gpuyard.core.policy import Backfill, Policy
+from gpuyard.core.policy import Policy
 from gpuyard.core.preempt import make_room
+from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
 from gpuyard.model import Earmark, Plan, ReasonCode, Start, Stop
@@ -18,11 +20,12 @@ _new = tuple.__new__
 _PREEMPTIONS_TRIED_MAX = 4
 """How many blocked jobs of one pass may look for victims."""
 
-_RESERVATION = ReasonCode.RESERVATION
+_STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, ReasonCode.RESERVATION
+
 _DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET})
 """Refusals that depend on how long the job runs: others that ask for the same may get another answer."""
 
-_ONE = bytes([ReasonCode.STARTED])
+_ONE = bytes([_STARTED])
 
 _FORCE_MAY_HELP = frozenset(
     {ReasonCode.ROOM, ReasonCode.RESERVATION, ReasonCode.LIMIT, ReasonCode.HELD_BACK}
@@ -36,6 +39,9 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     waiting = state.queue.count
     if not waiting:
         return NOTHING
+    quiet = state.quiet
+    if quiet is not None and quiet.stands(state.stirred, policy, now_ms):
+        return quiet.plan._replace(waiting=waiting)
     if waiting == 1 and not state.earmarks:
         # Nobody to be fair to and nothing to draft: most moments of a cluster that keeps up are like this.
         record = state.queue.only()
@@ -48,80 +54,125 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
                 return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
     current = Pass(state, policy, now_ms)
     try:
-        return _run(current, waiting)
+        decision = _Decision(current, waiting)
+        plan = decision.run()
     finally:
         current.undo()
+    # With preemption rules the mere passing of time can change the answer.
+    if policy.rules or not plan.empty:
+        state.quiet = None
+    else:
+        until_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
+        state.quiet = Quiet(state.stirred, policy, plan, until_ms, decision.refused)
+    return plan
 
 
-def _run(current: Pass, waiting: int) -> Plan:
-    state, policy, now_ms = current.state, current.policy, current.now_ms
-    starts: list[Start] = []
-    stops: list[Stop] = []
-    earmarks: list[Earmark] = []
-    examined: list[int] = []
-    codes = bytearray()
-    if state.earmarks:
-        _start_earmarked(current, starts)
-    begun = {start.job_id for start in starts}
-    backfill = policy.backfill.begin(current)
-    walk = state.queue.walk(policy.spec.depth_per_tenant)
-    tries = _PREEMPTIONS_TRIED_MAX if policy.rules else 0
-    depth = policy.spec.backfill_depth
-    while depth > 0:
-        record = walk.next()
-        if record is None:
-            break
-        examined.append(record.id)
-        if record.earmark is not None:
-            codes.append(ReasonCode.STARTED if record.id in begun else ReasonCode.EARMARK)
-            walk.blocked(record, NO_LIMIT_MS)
-            continue
-        found = backfill.place(record)
-        if type(found) is tuple:
-            starts.append(Start(record.id, record.attempt + 1, found))
-            codes.append(ReasonCode.STARTED)
-            if len(examined) == waiting:
-                break
-            _draft(current, record, found, backfill)
-            walk.started(record)
-            continue
-        code: ReasonCode = found  # type: ignore[assignment]
-        if tries and code in _FORCE_MAY_HELP:
-            tries -= 1
-            room = make_room(current, record)
-            if room is not None:
-                stops += room[0]
-                current.stopping.update(stop.job_id for stop in room[0])
-                earmark = Earmark(record.id, room[1], now_ms + _patience_ms(state, room[0]))
-                earmarks.append(earmark)
-                current.draft_take(earmark.grants)
-                codes.append(ReasonCode.EARMARK)
-                walk.blocked(record, NO_LIMIT_MS)
-                continue
-        codes.append(code)
-        depth -= 1
-        if not backfill.blocked(record, code):
-            break
-        if code is _RESERVATION:
-            walk.blocked(record, backfill.window_ms)
-        else:
-            walk.blocked(record, NO_LIMIT_MS if code in _DIFFERS else 0)
-    return Plan(
-        tuple(starts),
-        tuple(stops),
-        tuple(earmarks),
-        tuple(current.reservations),
-        tuple(examined),
-        bytes(codes),
-        waiting,
+class _Decision:
+    """A pass and what it has decided so far."""
+
+    __slots__ = (
+        "_codes",
+        "_current",
+        "_earmarks",
+        "_examined",
+        "_starts",
+        "_stops",
+        "_tries",
+        "_waiting",
+        "refused",
     )
 
+    def __init__(self, current: Pass, waiting: int) -> None:
+        self._current = current
+        self._waiting = waiting
+        self._starts: list[Start] = []
+        self._stops: list[Stop] = []
+        self._earmarks: list[Earmark] = []
+        self._examined: list[int] = []
+        self._codes: list[int] = []
+        self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
+        self.refused: set[tuple[int, int, int]] = set()
+        """Streams refused for the sake of a promise."""
 
-def _draft(current: Pass, record: JobRecord, grants: tuple, backfill: Backfill) -> None:  # type: ignore[type-arg]
-    current.draft_start(record, grants)
-    if current.walls:
-        current.spend_wall(record)
-    backfill.started(record, grants)
+    def run(self) -> Plan:
+        """Go through the queue."""
+        current = self._current
+        state, policy = current.state, current.policy
+        if state.earmarks:
+            _start_earmarked(current, self._starts)
+        backfill = policy.backfill.begin(current)
+        walk = state.queue.walk(policy.spec.depth_per_tenant)
+        depth = policy.spec.backfill_depth
+        examined, codes, starts = self._examined, self._codes, self._starts
+        dropped = False
+        while depth > 0:
+            record = walk.next()
+            if record is None:
+                break
+            examined.append(record.id)
+            if record.earmark is not None:
+                codes.append(_STARTED if any(s.job_id == record.id for s in starts) else _EARMARK)
+                walk.blocked(record, NO_LIMIT_MS)
+                continue
+            found = backfill.place(record)
+            if type(found) is tuple:
+                starts.append(_new(Start, (record.id, record.attempt + 1, found)))
+                codes.append(_STARTED)
+                walk.started(record)
+                if walk.done():
+                    break
+                current.draft_start(record, found)
+                if current.walls:
+                    current.spend_wall(record)
+                continue
+            code: ReasonCode = found  # type: ignore[assignment]
+            if self._tries and code in _FORCE_MAY_HELP and self._force(record):
+                codes.append(_EARMARK)
+                walk.blocked(record, NO_LIMIT_MS)
+                continue
+            codes.append(code)
+            depth -= 1
+            if not backfill.blocked(record, code):
+                break
+            if code is _RESERVATION:
+                self.refused.add(record.stream)
+                walk.blocked(record, backfill.window_ms)
+            else:
+                walk.blocked(record, NO_LIMIT_MS if code in _DIFFERS else 0)
+            if not dropped and not self._tries:
+                # The first who has to wait is dealt with: for the rest only those matter who might fit.
+                dropped = True
+                walk.drop(state.hopeless)
+        return self._plan()
+
+    def _force(self, record: JobRecord) -> bool:
+        """Make room for a job by stopping others, if it may."""
+        current = self._current
+        self._tries -= 1
+        room = make_room(current, record)
+        if room is None:
+            return False
+        stops, grants = room
+        self._stops += stops
+        current.stopping.update(stop.job_id for stop in stops)
+        patience_ms = _patience_ms(current.state, stops)
+        self._earmarks.append(Earmark(record.id, grants, current.now_ms + patience_ms))
+        current.draft_take(grants)
+        return True
+
+    def _plan(self) -> Plan:
+        return _new(
+            Plan,
+            (
+                tuple(self._starts),
+                tuple(self._stops),
+                tuple(self._earmarks),
+                tuple(self._current.reservations),
+                tuple(self._examined),
+                bytes(self._codes),
+                self._waiting,
+            ),
+        )
 
 
 def _patience_ms(state: State, stops: tuple[Stop, ...]) -> int:

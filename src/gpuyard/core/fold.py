@@ -66,6 +66,7 @@ _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outco
 def apply(state: State, event: Event) -> None:
     """Fold one event into the state."""
     state.now_ms = event.at_ms
+    state.stirred += 1
     _STEPS[type(event)](state, event)
 
 
@@ -143,7 +144,17 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
     if job.begin_ms > event.at_ms:
         state.deferred[job.id] = record
     else:
-        state.queue.add(record)
+        queue = state.queue
+        queue.add(record)
+        quiet = state.quiet
+        if (
+            quiet is not None
+            and quiet.stirred + 1 == state.stirred
+            and queue.behind(record)
+            and (quiet.refuses(record, event.at_ms) or state.hopeless(record.shape))
+        ):
+            # Others are before it, and it cannot start anyway: nothing new to decide.
+            state.stirred -= 1
 
 
 def _job_held(state: State, event: JobHeld) -> None:
@@ -225,7 +236,7 @@ def _attempt_ended(state: State, event: AttemptEnded) -> None:
         record.preemptions += 1
     record.cause = None
     record.for_job = 0
-    record.saved_ms = event.saved_ms
+    record.keep(event.saved_ms)
     record.state = JobState.PENDING
     if record.held:
         state.deferred[record.id] = record

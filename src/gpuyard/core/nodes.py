@@ -56,6 +56,14 @@ class Kind:
         self.switches: dict[str, int] = {}
         """Nodes by switch."""
 
+    def most_free(self) -> int:
+        """The largest number of wholly free GPUs on one schedulable node."""
+        buckets = self.buckets
+        for free in range(self.gpus, 0, -1):
+            if buckets[free]:
+                return free
+        return 0
+
     def same(self, node: Node, model: int) -> bool:
         """Whether the node belongs here."""
         return (

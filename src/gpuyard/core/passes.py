@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gpuyard.core.policy import Policy
 from gpuyard.core.records import JobRecord
+from gpuyard.core.shapes import Way
 from gpuyard.core.state import State
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
@@ -23,7 +24,7 @@ def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, .
     shape = record.shape
     for way in shape.ways:
         if no_room.get(way.index) != freed:
-            grants = policy.place(nodes, shape, way)
+            grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
             no_room[way.index] = freed
@@ -137,7 +138,7 @@ class Pass:
                     continue
             if state.no_room.get(way.index) == freed or way.index in self.no_room:
                 continue
-            grants = self.policy.place(state.nodes, shape, way)
+            grants = self.policy.place(state.nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
             if self.drafted:
@@ -150,12 +151,16 @@ class Pass:
             return ReasonCode.NEVER_FITS if shape.supported else ReasonCode.UNSUPPORTED
         return ReasonCode.ROOM
 
+    def refused(self, record: JobRecord, way: Way) -> bool:
+        """Whether a quota forbids this way."""
+        return self._quotas and self._quota_refusal(record, way.model) is not None
+
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
         for way in record.shape.ways:
             if self._quotas and self._quota_refusal(record, way.model) is not None:
                 continue
-            grants = self.policy.place(self.state.nodes, record.shape, way)
+            grants = self.policy.place(self.state.nodes, record.shape, way, way.pools)
             if grants is not None:
                 return grants
         return None

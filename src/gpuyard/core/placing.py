@@ -15,8 +15,8 @@ from gpuyard.model.units import MILLI
 _new = tuple.__new__
 """What a named tuple's own constructor calls, without the Python function around it: half the time."""
 
-Placer = Callable[[Nodes, Shape, Way], "tuple[Grant, ...] | None"]
-"""Finds room for a shape on the nodes of one way, or says there is none."""
+Placer = Callable[[Nodes, Shape, Way, int], "tuple[Grant, ...] | None"]
+"""Finds room for a shape served one way, among a set of nodes, or says there is none."""
 
 
 def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
@@ -37,14 +37,14 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
     )
 
 
-def whole_best_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | None:
+def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the node with the fewest free GPUs that holds it; the lowest number among equals."""
     kind = nodes.kinds[way.kind]
-    gpus, cpu_milli, memory_mib, pools = shape.gpus, shape.cpu_milli, shape.memory_mib, way.pools
+    gpus, cpu_milli, memory_mib = shape.gpus, shape.cpu_milli, shape.memory_mib
     for bucket in kind.buckets[gpus:] if gpus else kind.buckets:
         if not bucket:
             continue
-        members = bucket & pools
+        members = bucket & among
         while members:
             low = members & -members
             number = low.bit_length() - 1
@@ -55,12 +55,12 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | 
     return None
 
 
-def whole_first_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | None:
+def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the lowest-numbered node that holds it."""
     members = 0
     for bucket in nodes.kinds[way.kind].buckets[shape.gpus :]:
         members |= bucket
-    for number in each(members & way.pools):
+    for number in each(members & among):
         if has_room(nodes, shape, number, 1):
             return (grant_tasks(nodes, shape, number, 1),)
     return None
@@ -78,12 +78,12 @@ def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
     return mask
 
 
-def share_candidates(nodes: Nodes, shape: Shape, way: Way) -> Iterator[int]:
+def share_candidates(nodes: Nodes, way: Way, among: int) -> Iterator[int]:
     """Nodes that might hold parts of GPUs: those that already share one first, then by fewest free GPUs."""
     kind = nodes.kinds[way.kind]
-    yield from each(kind.partial & way.pools)
+    yield from each(kind.partial & among)
     for free in range(1, len(kind.buckets)):
-        yield from each(kind.buckets[free] & way.pools & ~kind.partial)
+        yield from each(kind.buckets[free] & among & ~kind.partial)
 
 
 def share_grant(nodes: Nodes, shape: Shape, number: int, gpus: int) -> tuple[Grant, ...]:
@@ -91,11 +91,11 @@ def share_grant(nodes: Nodes, shape: Shape, number: int, gpus: int) -> tuple[Gra
     return (Grant(number, gpus, shape.milli, shape.cpu_milli, shape.memory_mib, 1),)
 
 
-def share_best_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | None:
+def share_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """Parts of GPUs where the least is left over; a GPU is broken into only where no shared one will do."""
     best: tuple[int, int, int] | None = None
     kind = nodes.kinds[way.kind]
-    for number in each(kind.partial & way.pools):
+    for number in each(kind.partial & among):
         if not has_room(nodes, shape, number, 1):
             continue
         gpus = share_gpus(nodes, shape, number)
@@ -106,12 +106,12 @@ def share_best_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | 
                 best = (left, number, gpus)
     if best is not None:
         return share_grant(nodes, shape, best[1], best[2])
-    return share_first_fit(nodes, shape, way)
+    return share_first_fit(nodes, shape, way, among)
 
 
-def share_first_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | None:
+def share_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """Parts of GPUs on the first node that has them."""
-    for number in share_candidates(nodes, shape, way):
+    for number in share_candidates(nodes, way, among):
         if has_room(nodes, shape, number, 1):
             gpus = share_gpus(nodes, shape, number)
             if gpus:
@@ -122,31 +122,31 @@ def share_first_fit(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] |
 # -- gangs -----------------------------------------------------------------------------------------------------
 
 
-def gang(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | None:
+def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """All tasks or none, on the fewest nodes, then the fewest switches; the rest on the fullest node that holds it."""
     kind = nodes.kinds[way.kind]
-    full = _with_room(nodes, shape, kind, way, way.tasks_per_node)
+    full = _with_room(nodes, shape, kind, among, way.tasks_per_node)
     if full.bit_count() >= way.full_nodes:
         if len(kind.switches) > 1:
             full = _near(full, way.full_nodes + (way.rest_tasks > 0), kind)
         chosen = _take_lowest(full, way.full_nodes)
         if not way.rest_tasks:
             return tuple(grant_tasks(nodes, shape, n, way.tasks_per_node) for n in each(chosen))
-        rest = _rest_node(nodes, shape, kind, way, chosen)
+        rest = _rest_node(nodes, shape, way, among & ~chosen, chosen)
         if rest >= 0:
             grants = [grant_tasks(nodes, shape, n, way.tasks_per_node) for n in each(chosen)]
             return (*grants, grant_tasks(nodes, shape, rest, way.rest_tasks))
     if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
-        return _spread(nodes, shape, kind, way)
+        return _spread(nodes, shape, way, among)
     return None
 
 
-def _with_room(nodes: Nodes, shape: Shape, kind: Kind, way: Way, tasks: int) -> int:
+def _with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
     """Nodes that hold so many tasks."""
     members = 0
     for bucket in kind.buckets[shape.gpus * tasks :]:
         members |= bucket
-    members &= way.pools
+    members &= among
     if shape.cpu_milli or shape.memory_mib:
         fitting = 0
         for number in each(members):
@@ -182,25 +182,27 @@ def _take_lowest(members: int, count: int) -> int:
     return chosen
 
 
-def _rest_node(nodes: Nodes, shape: Shape, kind: Kind, way: Way, chosen: int) -> int:
+def _rest_node(nodes: Nodes, shape: Shape, way: Way, among: int, chosen: int) -> int:
     """The node with the fewest free GPUs that holds the rest, on a switch already in use where possible."""
+    kind = nodes.kinds[way.kind]
     same_switch = 0
     for members in kind.switches.values():
         if members & chosen:
             same_switch |= members
     for where in (same_switch, ~same_switch):
         for bucket in kind.buckets[shape.gpus * way.rest_tasks :]:
-            for number in each(bucket & way.pools & ~chosen & where):
+            for number in each(bucket & among & where):
                 if has_room(nodes, shape, number, way.rest_tasks):
                     return number
     return -1
 
 
-def _spread(nodes: Nodes, shape: Shape, kind: Kind, way: Way) -> tuple[Grant, ...] | None:
+def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """More nodes than needed, where the job allows it: most tasks to a node first."""
+    kind = nodes.kinds[way.kind]
     left, grants, used = shape.tasks, [], 0
     for tasks in range(min(way.tasks_per_node, shape.tasks), 0, -1):
-        for number in each(_with_room(nodes, shape, kind, way, tasks) & ~used):
+        for number in each(_with_room(nodes, shape, kind, among, tasks) & ~used):
             if left == 0 or len(grants) == way.nodes_max:
                 break
             here = min(tasks, left)
@@ -213,10 +215,10 @@ def _spread(nodes: Nodes, shape: Shape, kind: Kind, way: Way) -> tuple[Grant, ..
 def placer(single: Placer, share: Placer) -> Placer:
     """Join a policy's choices for single tasks and for shares with the common rule for gangs."""
 
-    def place(nodes: Nodes, shape: Shape, way: Way) -> tuple[Grant, ...] | None:
+    def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
         if shape.milli == MILLI:
-            return single(nodes, shape, way) if shape.tasks == 1 else gang(nodes, shape, way)
-        return share(nodes, shape, way)
+            return (single if shape.tasks == 1 else gang)(nodes, shape, way, among)
+        return share(nodes, shape, way, among)
 
     return place
 

@@ -53,10 +53,6 @@ class Backfill(Protocol):
         """A job could not start. Promise it a time if the policy does; False ends the pass."""
         ...
 
-    def started(self, record: "JobRecord", grants: "tuple[Grant, ...]") -> None:
-        """A job starts in this pass."""
-        ...
-
 
 class BackfillFactory(Protocol):
     """Makes the backfill of one pass."""

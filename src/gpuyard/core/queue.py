@@ -9,11 +9,13 @@ costs by the number of different asks, not by the length of the queue.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from gpuyard.core.policy import Order
 from gpuyard.core.records import JobRecord
+from gpuyard.core.shapes import Shape
 from gpuyard.core.tenants import ROOT, Tenants
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -122,6 +124,15 @@ class WaitQueue:
             for number in self.tenants.chain[record.leaf]:
                 group.counts[number] -= 1
 
+    def behind(self, record: JobRecord) -> bool:
+        """Whether a job that was just sorted in is surely not the first: it is the youngest, or not of its stream."""
+        if self.count == 1:
+            return False
+        if self._plain:
+            return True
+        at = record.leaf if self._fair else ROOT
+        return self.groups[record.group].streams[at][record.stream][0] is not record.entry
+
     def only(self) -> JobRecord:
         """The job, where there is just one."""
         if self._alone is not None:
@@ -177,6 +188,18 @@ class Lane:
             heappop(heap)
 
 
+    def done(self) -> bool:
+        """Whether all streams are closed."""
+        return not self._heap
+
+    def drop(self, hopeless: Callable[[Shape], bool]) -> None:
+        """Close the streams of all asks for which there is no room."""
+        kept = [item for item in self._heap if not hopeless(item[0][-1].shape)]
+        if len(kept) < len(self._heap):
+            heapify(kept)
+            self._heap = kept
+
+
 class Walk:
     """Through a queue without fair share, group by group (there is one, unless the order has groups)."""
 
@@ -189,6 +212,15 @@ class Walk:
     def next(self) -> JobRecord | None:
         """The next job in order."""
         return self._lane.next() if self._lane is not None else None
+
+    def done(self) -> bool:
+        """Whether nobody is left to look at."""
+        return self._lane is None or self._lane.done()
+
+    def drop(self, hopeless: Callable[[Shape], bool]) -> None:
+        """Pass over all jobs whose ask has no room."""
+        if self._lane is not None:
+            self._lane.drop(hopeless)
 
     def started(self, _record: JobRecord) -> None:
         """The last one starts in this pass."""
@@ -216,6 +248,7 @@ class FairWalk(Walk):
         """Tenants whose own jobs were all seen."""
         self._closed: set[int] = set()
         """Tenants below which nothing is left."""
+        self._hopeless: Callable[[Shape], bool] | None = None
         self._leaf = -1
         """The tenant served last, while nothing has changed the order."""
 
@@ -233,12 +266,24 @@ class FairWalk(Walk):
             if lane is None:
                 assert self._group is not None
                 lane = self._lanes[leaf] = Lane(self._group.streams[leaf])
+                if self._hopeless is not None:
+                    lane.drop(self._hopeless)
             record = lane.next()
             if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
                 self._drained.add(leaf)
                 self._leaf = -1
                 continue
             return record
+
+    def done(self) -> bool:
+        """Never known without a look at the whole tree."""
+        return self._queue.count == 1
+
+    def drop(self, hopeless: Callable[[Shape], bool]) -> None:
+        """Pass over all jobs whose ask has no room, of every tenant."""
+        self._hopeless = hopeless
+        for lane in self._lanes.values():
+            lane.drop(hopeless)
 
     def started(self, record: JobRecord) -> None:
         """Usage moved: choose the tenant anew."""

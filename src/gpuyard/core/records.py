@@ -24,6 +24,7 @@ class JobRecord:
         "earmark",
         "end_ms",
         "entry",
+        "estimate_ms",
         "for_job",
         "grants",
         "group",
@@ -54,7 +55,7 @@ class JobRecord:
         """The tenant's number."""
         limit_ms = job[3]
         most_ms = klass.limit_ms
-        self.limit_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
+        self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
         self.state = _PENDING
         self.held = False
         self.attempt = 0
@@ -78,12 +79,12 @@ class JobRecord:
         self.stream: tuple[int, int, int] = _NOWHERE
         self.entry: tuple[Any, ...] = ()
 
-    @property
-    def estimate_ms(self) -> int:
-        """How long the next attempt will take at most: the limit, less what is saved, plus the restart."""
-        if self.saved_ms == 0 or self.limit_ms >= NO_LIMIT_MS:
-            return self.limit_ms
-        return max(1, self.limit_ms - self.saved_ms) + self.job.spec.restart_cost_ms
+    def keep(self, saved_ms: int) -> None:
+        """So much work need not be done again: the next attempt takes so much less, and its restart."""
+        self.saved_ms = saved_ms
+        self.estimate_ms = self.limit_ms
+        if saved_ms and self.limit_ms < NO_LIMIT_MS:
+            self.estimate_ms = max(1, self.limit_ms - saved_ms) + self.job.spec.restart_cost_ms
 
     def last_saved_ms(self, now_ms: int) -> int:
         """When the running attempt last saved its work: as reported, else by its interval, else its start."""

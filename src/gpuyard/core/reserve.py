@@ -6,7 +6,6 @@ smallest of them.
 """
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 
 from gpuyard.core.bits import each
 from gpuyard.core.nodes import NEVER_MS, Nodes
@@ -22,21 +21,37 @@ _NODE_BITS = 24
 _NODE_MASK = (1 << _NODE_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
 class Promise:
     """A start that nothing which starts now may delay."""
 
-    record: JobRecord
-    at_ms: int
-    where: tuple[tuple[int, int], ...]
-    """(node, tasks)."""
+    __slots__ = ("_holds", "_shape", "at_ms", "nodes", "where")
+
+    def __init__(self, shape: Shape, at_ms: int, where: dict[int, int]) -> None:
+        self._shape = shape
+        self.at_ms = at_ms
+        self.where = where
+        """Tasks by node."""
+        self.nodes = 0
+        """Those nodes as a set."""
+        for number in where:
+            self.nodes |= 1 << number
+        self._holds: tuple[Grant, ...] | None = None
+
+    def takes_all(self, nodes: Nodes) -> bool:
+        """Whether it leaves no GPU of its nodes to anyone else."""
+        kinds, kind_of, gpus = nodes.kinds, nodes.kind, self._shape.gpus
+        return self._shape.milli == MILLI and all(
+            [gpus * tasks == kinds[kind_of[number]].gpus for number, tasks in self.where.items()]
+        )
 
     def holds(self, nodes: Nodes) -> tuple[Grant, ...]:
-        """What is free now and must still be free then."""
-        found: list[Grant] = []
-        for number, tasks in self.where:
-            found += _holds(nodes, self.record.shape, number, tasks, self.at_ms)
-        return tuple(found)
+        """What is free now and must still be free then. Worked out when first asked for: often nobody asks."""
+        if self._holds is None:
+            found: list[Grant] = []
+            for number, tasks in self.where.items():
+                found += _holds(nodes, self._shape, number, tasks, self.at_ms)
+            self._holds = tuple(found)
+        return self._holds
 
 
 class ReadyTimes:
@@ -123,29 +138,40 @@ def _give(free: list[int], grant: Grant) -> None:
 def promise(current: Pass, record: JobRecord) -> Promise | None:
     """The earliest start over all ways to serve the job; the cheapest way among equals."""
     state = current.state
-    cache = state.caches.setdefault("promise", {})
-    assert isinstance(cache, dict)
-    known = cache.get("last")
-    if known is not None and not current.drafted and known[:2] == (record.id, state.nodes.version):
-        best = known[2]
-    else:
-        best = _best(state, record.shape)
+    # Arrivals leave the nodes alone, and most passes follow an arrival: the last answer still stands.
+    known = state.caches.get("promise")
+    if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, state.nodes.version):
+        known = _Known(record.id, state.nodes.version, _best(state, record.shape))
         if not current.drafted:
-            cache["last"] = (record.id, state.nodes.version, best)
-    if best is None:
-        return None
-    at_ms, where = best
-    # Something that should have ended and has not is expected to end right away.
-    return Promise(record, max(at_ms, current.now_ms + 1), where)
+            state.caches["promise"] = known
+    best = known.promise
+    if best is not None and best.at_ms <= current.now_ms:
+        # Something that should have ended and has not is expected to end right away.
+        return Promise(record.shape, current.now_ms + 1, best.where)
+    return best
 
 
-def _best(state: State, shape: Shape) -> tuple[int, tuple[tuple[int, int], ...]] | None:
-    best: tuple[int, tuple[tuple[int, int], ...]] | None = None
+class _Known:
+    """The last promise worked out."""
+
+    __slots__ = ("_job_id", "_version", "promise")
+
+    def __init__(self, job_id: int, version: int, promise: Promise | None) -> None:
+        self._job_id = job_id
+        self._version = version
+        self.promise = promise
+
+    def holds_for(self, job_id: int, version: int) -> bool:
+        return self._job_id == job_id and self._version == version
+
+
+def _best(state: State, shape: Shape) -> Promise | None:
+    best: tuple[int, list[tuple[int, int]]] | None = None
     for way in shape.ways:
         found = _earliest(state, shape, way)
         if found is not None and (best is None or found[0] < best[0]):
-            best = (found[0], tuple(found[1]))
-    return best
+            best = found
+    return None if best is None else Promise(shape, best[0], dict(best[1]))
 
 
 def _soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:

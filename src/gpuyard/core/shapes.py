@@ -11,7 +11,7 @@ from gpuyard.model import Ask, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Way:
     """One way to serve an ask: on nodes of one kind. Its index is unique over all ways."""
 
@@ -28,6 +28,8 @@ class Way:
     nodes_max: int
     pools: int
     """Nodes of the pools asked for; -1: all."""
+    node_gpus: int
+    """Wholly free GPUs that some node must have: with fewer on every node there is no room."""
     rate: int
     """What the whole job is charged per millisecond, served this way."""
 
@@ -157,6 +159,7 @@ class Shapes:
             rest_tasks=rest,
             nodes_max=max(fewest, ask.nodes_max),
             pools=pools,
+            node_gpus=shape.gpus * (per_node if full else rest) if shape.milli == MILLI and not ask.nodes_max else 0,
             rate=charge_milli(shape, kind) * shape.tasks * weight // MILLI,
         )
 

@@ -7,6 +7,7 @@ built event by event and one rebuilt from its dump give the same plan.
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.policy import Order
 from gpuyard.core.queue import WaitQueue
+from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Shapes
 from gpuyard.core.tenants import Tenants
@@ -55,6 +56,10 @@ class State:
         """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
         self.no_room: dict[int, int] = {}
         """Cache: way -> `nodes.freed` at which it was found to have no room."""
+        self.stirred = 0
+        """Grows with every event that might change a decision."""
+        self.quiet: Quiet | None = None
+        """Cache: the last pass, if it decided nothing."""
         self.caches: dict[str, object] = {}
         """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
         self.configure(self.settings)
@@ -147,12 +152,20 @@ class State:
         """An ask, compiled."""
         return self.shapes.of(ask, self.nodes, self.weights)
 
+    def hopeless(self, shape: Shape) -> bool:
+        """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
+        freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
+        for way in shape.ways:
+            if no_room.get(way.index) != freed and way.node_gpus <= kinds[way.kind].most_free():
+                return False
+        return True
+
     # -- attempts ----------------------------------------------------------------------------------------------
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
         """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
         shape = record.shape
-        end_ms = at_ms + (record.estimate_ms if record.saved_ms else record.limit_ms)
+        end_ms = at_ms + record.estimate_ms
         nodes = self.nodes
         if not nodes.place(grants, end_ms, record.id):
             return False

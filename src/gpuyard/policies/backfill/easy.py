@@ -26,52 +26,61 @@ class Easy:
 class EasyPass:
     """Keeps the promise's room out of reach except for jobs that give it back in time."""
 
-    window_ms = 0
-
     def __init__(self, current: Pass) -> None:
         self._pass = current
+        self._head: JobRecord | None = None
+        """The first job that waits for room."""
         self._promise: Promise | None = None
-        self._holds: tuple[Grant, ...] | None = None
-        self._promised_nodes: set[int] = set()
+        """Its promise, worked out when someone could break it."""
+        self.window_ms = 0
         self._beyond: set[int] = set()
         """Ways without room once the promise is kept."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
-        current, promised = self._pass, self._promise
-        if promised is None:
-            return current.find(record)
-        ways = record.shape.ways
-        in_time = record.estimate_ms <= self.window_ms
-        if not in_time and len(ways) == 1 and ways[0].index in self._beyond:
-            return _RESERVATION
-        found = current.find(record)
-        if type(found) is not tuple or in_time:
+        found = self._pass.find(record)
+        if self._head is None or type(found) is not tuple:
             return found
-        # It has room now and would outlast the promise: it must make do with what the promise leaves.
-        if not any(grant[0] in self._promised_nodes for grant in found):
+        promised = self._promise or self._promised()
+        if promised is None or record.estimate_ms <= self.window_ms:
             return found
-        nodes = current.state.nodes
-        if self._holds is None:
-            self._holds = promised.holds(nodes)
-        nodes.shift(self._holds, -1)
-        kept = current.fits_by_force(record)
-        nodes.shift(self._holds, 1)
-        if kept is None:
-            if len(ways) == 1:
-                self._beyond.add(ways[0].index)
-            return _RESERVATION
-        return kept
+        # It would outlast the promise: it must make do with what the promise leaves.
+        where = promised.where
+        if not any([grant[0] in where for grant in found]):
+            return found
+        return self._beside(promised, record)
+
+    def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
+        """Room that is not promised: first on other nodes, then in what is left over on those of the promise."""
+        current, nodes, place = self._pass, self._pass.state.nodes, self._pass.policy.place
+        for way in record.shape.ways:
+            if way.index in self._beyond or current.refused(record, way):
+                continue
+            elsewhere = place(nodes, record.shape, way, way.pools & ~promised.nodes)
+            if elsewhere is not None:
+                return elsewhere
+            if not promised.takes_all(nodes):
+                holds = promised.holds(nodes)
+                nodes.shift(holds, -1)
+                left_over = place(nodes, record.shape, way, way.pools)
+                nodes.shift(holds, 1)
+                if left_over is not None:
+                    return left_over
+            self._beyond.add(way.index)
+        return _RESERVATION
+
+    def _promised(self) -> Promise | None:
+        assert self._head is not None
+        self._promise = found = promise(self._pass, self._head)
+        if found is None:
+            self._head = None
+        else:
+            self.window_ms = found.at_ms - self._pass.now_ms
+            self._pass.reservations.append(Reservation(self._head.id, found.at_ms))
+        return found
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
-        """Promise the first one that waits for room."""
-        if self._promise is None and code in _WAITS_FOR_ROOM:
-            self._promise = promise(self._pass, record)
-            if self._promise is not None:
-                self.window_ms = self._promise.at_ms - self._pass.now_ms
-                self._promised_nodes = {number for number, _tasks in self._promise.where}
-                self._pass.reservations.append(Reservation(record.id, self._promise.at_ms))
+        """The first one that waits for room will be promised a time."""
+        if self._head is None and self._promise is None and code in _WAITS_FOR_ROOM:
+            self._head = record
         return True
-
-    def started(self, record: JobRecord, grants: tuple[Grant, ...]) -> None:
-        """What is left has shrunk; what had no room has none."""

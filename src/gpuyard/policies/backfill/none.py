@@ -32,6 +32,3 @@ class NoBackfillPass:
     def blocked(self, _record: JobRecord, code: ReasonCode) -> bool:
         """Go on only past jobs that lack quota."""
         return code not in _BLOCKS_ALL
-
-    def started(self, record: JobRecord, grants: tuple[Grant, ...]) -> None:
-        """Nothing to note."""

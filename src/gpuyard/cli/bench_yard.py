@@ -1,0 +1,87 @@
+"""The yard that benchmarks run on: made of numbers alone, so that anybody can have the same one.
+
+A policy that looks at tenants and classes is measured with some: three teams with weights, guarantees and
+limits that submit other shares than they are guaranteed, and two classes, so that quotas bind and borrowing,
+reclaim and preemption really happen. Other policies are measured without, as other simulators are.
+"""
+
+from dataclasses import dataclass
+
+from gpuyard.cli.fleet import plain, uniform_pool
+from gpuyard.config import Config
+from gpuyard.model import JobClass, PolicySpec, Quota, Settings, Tenant
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI
+from gpuyard.policies.registry import PRESETS
+from gpuyard.sim import generate
+from gpuyard.sim.trace import Trace
+
+GPU_MODEL = "H100"
+GPUS_PER_NODE = 8
+
+_TEAMS = (
+    # Path, weight, and percent of the GPUs: guaranteed, at most.
+    ("research", 3, 40, 100),
+    ("product", 2, 35, 80),
+    ("interns", 1, 10, 50),
+)
+
+_SUBMITTERS = (
+    # Tenant, class, and how many jobs in twenty.
+    ("research", "batch", 9),
+    ("product", "batch", 4),
+    ("product", "urgent", 1),
+    ("interns", "batch", 6),
+)
+
+_CLASSES = (JobClass("batch"), JobClass("urgent", priority=100, preemptible=False))
+
+_ONE_TENANT = (("default", "", 1),)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchYard:
+    """A fleet, its settings, the policy to measure and who submits."""
+
+    config: Config
+    policy: PolicySpec
+    submitters: tuple[tuple[str, str, int], ...]
+
+    def trace(self, jobs: int, load: float, seed: int) -> Trace:
+        """Poisson arrivals of these submitters on this fleet."""
+        return generate.poisson(
+            jobs, self.gpus, load, seed, tenants=self.submitters, gpus_per_node=GPUS_PER_NODE
+        )
+
+    @property
+    def gpus(self) -> int:
+        return sum(node.gpus for pool in self.config.pools for node in pool.nodes)
+
+
+def bench_yard(gpus: int, policy: str) -> BenchYard:
+    """The yard to measure a preset on."""
+    pool = uniform_pool(gpus, GPU_MODEL, GPUS_PER_NODE)
+    spec = plain(Settings(), pool).policy(policy)
+    shared = looks_at_who_asks(spec)
+    tenants = tuple(_tenant(gpus, *team) for team in _TEAMS) if shared else ()
+    settings = Settings(tenants=tenants, classes=_CLASSES, policy=spec)
+    return BenchYard(plain(settings, pool), spec, _SUBMITTERS if shared else _ONE_TENANT)
+
+
+def looks_at_who_asks(spec: PolicySpec) -> bool:
+    """Whether tenants and classes make a difference to a policy."""
+    return not {"class", "fair"}.isdisjoint(spec.order) or not {"class", "reclaim"}.isdisjoint(spec.preemption)
+
+
+def presets() -> list[str]:
+    """Names of what can be measured."""
+    return list(PRESETS)
+
+
+def _tenant(gpus: int, path: str, weight: int, guaranteed_percent: int, most_percent: int) -> Tenant:
+    # The largest job has to be possible for everybody, or small fleets would measure rejections.
+    largest = min(gpus, max(generate.SIZES))
+    guarantee = gpus * guaranteed_percent // 100
+    most = max(largest, gpus * most_percent // 100)
+    quota = Quota(guarantee={TOTAL: guarantee * MILLI}, limit={TOTAL: most * MILLI})
+    return Tenant(path, weight, quota)

@@ -1,0 +1,37 @@
+"""What goes wrong, said in one way: `yard: what`, and on the next line what to do.
+
+Messages go to standard error, so that standard output stays what a script expects.
+"""
+
+import typer
+
+from gpuyard.cli.streams import notice
+from gpuyard.errors import YardError
+
+
+def complain(error: YardError) -> int:
+    """Say what is wrong and return the exit code."""
+    lines = error.message.splitlines() or ["failed"]
+    if len(lines) > 1:
+        # Each line has its own place in a file, which editors find at the start of a line only.
+        notice(f"{len(lines)} problems", style="bold red", before="yard: ")
+        for line in lines:
+            notice(line)
+    else:
+        notice(lines[0], style="bold red", before="yard: ")
+    if error.hint:
+        notice(error.hint)
+    return error.exit_code
+
+
+def complain_of_usage(error: typer.TyperException) -> int:
+    """The command was called in a way it does not know."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "yard"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # The help has been printed; a group without a command has nothing else to say.
+        return error.exit_code
+    message = " ".join(error.format_message().split())
+    notice(message[:1].lower() + message[1:], style="bold red", before="yard: ")
+    notice(f"'{command} --help' lists what it takes.")
+    return error.exit_code

@@ -1,0 +1,81 @@
+"""Which fleet to simulate: the one in a configuration file, or one pool of equal nodes for a quick try."""
+
+from pathlib import Path
+
+from gpuyard.config import Config
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.errors import BadInput
+from gpuyard.model import CATALOGUE, Market, Node, PolicySpec, Pool, Settings
+from gpuyard.model.units import GIB_MIB, MILLI
+from gpuyard.policies.registry import PRESETS
+
+CPU_MILLI_PER_GPU = 24 * MILLI
+MEMORY_MIB_PER_GPU = 256 * GIB_MIB
+"""As much as large machines have, so that in a quick try the GPUs are what is scarce."""
+
+GPUS_MAX = 10_000_000
+
+
+def chosen(
+    config: Path | None, gpus: int | None, gpu_model: str | None, gpus_per_node: int, *, spot: bool = False
+) -> Config:
+    """The configuration that the options of a command say."""
+    if config is not None:
+        if gpus is not None or gpu_model is not None:
+            raise BadInput(
+                "--config already describes the fleet",
+                "Leave out --gpus and --gpu-model, or leave out --config.",
+            )
+        from gpuyard.config import load
+
+        return load(config)
+    if gpus is None:
+        raise BadInput(
+            "there is no fleet to simulate",
+            "Give --config yard.yaml, or --gpus 64 for one pool of 8-GPU nodes.",
+        )
+    pool = uniform_pool(gpus, gpu_model or "H100", gpus_per_node, Market.SPOT if spot else Market.RESERVED)
+    return plain(Settings(policy=PRESETS["default"]), pool)
+
+
+def plain(settings: Settings, pool: Pool) -> Config:
+    """A configuration of one pool with the presets as its policies."""
+    return Config(settings=settings, pools=(pool,), policies=dict(PRESETS), clusters={})
+
+
+def uniform_pool(gpus: int, gpu_model: str, gpus_per_node: int, market: Market = Market.RESERVED) -> Pool:
+    """One pool of equal nodes. Fewer GPUs than a node has make one smaller node."""
+    if gpu_model not in CATALOGUE:
+        raise BadInput(f"unknown GPU model {quoted(gpu_model)}; {remedy(gpu_model, CATALOGUE, 'models')}")
+    if gpus > GPUS_MAX:
+        raise BadInput(f"--gpus {gpus} is more than {GPUS_MAX:,}", "Simulate a part of the fleet.")
+    per_node = min(gpus, gpus_per_node)
+    count, rest = divmod(gpus, per_node)
+    if rest:
+        raise BadInput(
+            f"{gpus} GPUs do not make whole nodes of {per_node}",
+            f"Give --gpus {count * per_node} or {(count + 1) * per_node}, or another --gpus-per-node.",
+        )
+    model = CATALOGUE[gpu_model]
+    name = gpu_model.lower()
+    nodes = tuple(
+        Node(
+            name=f"{name}-{number:04d}",
+            cluster="sim",
+            pool=name,
+            gpu_model=gpu_model,
+            gpus=per_node,
+            cpu_milli=CPU_MILLI_PER_GPU * per_node,
+            memory_mib=MEMORY_MIB_PER_GPU * per_node,
+            nvlink_group_size=per_node if model.nvlink and per_node > 1 else 0,
+        )
+        for number in range(1, count + 1)
+    )
+    return Pool(name, "sim", market, model.list_price_micro_usd_h, nodes)
+
+
+def policies(config: Config, names: list[str]) -> list[PolicySpec]:
+    """The policies of these names, each once; none named: the configuration's own."""
+    if not names:
+        return [config.settings.policy]
+    return [config.policy(name) for name in dict.fromkeys(names)]

@@ -1,0 +1,209 @@
+"""`yard simulate`: what would these policies have made of that history?"""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption, ReportOption, SeedOption
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
+
+
+class Format(str, Enum):
+    """Trace formats, as `gpuyard.sim.traces.FORMATS` has them (a test holds the two equal)."""
+
+    YARD = "yard"
+    PHILLY = "philly"
+    OPENB = "openb"
+    SACCT = "sacct"
+    SWF = "swf"
+
+    __str__ = str.__str__
+
+
+# ----------------------------------------------------------------------
+# Options, by the panel of the help in which they stand
+
+_FLEET, _TRACE, _FAULTS = "Fleet", "Trace", "What goes wrong"
+
+TraceOption = Annotated[
+    Path,
+    typer.Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.", show_default=False),
+]
+PolicyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="A preset or a policy of --config; repeat it to compare. Default: the configuration's own.",
+        show_default=False,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A yard.yaml.", rich_help_panel=_FLEET, show_default=False),
+]
+GpusOption = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus",
+        metavar="N",
+        min=1,
+        help="Instead of --config: one pool with so many GPUs and no quotas.",
+        rich_help_panel=_FLEET,
+        show_default=False,
+    ),
+]
+GpuModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-model",
+        metavar="NAME",
+        help="With --gpus: their model. Default: H100.",
+        rich_help_panel=_FLEET,
+        show_default=False,
+    ),
+]
+GpusPerNodeOption = Annotated[
+    int,
+    typer.Option(
+        "--gpus-per-node",
+        metavar="N",
+        min=1,
+        max=64,
+        help="Of the nodes of --gpus. Larger jobs of philly and swf traces become gangs.",
+        rich_help_panel=_FLEET,
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", help="Default: recognised by itself.", rich_help_panel=_TRACE, show_default=False
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option("--strict", help="Stop at a broken row instead of skipping it.", rich_help_panel=_TRACE),
+]
+LimitJobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--limit-jobs",
+        metavar="N",
+        min=1,
+        help="Only the first so many jobs.",
+        rich_help_panel=_TRACE,
+        show_default=False,
+    ),
+]
+ProcessorsOption = Annotated[
+    int,
+    typer.Option(
+        "--processors-per-gpu",
+        metavar="N",
+        min=1,
+        help="swf: how many processors stand for one GPU.",
+        rich_help_panel=_TRACE,
+    ),
+]
+KeepModelsOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-gpu-models", help="sacct: jobs keep the GPU model they had.", rich_help_panel=_TRACE
+    ),
+]
+KeepCpuJobsOption = Annotated[
+    bool, typer.Option("--keep-cpu-jobs", help="sacct: keep jobs without GPUs.", rich_help_panel=_TRACE)
+]
+MtbfOption = Annotated[
+    float | None,
+    typer.Option(
+        "--node-mtbf",
+        metavar="HOURS",
+        help="Mean time between failures of one node. Default: none fails.",
+        rich_help_panel=_FAULTS,
+        show_default=False,
+    ),
+]
+RepairOption = Annotated[
+    float,
+    typer.Option(
+        "--node-repair",
+        metavar="HOURS",
+        help="Time until a failed node is back.",
+        rich_help_panel=_FAULTS,
+    ),
+]
+SpotTraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--spot-trace",
+        metavar="FILE",
+        help="Recorded availability that spot nodes follow.",
+        rich_help_panel=_FAULTS,
+        show_default=False,
+    ),
+]
+
+
+def simulate(
+    trace: TraceOption,
+    policy: PolicyOption = None,
+    config: ConfigOption = None,
+    gpus: GpusOption = None,
+    gpu_model: GpuModelOption = None,
+    gpus_per_node: GpusPerNodeOption = 8,
+    format: FormatOption = None,
+    strict: StrictOption = False,
+    limit_jobs: LimitJobsOption = None,
+    processors_per_gpu: ProcessorsOption = 1,
+    keep_gpu_models: KeepModelsOption = False,
+    keep_cpu_jobs: KeepCpuJobsOption = False,
+    node_mtbf: MtbfOption = None,
+    node_repair: RepairOption = 1.0,
+    spot_trace: SpotTraceOption = None,
+    seed: SeedOption = 0,
+    output: OutputOption = Output.TABLE,
+    report: ReportOption = None,
+) -> None:
+    """Replay recorded jobs under one or several policies and compare what comes of it.
+
+    Ctrl-C prints what is done so far and exits with code 130.
+
+    Example: yard simulate --trace jobs.csv --config yard.yaml --policy fifo --policy default
+    """
+    from gpuyard.cli import caveats, comparison, fleet, report_file
+    from gpuyard.cli.progress import Bar, busy
+    from gpuyard.sim import traces
+    from gpuyard.sim.study import Faults, Study, first_jobs, node_changes
+
+    yard = fleet.chosen(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
+    specs = fleet.policies(yard, policy or [])
+    if report is not None:
+        report_file.check(report)
+    with busy(f"reading {trace}"):
+        history = traces.load(
+            trace,
+            format.value if format else None,
+            seed=seed,
+            strict=strict,
+            gpus_per_node=gpus_per_node,
+            processors_per_gpu=processors_per_gpu,
+            models=keep_gpu_models,
+            cpu_jobs=keep_cpu_jobs,
+        )
+    caveats.of_trace(history, trace, yard.settings)
+    if limit_jobs is not None:
+        history = first_jobs(history, limit_jobs)
+    changes = node_changes(history, yard.pools, Faults(node_mtbf, node_repair, spot_trace), seed)
+    study = Study(history, yard.pools, yard.settings, changes)
+    with Bar(len(history)) as bar:
+        whole = study.run(specs, bar.begin)
+    comparison.publish(study, seed, output, report)
+    caveats.of_study(study, [spec.name for spec in specs])
+    if not whole:
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,43 @@
+"""Where words go: results to standard output, everything else to standard error.
+
+Colour, bars and boxes are for terminals only. Rich knows about NO_COLOR, FORCE_COLOR and dumb terminals.
+"""
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@cache
+def out() -> "Console":
+    """Standard output."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+@cache
+def err() -> "Console":
+    """Standard error."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def notice(text: str, *, before: str = "", style: str = "") -> None:
+    """A line on standard error, with `before` in a style. It is never wrapped, so that it can be searched."""
+    if not sys.stderr.isatty():
+        print(before + text, file=sys.stderr)
+        return
+    from rich.text import Text
+
+    err().print(Text(before, style=style).append(Text(text)), soft_wrap=True)
+
+
+def aside(text: str) -> None:
+    """A line for whoever watches; scripts and log files do without."""
+    if sys.stderr.isatty():
+        notice(text)

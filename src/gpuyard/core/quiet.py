@@ -1,0 +1,35 @@
+"""The last pass, if it decided nothing.
+
+On a full cluster most events are arrivals of jobs that cannot start. As long as nothing else happens, the last answer
+stands, and an arrival behind the others need not be looked at if it asks for what is known not to be there.
+"""
+
+from gpuyard.core.policy import Policy
+from gpuyard.core.records import JobRecord
+from gpuyard.model import Plan
+
+
+class Quiet:
+    """A plan that changes nothing, and how long it holds."""
+
+    __slots__ = ("plan", "policy", "refused", "stirred", "until_ms")
+
+    def __init__(
+        self, stirred: int, policy: Policy, plan: Plan, until_ms: int, refused: set[tuple[int, int, int]]
+    ) -> None:
+        self.stirred = stirred
+        """`State.stirred` at the time: any event that matters moves it on."""
+        self.policy = policy
+        self.plan = plan
+        self.until_ms = until_ms
+        """The promise in it; at that time it has to be looked at again."""
+        self.refused = refused
+        """Streams whose jobs have room but would break the promise unless they are over in time."""
+
+    def stands(self, stirred: int, policy: Policy, now_ms: int) -> bool:
+        """Whether a new pass would find the same."""
+        return self.stirred == stirred and self.policy is policy and now_ms < self.until_ms
+
+    def refuses(self, record: JobRecord, now_ms: int) -> bool:
+        """Whether a new job would break the promise."""
+        return record.stream in self.refused and now_ms + record.estimate_ms > self.until_ms
