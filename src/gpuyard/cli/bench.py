@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption, SeedOption
+from gpuyard.cli.options import PRESETS, OutputOption, SeedOption
 
 if TYPE_CHECKING:
     from gpuyard.sim.trace import Trace
@@ -14,15 +14,24 @@ if TYPE_CHECKING:
 LATENCY_JOBS_MAX = 20_000
 """Timing every decision takes time itself, so it is done apart, on so many jobs of the same trace."""
 
-app = typer.Typer(help="Measure how fast gpuyard decides and simulates on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure how fast gpuyard decides and simulates on this machine.", no_args_is_help=True
+)
 
 PolicyOption = Annotated[
-    str, typer.Option("--policy", metavar="NAME", help="A preset. default: all of it; fifo: FIFO and EASY.")
+    str,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help=f"One of {', '.join(PRESETS)}. The first is measured with tenants, quotas, classes and "
+        "preemption, fifo with none of it.",
+    ),
 ]
 
 
 @app.command("simulate")
 def bench_simulate(
+    *,
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Jobs to generate.")] = 10_000,
     gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="In nodes of 8.")] = 1024,
     load: Annotated[
@@ -91,6 +100,7 @@ def bench_simulate(
 
 @app.command("decide")
 def bench_decide(
+    *,
     waiting: Annotated[
         int, typer.Option("--waiting", metavar="N", min=1, max=1_000_000, help="Jobs in the queue.")
     ] = 10_000,

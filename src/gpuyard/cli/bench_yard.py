@@ -7,12 +7,11 @@ reclaim and preemption really happen. Other policies are measured without, as ot
 
 from dataclasses import dataclass
 
-from gpuyard.cli.fleet import plain, uniform_pool
+from gpuyard.cli.fleet import plain, policies, uniform_pool
 from gpuyard.config import Config
 from gpuyard.model import JobClass, PolicySpec, Quota, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
-from gpuyard.policies.registry import PRESETS
 from gpuyard.sim import generate
 from gpuyard.sim.trace import Trace
 
@@ -22,8 +21,8 @@ GPUS_PER_NODE = 8
 _TEAMS = (
     # Path, weight, and percent of the GPUs: guaranteed, at most.
     ("research", 3, 40, 100),
-    ("product", 2, 35, 80),
-    ("interns", 1, 10, 50),
+    ("product", 2, 25, 60),
+    ("interns", 1, 10, 35),
 )
 
 _SUBMITTERS = (
@@ -61,7 +60,7 @@ class BenchYard:
 def bench_yard(gpus: int, policy: str) -> BenchYard:
     """The yard to measure a preset on."""
     pool = uniform_pool(gpus, GPU_MODEL, GPUS_PER_NODE)
-    spec = plain(Settings(), pool).policy(policy)
+    (spec,) = policies(plain(Settings(), pool), [policy])
     shared = looks_at_who_asks(spec)
     tenants = tuple(_tenant(gpus, *team) for team in _TEAMS) if shared else ()
     settings = Settings(tenants=tenants, classes=_CLASSES, policy=spec)
@@ -70,12 +69,9 @@ def bench_yard(gpus: int, policy: str) -> BenchYard:
 
 def looks_at_who_asks(spec: PolicySpec) -> bool:
     """Whether tenants and classes make a difference to a policy."""
-    return not {"class", "fair"}.isdisjoint(spec.order) or not {"class", "reclaim"}.isdisjoint(spec.preemption)
-
-
-def presets() -> list[str]:
-    """Names of what can be measured."""
-    return list(PRESETS)
+    return not {"class", "fair"}.isdisjoint(spec.order) or not {"class", "reclaim"}.isdisjoint(
+        spec.preemption
+    )
 
 
 def _tenant(gpus: int, path: str, weight: int, guaranteed_percent: int, most_percent: int) -> Tenant:

@@ -68,7 +68,9 @@ def of_study(study: Study, asked: list[str]) -> None:
             ended = result.jobs - result.unfinished
             _warn(f"interrupted: {result.policy} got through {ended:,} of {result.jobs:,} jobs")
         elif result.unfinished:
-            _warn(f"{result.policy}: {result.unfinished:,} jobs could not finish; their waits are not counted")
+            _warn(
+                f"{result.policy}: {result.unfinished:,} jobs could not finish; their waits are not counted"
+            )
     left = asked[len(results) :]
     if left:
         _warn(f"interrupted before {_named(left)}")

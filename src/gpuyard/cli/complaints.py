@@ -24,14 +24,20 @@ def complain(error: YardError) -> int:
     return error.exit_code
 
 
+_WORDING = {": Value error, ": ": ", ": Input should": ": it should"}
+"""Typer checks options with pydantic, whose words are for programmers."""
+
+
 def complain_of_usage(error: typer.TyperException) -> int:
     """The command was called in a way it does not know."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "yard"
     if type(error).__name__ == "NoArgsIsHelpError":
-        # The help has been printed; a group without a command has nothing else to say.
+        notice(error.format_message())
         return error.exit_code
     message = " ".join(error.format_message().split())
+    for theirs, ours in _WORDING.items():
+        message = message.replace(theirs, ours)
     notice(message[:1].lower() + message[1:], style="bold red", before="yard: ")
     notice(f"'{command} --help' lists what it takes.")
     return error.exit_code

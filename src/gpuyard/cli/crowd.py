@@ -1,8 +1,8 @@
 """A full cluster with a long queue, kept that way while its decisions are timed.
 
-The state is built from events, as a live one is: jobs are submitted, decided on and started until nothing fits
-any more. Then, pass by pass, the jobs whose time is up end, as many arrive as left the queue, and one `decide` is timed
-and its plan carried out.
+The state is built from events, as a live one is: jobs are submitted, decided on and started until nothing
+fits any more. Then, pass by pass, the jobs whose time is up end, as many arrive as left the queue, and one
+`decide` is timed and its plan carried out.
 """
 
 from array import array
@@ -24,13 +24,17 @@ from gpuyard.model import (
     Plan,
     Ticked,
 )
+from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import build
 
 ENDS_MAX = 8
 """Up to so many jobs end between two decisions."""
 
-_GPUS_PER_JOB_MIN = 3
-"""Less than the mean of the generated jobs: enough of them are made to fill the cluster."""
+_AGING_MS = 20 * MINUTE_MS
+_AGING_STEP_MS = MINUTE_MS // 2
+
+_GPUS_PER_JOB_MIN = 1
+"""So that enough jobs are made to fill the cluster, and to fill it again while it ages."""
 
 
 class Crowd:
@@ -57,6 +61,7 @@ class Crowd:
             for node in pool.nodes:
                 apply(self.state, NodeAdded(0, node))
         self._fill()
+        self._age()
 
     def _fill(self) -> None:
         """Submit and start until the queue is as long as it should be with nothing left to start."""
@@ -67,18 +72,30 @@ class Crowd:
             if plan.empty and self.state.queue.count >= self._waiting:
                 break
 
+    def _age(self) -> None:
+        """Let time pass, so that jobs of every age run: young ones may not be preempted."""
+        for now_ms in range(_AGING_STEP_MS, _AGING_MS + 1, _AGING_STEP_MS):
+            while self._ends and self._ends[0][0] <= now_ms:
+                self._end_next()
+            self._now_ms = now_ms
+            self._settle()
+            self._commit(decide(self.state, self._policy, now_ms))
+
+    def _settle(self) -> None:
+        """What happens before a decision: jobs arrive, and the clock ticks where something is due."""
+        self._arrive()
+        wake_ms = self.state.wake_ms()
+        if wake_ms is not None and wake_ms <= self._now_ms:
+            apply(self.state, Ticked(self._now_ms))
+
     def step(self) -> None:
         """One pass: jobs end, others arrive, a decision is timed and carried out."""
         for _ in range(1 + self._random.randrange(ENDS_MAX)):
             if self._ends:
                 self._end_next()
-        self._arrive()
-        state = self.state
-        wake_ms = state.wake_ms()
-        if wake_ms is not None and wake_ms <= self._now_ms:
-            apply(state, Ticked(self._now_ms))
+        self._settle()
         before = perf_counter_ns()
-        plan = decide(state, self._policy, self._now_ms)
+        plan = decide(self.state, self._policy, self._now_ms)
         self.decide_ns.append(perf_counter_ns() - before)
         self.starts += len(plan.starts)
         self.stops += len(plan.stops)

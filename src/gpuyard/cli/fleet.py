@@ -7,7 +7,7 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.errors import BadInput
 from gpuyard.model import CATALOGUE, Market, Node, PolicySpec, Pool, Settings
 from gpuyard.model.units import GIB_MIB, MILLI
-from gpuyard.policies.registry import PRESETS
+from gpuyard.policies.registry import PRESETS, build
 
 CPU_MILLI_PER_GPU = 24 * MILLI
 MEMORY_MIB_PER_GPU = 256 * GIB_MIB
@@ -76,6 +76,18 @@ def uniform_pool(gpus: int, gpu_model: str, gpus_per_node: int, market: Market =
 
 def policies(config: Config, names: list[str]) -> list[PolicySpec]:
     """The policies of these names, each once; none named: the configuration's own."""
-    if not names:
-        return [config.settings.policy]
-    return [config.policy(name) for name in dict.fromkeys(names)]
+    specs = [config.policy(name) for name in dict.fromkeys(names)] or [config.settings.policy]
+    for spec in specs:
+        check_parts(spec)
+    return specs
+
+
+def check_parts(spec: PolicySpec) -> None:
+    """A preset may name a part that this version does not have."""
+    try:
+        build(spec)
+    except KeyError as missing:
+        raise BadInput(
+            f"policy {quoted(spec.name)} needs {missing}, which this version does not have",
+            "Choose another policy.",
+        ) from None

@@ -6,15 +6,19 @@ programs get data in which no number was rounded for the eye.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Literal
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 GAP = "  "
 """Between two columns in a pipe."""
 
 
-class Output(str, Enum):
+class Output(StrEnum):
     """How a result is printed."""
 
     TABLE = "table"
@@ -25,8 +29,6 @@ class Output(str, Enum):
     YAML = "yaml"
     CSV = "csv"
     """One line a row, names joined with underscores."""
-
-    __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,6 @@ class Grid:
     """Printed on a terminal only, so that a pipe holds nothing but the table."""
     turns: bool = True
     """Whether rows may become columns where the table is too wide."""
-
-    @property
-    def rows(self) -> int:
-        return len(self.columns[0].cells)
 
     def turned(self) -> "Grid":
         """Rows as columns: a terminal has more lines than it has columns."""
@@ -80,8 +78,6 @@ class Listing:
     """For csv: one mapping a row, which may hold mappings of its own."""
     grids: Callable[[bool], Sequence[Grid]]
     """For table and, when called with True, wide."""
-    notes: Sequence[str] = field(default=())
-    """Lines under the tables on a terminal."""
 
 
 def emit(listing: Listing, output: Output) -> None:
@@ -98,21 +94,20 @@ def emit(listing: Listing, output: Output) -> None:
         case Output.CSV:
             _emit_csv([dict(flat(record)) for record in listing.records()])
         case Output.TABLE | Output.WIDE:
-            show(listing.grids(output is Output.WIDE), listing.notes)
+            show(listing.grids(output is Output.WIDE))
 
 
-def show(grids: Sequence[Grid], notes: Sequence[str] = ()) -> None:
-    """Tables for whoever or whatever reads standard output."""
+def show(grids: Sequence[Grid]) -> None:
+    """Tables for whoever or whatever reads standard output, an empty line between them."""
     from gpuyard.cli.streams import out
 
-    if not out().is_terminal:
-        for number, grid in enumerate(grids):
-            print("\n" * bool(number) + "\n".join(aligned(grid)))
-        return
-    for grid in grids:
-        _draw(grid)
-    for note in notes:
-        out().print(note)
+    for number, grid in enumerate(grids):
+        if number:
+            print()
+        if out().is_terminal:
+            _draw(grid, out())
+        else:
+            print("\n".join(_padded(grid, [_header_line(grid), *_cells(grid)])))
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
@@ -137,58 +132,91 @@ def _cell(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def aligned(grid: Grid) -> list[str]:
-    """The table as plain lines; two spaces between columns, because a cell such as `41 min` holds one."""
-    columns = [[column.header, *column.cells] for column in grid.columns]
-    widths = [max(map(len, cells)) for cells in columns]
-    lines = []
-    for row in zip(*columns, strict=True):
-        padded = [
+def _header_line(grid: Grid) -> list[str]:
+    return [column.header for column in grid.columns]
+
+
+def _header_lines(grid: Grid) -> list[list[str]]:
+    """The header with a line for each word, so that a long one does not make its column wide."""
+    words = [column.header.split() for column in grid.columns]
+    tallest = max(map(len, words))
+    stacked = [[""] * (tallest - len(each)) + each for each in words]
+    return [list(line) for line in zip(*stacked, strict=True)]
+
+
+def _cells(grid: Grid) -> list[list[str]]:
+    return [list(row) for row in zip(*(column.cells for column in grid.columns), strict=True)]
+
+
+def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines. Two spaces between columns, because a cell such as `41 min` holds one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        GAP.join(
             cell.ljust(width) if column.align == "left" else cell.rjust(width)
             for cell, width, column in zip(row, widths, grid.columns, strict=True)
-        ]
-        lines.append(GAP.join(padded).rstrip())
-    return lines
+        ).rstrip()
+        for row in rows
+    ]
 
 
 # ----------------------------------------------------------------------
 # On a terminal
 
 
-def _draw(grid: Grid) -> None:
-    from rich import box
-    from rich.table import Table
+def _draw(grid: Grid, console: "Console") -> None:
+    """A table in colour, in the widest form that fits."""
     from rich.text import Text
 
-    from gpuyard.cli.streams import out
-
-    width = out().width
-    if grid.turns and _width(grid) > width and _width(grid.turned()) < _width(grid):
-        grid = grid.turned()
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=grid.title or None,
-        title_justify="left",
-        title_style="bold",
-        header_style="dim",
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    for column in grid.columns:
-        table.add_column(
-            Text(column.header), justify=column.align, overflow="fold", no_wrap=_width(grid) <= width
-        )
-    for row in range(grid.rows):
-        table.add_row(
-            *(
-                Text(column.cells[row], style="bold green" if column.best and column.best[row] else "")
-                for column in grid.columns
-            )
-        )
-    out().print(table)
+    if grid.title:
+        console.print(Text(grid.title, style="bold"), soft_wrap=True)
+        print()
+    for number, (part, heads) in enumerate(_fitting(grid, console.width)):
+        if number:
+            print()
+        rows = [*heads, *_cells(part)]
+        lines = _padded(part, rows)
+        for line in lines[: len(heads)]:
+            console.print(Text(line, style="bold"), soft_wrap=True)
+        for row, line in enumerate(lines[len(heads) :]):
+            console.print(_marked(part, row, line, rows), soft_wrap=True)
 
 
-def _width(grid: Grid) -> int:
-    """Of the table on a terminal, where a header may take one line a word."""
-    words = [max(map(len, [*column.header.split(), *column.cells, ""])) for column in grid.columns]
-    return sum(words) + 2 * (len(words) - 1) + 2
+def _fitting(grid: Grid, width: int) -> list[tuple[Grid, list[list[str]]]]:
+    """The table and its header lines: as it is, with a stacked header, or with rows and columns swapped.
+
+    Where even that is too wide, it is swapped and in parts, with as many columns each as fit.
+    """
+    forms = [(grid, [_header_line(grid)]), (grid, _header_lines(grid))]
+    turned = grid.turned() if grid.turns else grid
+    forms.append((turned, [_header_line(turned)]))
+    fits = [form for form in forms if _width(*form) <= width]
+    if fits or not grid.turns:
+        return fits[:1] or forms[1:2]
+    names, *rest = turned.columns
+    parts: list[list[Column]] = [[]]
+    for column in rest:
+        part = Grid([names, *parts[-1], column])
+        if parts[-1] and _width(part, [_header_line(part)]) > width:
+            parts.append([])
+        parts[-1].append(column)
+    grids = [Grid([names, *part]) for part in parts]
+    return [(each, [_header_line(each)]) for each in grids]
+
+
+def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> "Text":
+    """A line in which the best cells of their columns stand out."""
+    from rich.text import Text
+
+    text = Text(line)
+    end = 0
+    for column, cells in zip(grid.columns, zip(*rows, strict=True), strict=True):
+        end += max(map(len, cells))
+        if column.best and column.best[row]:
+            text.stylize("bold green", end - len(column.cells[row]), end)
+        end += len(GAP)
+    return text
+
+
+def _width(grid: Grid, heads: Sequence[Sequence[str]]) -> int:
+    return max(map(len, _padded(grid, [*heads, *_cells(grid)])))

@@ -9,6 +9,11 @@ from gpuyard.cli.listing import Output
 
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
 
+PRESETS = (
+    "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
+)  # fmt: skip
+"""For the help, which does not wait for the policies to be imported (a test holds the two equal)."""
+
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Same seed, same result.")]
 
 ReportOption = Annotated[

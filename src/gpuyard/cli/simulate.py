@@ -1,19 +1,19 @@
 """`yard simulate`: what would these policies have made of that history?"""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption, ReportOption, SeedOption
+from gpuyard.cli.options import PRESETS, OutputOption, ReportOption, SeedOption
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """Trace formats, as `gpuyard.sim.traces.FORMATS` has them (a test holds the two equal)."""
 
     YARD = "yard"
@@ -22,11 +22,9 @@ class Format(str, Enum):
     SACCT = "sacct"
     SWF = "swf"
 
-    __str__ = str.__str__
-
 
 # ----------------------------------------------------------------------
-# Options, by the panel of the help in which they stand
+# Options, by the section of the help in which they stand
 
 _FLEET, _TRACE, _FAULTS = "Fleet", "Trace", "What goes wrong"
 
@@ -39,7 +37,8 @@ PolicyOption = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="A preset or a policy of --config; repeat it to compare. Default: the configuration's own.",
+        help=f"One of {', '.join(PRESETS)}, or of the policies in --config. Repeat it to compare. "
+        "Default: the configuration's own.",
         show_default=False,
     ),
 ]
@@ -151,6 +150,7 @@ SpotTraceOption = Annotated[
 
 
 def simulate(
+    *,
     trace: TraceOption,
     policy: PolicyOption = None,
     config: ConfigOption = None,
@@ -174,7 +174,10 @@ def simulate(
 
     Ctrl-C prints what is done so far and exits with code 130.
 
-    Example: yard simulate --trace jobs.csv --config yard.yaml --policy fifo --policy default
+    \b
+    Examples:
+      yard simulate --trace jobs.csv --config yard.yaml --policy fifo --policy default
+      yard simulate --trace sacct.txt --gpus 64 --policy fair -o json
     """
     from gpuyard.cli import caveats, comparison, fleet, report_file
     from gpuyard.cli.progress import Bar, busy
@@ -183,6 +186,7 @@ def simulate(
 
     yard = fleet.chosen(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
     specs = fleet.policies(yard, policy or [])
+    faults = Faults(node_mtbf, node_repair, spot_trace)
     if report is not None:
         report_file.check(report)
     with busy(f"reading {trace}"):
@@ -199,7 +203,7 @@ def simulate(
     caveats.of_trace(history, trace, yard.settings)
     if limit_jobs is not None:
         history = first_jobs(history, limit_jobs)
-    changes = node_changes(history, yard.pools, Faults(node_mtbf, node_repair, spot_trace), seed)
+    changes = node_changes(history, yard.pools, faults, seed)
     study = Study(history, yard.pools, yard.settings, changes)
     with Bar(len(history)) as bar:
         whole = study.run(specs, bar.begin)

@@ -4,6 +4,7 @@ Colour, bars and boxes are for terminals only. Rich knows about NO_COLOR, FORCE_
 """
 
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,14 @@ def err() -> "Console":
 
 def notice(text: str, *, before: str = "", style: str = "") -> None:
     """A line on standard error, with `before` in a style. It is never wrapped, so that it can be searched."""
-    if not sys.stderr.isatty():
-        print(before + text, file=sys.stderr)
-        return
-    from rich.text import Text
+    # A result is worth more than the words beside it: if these can go nowhere, they are dropped.
+    with suppress(OSError):
+        if not sys.stderr.isatty():
+            print(before + text, file=sys.stderr, flush=True)
+            return
+        from rich.text import Text
 
-    err().print(Text(before, style=style).append(Text(text)), soft_wrap=True)
+        err().print(Text(before, style=style).append(Text(text, style="not bold")), soft_wrap=True)
 
 
 def aside(text: str) -> None:

@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 
-@lru_cache(maxsize=65_536)
-def positions(mask: int) -> tuple[int, ...]:
-    """The set bits of a GPU mask, lowest first. Cached: nodes have few GPUs, so few masks exist."""
-    return tuple(each(mask))
+class _Positions(dict[int, tuple[int, ...]]):
+    """Filled on demand: nodes have few GPUs, so few masks exist, and a look-up costs less than a call."""
+
+    def __missing__(self, mask: int) -> tuple[int, ...]:
+        self[mask] = found = tuple(each(mask))
+        return found
+
+
+positions = _Positions()
+"""GPU mask -> the numbers of its GPUs, lowest first."""
 
 
 def each(members: int) -> Iterator[int]:
@@ -36,7 +42,7 @@ def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
     that still holds it; 3. otherwise the fullest groups first. Ties go to the lowest GPU.
     """
     if group_size <= 1 or group_size >= gpus:
-        return _lowest_bits(free, count)
+        return lowest_bits(free, count)
     groups = []
     for first in range(0, gpus, group_size):
         part = free & (((1 << group_size) - 1) << first)
@@ -52,13 +58,14 @@ def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
         else:
             pick = max(groups, key=lambda g: (g[0], -g[1]))
         groups.remove(pick)
-        part = _lowest_bits(pick[2], min(count, pick[0]))
+        part = lowest_bits(pick[2], min(count, pick[0]))
         chosen |= part
         count -= part.bit_count()
     return chosen
 
 
-def _lowest_bits(mask: int, count: int) -> int:
+def lowest_bits(mask: int, count: int) -> int:
+    """The lowest so many of the set bits."""
     if mask.bit_count() == count:
         return mask
     chosen = 0

@@ -6,7 +6,7 @@ taken back (reclaim), a lower class preempted. The state is drafted on and left 
 
 from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.passes import Pass, free_room
-from gpuyard.core.policy import Policy
+from gpuyard.core.policy import Backfill, Policy
 from gpuyard.core.preempt import make_room
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
@@ -27,9 +27,7 @@ _DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET})
 
 _ONE = bytes([_STARTED])
 
-_FORCE_MAY_HELP = frozenset(
-    {ReasonCode.ROOM, ReasonCode.RESERVATION, ReasonCode.LIMIT, ReasonCode.HELD_BACK}
-)
+_FORCE_MAY_HELP = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.HELD_BACK})
 
 
 def decide(state: State, policy: Policy, now_ms: int) -> Plan:
@@ -58,8 +56,8 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         plan = decision.run()
     finally:
         current.undo()
-    # With preemption rules the mere passing of time can change the answer.
-    if policy.rules or not plan.empty:
+    # Where someone may preempt, the mere passing of time can change the answer: victims lose their protection.
+    if decision.forceful or not plan.empty:
         state.quiet = None
     else:
         until_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
@@ -79,6 +77,7 @@ class _Decision:
         "_stops",
         "_tries",
         "_waiting",
+        "forceful",
         "refused",
     )
 
@@ -91,6 +90,8 @@ class _Decision:
         self._examined: list[int] = []
         self._codes: list[int] = []
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
+        self.forceful = False
+        """Whether anyone looked for victims."""
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused for the sake of a promise."""
 
@@ -126,7 +127,7 @@ class _Decision:
                     current.spend_wall(record)
                 continue
             code: ReasonCode = found  # type: ignore[assignment]
-            if self._tries and code in _FORCE_MAY_HELP and self._force(record):
+            if code in _FORCE_MAY_HELP and self._may_force(record) and self._force(record, backfill):
                 codes.append(_EARMARK)
                 walk.blocked(record, NO_LIMIT_MS)
                 continue
@@ -139,17 +140,33 @@ class _Decision:
                 walk.blocked(record, backfill.window_ms)
             else:
                 walk.blocked(record, NO_LIMIT_MS if code in _DIFFERS else 0)
-            if not dropped and not self._tries:
+            if not dropped:
                 # The first who has to wait is dealt with: for the rest only those matter who might fit.
                 dropped = True
-                walk.drop(state.hopeless)
+                walk.drop(self._hopeless)
         return self._plan()
 
-    def _force(self, record: JobRecord) -> bool:
-        """Make room for a job by stopping others, if it may."""
+    def _hopeless(self, record: JobRecord) -> bool:
+        return self._current.state.hopeless(record.shape) and not self._may_force(record)
+
+    def _may_force(self, record: JobRecord) -> bool:
+        """Whether a job has the right to take room from anyone."""
         current = self._current
+        if not self._tries or not any(
+            [rule.applies(current.state, record, current.now_ms) for rule in current.policy.rules]
+        ):
+            return False
+        self.forceful = True
+        return True
+
+    def _force(self, record: JobRecord, backfill: Backfill) -> bool:
+        """Make room for a job by stopping others. What is promised to those ahead of it stays theirs."""
+        current, nodes = self._current, self._current.state.nodes
         self._tries -= 1
+        holds = backfill.holds()
+        nodes.shift(holds, -1)
         room = make_room(current, record)
+        nodes.shift(holds, 1)
         if room is None:
             return False
         stops, grants = room

@@ -59,7 +59,7 @@ FROM: dict[type, frozenset[AttemptState | None]] = {
 
 
 # Looking a member up on its enum costs more than the rest of a step.
-_STARTING, _RUNNING = AttemptState.STARTING, JobState.RUNNING
+_STARTING, _RUNNING, _DONE = AttemptState.STARTING, JobState.RUNNING, JobState.COMPLETED
 _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
 
 
@@ -152,6 +152,7 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
             and quiet.stirred + 1 == state.stirred
             and queue.behind(record)
             and (quiet.refuses(record, event.at_ms) or state.hopeless(record.shape))
+            and not any([rule.applies(state, record, event.at_ms) for rule in quiet.policy.rules])
         ):
             # Others are before it, and it cannot start anyway: nothing new to decide.
             state.stirred -= 1
@@ -229,9 +230,10 @@ def _attempt_ended(state: State, event: AttemptEnded) -> None:
     record.phase = None
     outcome = event.outcome
     if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
-        record.state = JobState.COMPLETED if outcome is _COMPLETED else JobState(outcome.value)
+        record.state = _DONE if outcome is _COMPLETED else JobState(outcome.value)
         del state.jobs[record.id]
         return
+    record.clear()
     if record.cause is not None and record.cause.preempts:
         record.preemptions += 1
     record.cause = None

@@ -9,10 +9,14 @@ and is ready when nothing it took is below zero.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import positions
 from gpuyard.model import Grant, Node
 from gpuyard.model.units import MILLI
+
+if TYPE_CHECKING:
+    from gpuyard.core.demand import Demand
 
 NEVER_MS = 1 << 60
 """Later than any time that is dealt with."""
@@ -35,6 +39,7 @@ class Kind:
         "members",
         "memory_mib",
         "model",
+        "one_group",
         "partial",
         "switches",
     )
@@ -47,6 +52,8 @@ class Kind:
         self.cpu_milli = node.cpu_milli
         self.memory_mib = node.memory_mib
         self.group_size = node.nvlink_group_size
+        self.one_group = node.nvlink_group_size <= 1 or node.nvlink_group_size >= node.gpus
+        """Whether all GPUs of a node are equally near."""
         self.buckets = [0] * (node.gpus + 1)
         """Schedulable nodes by their number of wholly free GPUs."""
         self.partial = 0
@@ -96,6 +103,10 @@ class Nodes:
         """Why a node is down; empty: it is up."""
         self.cordoned: list[str] = []
         """Why a node takes nothing new; empty: it does."""
+        self.closed: list[bool] = []
+        """Down or cordoned."""
+        self.home: list[Kind] = []
+        """The kind itself, by node."""
         self.on: list[dict[int, tuple[int, Grant]]] = []
         """Per node, what runs there: job id -> (promised end, grant)."""
         self.version = 0
@@ -106,6 +117,10 @@ class Nodes:
         """Numbers of changed nodes, for caches that keep a value per node."""
         self.epoch = 0
         """Grows when `touched` starts over: caches of another epoch are void."""
+        self.shifted = 0
+        """Nodes whose books are moved for the moment, without an entry in `touched`."""
+        self.demand: "Demand | None" = None
+        """What is to be expected, compiled for placement; None: nothing is known. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""
         self.used_milli = 0
@@ -132,6 +147,8 @@ class Nodes:
         self.memory_free.append(node.memory_mib)
         self.down.append("")
         self.cordoned.append("")
+        self.closed.append(False)
+        self.home.append(kind)
         self.on.append({})
         kind.buckets[node.gpus] |= bit
         while len(self.up_milli) <= model:
@@ -143,13 +160,14 @@ class Nodes:
 
     def schedulable(self, number: int) -> bool:
         """Up, and takes new work."""
-        return not self.down[number] and not self.cordoned[number]
+        return not self.closed[number]
 
     def set_down(self, number: int, why: str) -> None:
         """Mark a node down (or up again with an empty `why`)."""
         was_down = bool(self.down[number])
         self._leave(number)
         self.down[number] = why
+        self.closed[number] = bool(why or self.cordoned[number])
         self._enter(number)
         kind = self.kinds[self.kind[number]]
         self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
@@ -160,6 +178,7 @@ class Nodes:
         """Close a node to new work (or open it with an empty `why`)."""
         self._leave(number)
         self.cordoned[number] = why
+        self.closed[number] = bool(why or self.down[number])
         self._enter(number)
         self._changed(number)
         self.freed += 1
@@ -194,7 +213,7 @@ class Nodes:
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether the room is there now. The same question at decision and at commit."""
         for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
-            if self.down[number] or self.cordoned[number]:
+            if self.closed[number]:
                 return False
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
                 return False
@@ -203,7 +222,7 @@ class Nodes:
                     return False
             else:
                 free = self.gpu_free[number]
-                if any(free[gpu] < milli for gpu in positions(gpus)):
+                if any(free[gpu] < milli for gpu in positions[gpus]):
                     return False
         return True
 
@@ -213,18 +232,18 @@ class Nodes:
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
             free = self.gpu_free[number]
-            if any(free[gpu] < 0 for gpu in positions(gpus)):
+            if any(free[gpu] < 0 for gpu in positions[gpus]):
                 return True
         return False
 
     def take(self, grants: tuple[Grant, ...]) -> None:
         """Enter grants in the books."""
-        self.shift(grants, -1)
+        self._shift(grants, -1)
         self._log(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
         """Strike grants from the books: the exact inverse of `take`."""
-        self.shift(grants, 1)
+        self._shift(grants, 1)
         self._log(grants)
 
     def _log(self, grants: tuple[Grant, ...]) -> None:
@@ -237,7 +256,17 @@ class Nodes:
             self.epoch += 1
 
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
-        """Move the books without telling anyone: for what is moved back before anyone looks."""
+        """Move the books (-1) for a question that is put on top of the state, and move them back (1).
+
+        Nothing is logged. Caches that keep a value per node pass over those that are `shifted`.
+        """
+        self._shift(grants, sign)
+        self.shifted = 0
+        if sign < 0:
+            for grant in grants:
+                self.shifted |= 1 << grant[0]
+
+    def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
             if cpu_milli:
                 self.cpu_free[number] += sign * cpu_milli
@@ -252,11 +281,11 @@ class Nodes:
                 free = self.gpu_free[number]
                 after = before ^ gpus
                 left = MILLI if sign > 0 else 0
-                for gpu in positions(gpus):
+                for gpu in positions[gpus]:
                     free[gpu] = left
                 self.free_mask[number] = after
-                if not self.down[number] and not self.cordoned[number]:
-                    buckets = self.kinds[self.kind[number]].buckets
+                if not self.closed[number]:
+                    buckets = self.home[number].buckets
                     bit = 1 << number
                     buckets[before.bit_count()] ^= bit
                     buckets[after.bit_count()] ^= bit
@@ -265,7 +294,7 @@ class Nodes:
         free = self.gpu_free[number]
         mask = before = self.free_mask[number]
         partial = number in self.odd or milli % MILLI != 0
-        for gpu in positions(gpus):
+        for gpu in positions[gpus]:
             left = free[gpu] = free[gpu] + milli
             if left == MILLI:
                 mask |= 1 << gpu
@@ -278,8 +307,8 @@ class Nodes:
             self.odd.add(number)
         else:
             self.odd.discard(number)
-        if partial and not self.down[number] and not self.cordoned[number]:
-            kind = self.kinds[self.kind[number]]
+        if partial and not self.closed[number]:
+            kind = self.home[number]
             if self._has_partial(number):
                 kind.partial |= 1 << number
             else:
@@ -287,8 +316,8 @@ class Nodes:
 
     def _rebucket(self, number: int, before: int, mask: int) -> None:
         self.free_mask[number] = mask
-        if not self.down[number] and not self.cordoned[number]:
-            buckets = self.kinds[self.kind[number]].buckets
+        if not self.closed[number]:
+            buckets = self.home[number].buckets
             bit = 1 << number
             buckets[before.bit_count()] ^= bit
             buckets[mask.bit_count()] ^= bit
@@ -299,7 +328,7 @@ class Nodes:
         """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
         if not self.fits(grants):
             return False
-        self.shift(grants, -1)
+        self._shift(grants, -1)
         self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:
@@ -309,7 +338,7 @@ class Nodes:
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
-        self.shift(grants, 1)
+        self._shift(grants, 1)
         self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:

@@ -21,8 +21,8 @@ def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, .
     """Room for a job to whom no quota applies, on the state as it is. What has none is remembered."""
     nodes = state.nodes
     freed, no_room = nodes.freed, state.no_room
-    shape = record.shape
-    for way in shape.ways:
+    shape, rank = record.shape, policy.rank
+    for way in shape.ways if rank is None else rank(nodes, shape):
         if no_room.get(way.index) != freed:
             grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
@@ -130,7 +130,8 @@ class Pass:
         freed = state.nodes.freed
         refused: ReasonCode | None = None
         guarded = self._quotas and (tenants.guarded[record.leaf] or tenants.holding)
-        for way in shape.ways:
+        rank = self.policy.rank
+        for way in shape.ways if rank is None else rank(state.nodes, shape):
             if guarded:
                 code = self._quota_refusal(record, way.model)
                 if code is not None:
@@ -157,10 +158,11 @@ class Pass:
 
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
-        for way in record.shape.ways:
+        nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
+        for way in shape.ways if rank is None else rank(nodes, shape):
             if self._quotas and self._quota_refusal(record, way.model) is not None:
                 continue
-            grants = self.policy.place(self.state.nodes, record.shape, way, way.pools)
+            grants = self.policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
         return None

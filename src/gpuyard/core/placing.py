@@ -4,7 +4,7 @@ A placement policy says which node it likes best; what "fits" means is said here
 a GPU and for gangs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gpuyard.core.bits import choose_gpus, each, lowest, positions
 from gpuyard.core.nodes import Kind, Nodes
@@ -17,6 +17,9 @@ _new = tuple.__new__
 
 Placer = Callable[[Nodes, Shape, Way, int], "tuple[Grant, ...] | None"]
 """Finds room for a shape served one way, among a set of nodes, or says there is none."""
+
+Ranker = Callable[[Nodes, Shape], Iterable[Way]]
+"""In which order the ways to serve a shape are tried."""
 
 
 def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
@@ -49,7 +52,11 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
             low = members & -members
             number = low.bit_length() - 1
             if cpu_milli <= nodes.cpu_free[number] and memory_mib <= nodes.memory_free[number]:
-                mask = choose_gpus(nodes.free_mask[number], gpus, kind.group_size, kind.gpus) if gpus else 0
+                free = nodes.free_mask[number]
+                if gpus == 1 and kind.one_group:
+                    mask = free & -free
+                else:
+                    mask = choose_gpus(free, gpus, kind.group_size, kind.gpus) if gpus else 0
                 return (_new(Grant, (number, mask, MILLI, cpu_milli, memory_mib, 1)),)
             members ^= low
     return None
@@ -101,7 +108,7 @@ def share_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
         gpus = share_gpus(nodes, shape, number)
         if gpus:
             free = nodes.gpu_free[number]
-            left = sum(free[gpu] - shape.milli for gpu in positions(gpus))
+            left = sum(free[gpu] - shape.milli for gpu in positions[gpus])
             if best is None or (left, number) < best[:2]:
                 best = (left, number, gpus)
     if best is not None:
@@ -225,6 +232,7 @@ def placer(single: Placer, share: Placer) -> Placer:
 
 __all__ = [
     "Placer",
+    "Ranker",
     "gang",
     "grant_tasks",
     "has_room",

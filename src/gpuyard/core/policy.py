@@ -1,9 +1,10 @@
 """What a policy is made of. The parts are written in `gpuyard.policies`; the core knows only these shapes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gpuyard.core.placing import Placer
+from gpuyard.core.placing import Placer, Ranker
 from gpuyard.model import Grant, PolicySpec, ReasonCode, StopCause
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class Backfill(Protocol):
         """Room for a job that respects what was promised to those before it, or why there is none."""
         ...
 
+    def holds(self) -> "tuple[Grant, ...]":
+        """What is free and promised to those who were blocked so far."""
+        ...
+
     def blocked(self, record: "JobRecord", code: ReasonCode) -> bool:
         """A job could not start. Promise it a time if the policy does; False ends the pass."""
         ...
@@ -74,8 +79,8 @@ class Rule(Protocol):
         """Quick test: might this job take room from anyone at all?"""
         ...
 
-    def may_stop(self, state: "State", record: "JobRecord", victim: "JobRecord", now_ms: int) -> bool:
-        """May it take the room of this one?"""
+    def rights(self, state: "State", record: "JobRecord", now_ms: int) -> "Callable[[JobRecord], bool]":
+        """May it take the room of this one? Asked again of each victim, after those before it were drafted away."""
         ...
 
 
@@ -88,3 +93,5 @@ class Policy:
     place: Placer
     backfill: BackfillFactory
     rules: tuple[Rule, ...]
+    rank: Ranker | None = None
+    """The order in which ways are tried, where the placement cares; None: the cheapest first."""

@@ -6,18 +6,21 @@ not to be needed is spared, the dearest first. So no victim can be spared, and t
 in the same plan.
 """
 
+from collections.abc import Callable
+
 from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Rule
 from gpuyard.core.records import JobRecord
-from gpuyard.model import AttemptState, Grant, Stop
+from gpuyard.model import AttemptState, Grant, Stop, StopCause
 
 _DOUBLINGS_MAX = 10
 """A job preempted again and again is left alone for up to 2^10 times its minimum run time."""
 
 _STOPPABLE = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 
-Candidate = tuple[int, int, JobRecord, Rule]
-"""(work destroyed, id, victim, the rule that allows it)."""
+Right = Callable[[JobRecord], bool]
+Candidate = tuple[int, int, JobRecord, Right, StopCause]
+"""(work destroyed, id, victim, the right to stop it and its cause)."""
 
 
 def protected_until_ms(victim: JobRecord) -> int:
@@ -28,19 +31,20 @@ def protected_until_ms(victim: JobRecord) -> int:
 def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
     """Victims and the room they make, or None."""
     state, now_ms = current.state, current.now_ms
-    rules = [rule for rule in current.policy.rules if rule.applies(state, record, now_ms)]
-    if not rules:
-        return None
-    candidates = _candidates(current, record, rules)
+    rules = current.policy.rules
+    rights = [
+        (rule.rights(state, record, now_ms), rule) for rule in rules if rule.applies(state, record, now_ms)
+    ]
+    candidates = _candidates(current, rights)
     if not candidates:
         return None
     drafted: list[Candidate] = []
     grants: tuple[Grant, ...] | None = None
     try:
         for candidate in _in_order(current, record, candidates):
-            victim, rule = candidate[2], candidate[3]
+            victim, may_stop = candidate[2], candidate[3]
             # A tenant may have been brought down to its guarantee by the victims before.
-            if not rule.may_stop(state, record, victim, now_ms):
+            if not may_stop(victim):
                 continue
             current.draft_stop(victim)
             drafted.append(candidate)
@@ -52,19 +56,21 @@ def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple
     finally:
         for candidate in reversed(drafted):
             current.draft_resume(candidate[2])
-    if grants is None:
+    if grants is None or not drafted:
         return None
     stops = tuple(
-        Stop(victim.id, victim.attempt, rule.cause, record.id)
-        for _cost, _id, victim, rule in sorted(drafted, key=lambda c: c[1])
+        Stop(victim.id, victim.attempt, cause, record.id)
+        for _cost, _id, victim, _may_stop, cause in sorted(drafted, key=lambda c: c[1])
     )
     return stops, grants
 
 
-def _candidates(current: Pass, record: JobRecord, rules: list[Rule]) -> list[Candidate]:
-    state, now_ms = current.state, current.now_ms
+def _candidates(current: Pass, rights: list[tuple[Right, Rule]]) -> list[Candidate]:
+    now_ms = current.now_ms
     found: list[Candidate] = []
-    for victim in state.running.values():
+    if not rights:
+        return found
+    for victim in current.state.running.values():
         if (
             not victim.klass.preemptible
             or victim.phase not in _STOPPABLE
@@ -72,9 +78,9 @@ def _candidates(current: Pass, record: JobRecord, rules: list[Rule]) -> list[Can
             or protected_until_ms(victim) > now_ms
         ):
             continue
-        for rule in rules:
-            if rule.may_stop(state, record, victim, now_ms):
-                found.append((victim.destroyed_gpu_ms(now_ms), victim.id, victim, rule))
+        for may_stop, rule in rights:
+            if may_stop(victim):
+                found.append((victim.destroyed_gpu_ms(now_ms), victim.id, victim, may_stop, rule.cause))
                 break
     found.sort(key=lambda c: (c[0], c[1]))
     return found
@@ -95,7 +101,7 @@ def _in_order(current: Pass, record: JobRecord, candidates: list[Candidate]) -> 
     for number, there in by_node.items():
         free = sum(max(0, left) for left in nodes.gpu_free[number])
         cost = 0
-        for destroyed, _id, victim, _rule in there:
+        for destroyed, _id, victim, _may_stop, _cause in there:
             if free >= wanted_milli:
                 break
             cost += destroyed

@@ -15,12 +15,14 @@ from typing import Any
 
 from gpuyard.core.policy import Order
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape
 from gpuyard.core.tenants import ROOT, Tenants
 from gpuyard.model.units import NO_LIMIT_MS
 
 Row = tuple[Any, ...]
 """(keys…, submitted, id, record): ids are unique, so records are never compared."""
+
+Hopeless = Callable[[JobRecord], bool]
+"""Whether a job, and all of its stream, can be seen not to start."""
 
 _SKIPPED_MAX = 1000
 """How many jobs that run too long are passed over in one stream before it is left alone."""
@@ -120,6 +122,8 @@ class WaitQueue:
                 if not group.streams:
                     del self.groups[record.group]
                     self.group_keys.remove(record.group)
+        # The row holds the record: let go of it, so that nothing is left in a circle.
+        record.entry = ()
         if self._fair:
             for number in self.tenants.chain[record.leaf]:
                 group.counts[number] -= 1
@@ -192,9 +196,9 @@ class Lane:
         """Whether all streams are closed."""
         return not self._heap
 
-    def drop(self, hopeless: Callable[[Shape], bool]) -> None:
-        """Close the streams of all asks for which there is no room."""
-        kept = [item for item in self._heap if not hopeless(item[0][-1].shape)]
+    def drop(self, hopeless: Hopeless) -> None:
+        """Close the streams whose jobs cannot start."""
+        kept = [item for item in self._heap if not hopeless(item[0][-1])]
         if len(kept) < len(self._heap):
             heapify(kept)
             self._heap = kept
@@ -217,8 +221,8 @@ class Walk:
         """Whether nobody is left to look at."""
         return self._lane is None or self._lane.done()
 
-    def drop(self, hopeless: Callable[[Shape], bool]) -> None:
-        """Pass over all jobs whose ask has no room."""
+    def drop(self, hopeless: Hopeless) -> None:
+        """Pass over all jobs that cannot start."""
         if self._lane is not None:
             self._lane.drop(hopeless)
 
@@ -248,7 +252,7 @@ class FairWalk(Walk):
         """Tenants whose own jobs were all seen."""
         self._closed: set[int] = set()
         """Tenants below which nothing is left."""
-        self._hopeless: Callable[[Shape], bool] | None = None
+        self._hopeless: Hopeless | None = None
         self._leaf = -1
         """The tenant served last, while nothing has changed the order."""
 
@@ -279,8 +283,8 @@ class FairWalk(Walk):
         """Never known without a look at the whole tree."""
         return self._queue.count == 1
 
-    def drop(self, hopeless: Callable[[Shape], bool]) -> None:
-        """Pass over all jobs whose ask has no room, of every tenant."""
+    def drop(self, hopeless: Hopeless) -> None:
+        """Pass over all jobs that cannot start, of every tenant."""
         self._hopeless = hopeless
         for lane in self._lanes.values():
             lane.drop(hopeless)

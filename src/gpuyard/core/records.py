@@ -79,6 +79,11 @@ class JobRecord:
         self.stream: tuple[int, int, int] = _NOWHERE
         self.entry: tuple[Any, ...] = ()
 
+    def clear(self) -> None:
+        """A job without an attempt carries nothing of the last one."""
+        self.grants = ()
+        self.started_ms = self.end_ms = self.model = self.rate = 0
+
     def keep(self, saved_ms: int) -> None:
         """So much work need not be done again: the next attempt takes so much less, and its restart."""
         self.saved_ms = saved_ms

@@ -4,6 +4,7 @@ What is here beyond the log's own words (free-count sets, sorted queues, cached 
 built event by event and one rebuilt from its dump give the same plan.
 """
 
+from gpuyard.core.demand import Demand
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.policy import Order
 from gpuyard.core.queue import WaitQueue
@@ -45,7 +46,7 @@ class State:
         """Pending, but held or before their begin time."""
         self.earmarks: dict[int, JobRecord] = {}
         """Jobs for which slices are kept."""
-        self.demand: tuple[tuple[Ask, int], ...] = ()
+        self._demand: tuple[tuple[Ask, int], ...] = ()
         self.demand_version = 0
         self.last_job_id = 0
         self.now_ms = 0
@@ -152,6 +153,17 @@ class State:
         """An ask, compiled."""
         return self.shapes.of(ask, self.nodes, self.weights)
 
+    @property
+    def demand(self) -> tuple[tuple[Ask, int], ...]:
+        """The mix of asks to expect, each with its weight."""
+        return self._demand
+
+    @demand.setter
+    def demand(self, asks: tuple[tuple[Ask, int], ...]) -> None:
+        self._demand = asks
+        mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
+        self.nodes.demand = Demand(mix) if mix else None
+
     def hopeless(self, shape: Shape) -> bool:
         """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
         freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
@@ -191,10 +203,10 @@ class State:
         tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
         if tenants.budgeted:
             tenants.commit(record.leaf, -milli * record.limit_ms)
-        _clear(record)
+        record.clear()
 
     def release(self, record: JobRecord, at_ms: int) -> None:
-        """An attempt ended: its room is free and its use is counted."""
+        """An attempt ended: its room is free and its use is counted. The record still tells what it held."""
         nodes = self.nodes
         nodes.lift(record.grants, record.id)
         nodes.freed += 1
@@ -205,7 +217,6 @@ class State:
         if tenants.budgeted:
             tenants.commit(record.leaf, -milli * record.limit_ms)
             tenants.spent(record.leaf, milli, record.started_ms, at_ms)
-        _clear(record)
 
     def promise_end(self, record: JobRecord, end_ms: int) -> None:
         """A running attempt is now expected to end at another time."""
@@ -223,9 +234,3 @@ class State:
         if self.tenants.budgeted and self.queue.count:
             times += [s.window_start_ms + s.window_ms for s in self.tenants.spend if s is not None]
         return min(times) if times else None
-
-
-def _clear(record: JobRecord) -> None:
-    """A job without an attempt carries nothing of the last one."""
-    record.grants = ()
-    record.started_ms = record.end_ms = record.model = record.rate = 0

@@ -68,6 +68,8 @@ class Tenants:
         """Whether any rule applies to a tenant or above it."""
         self.holding = False
         """Whether anyone holds anything back."""
+        self.guaranteed = False
+        """Whether anyone has a guarantee."""
         self.budgeted = False
         """Whether anyone has a budget."""
         self._keyed = False
@@ -125,6 +127,7 @@ class Tenants:
         budget = tenant.budget
         self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
         self.budgeted = self.budgeted or budget is not None
+        self.guaranteed = self.guaranteed or any(guarantee)
         self.used.append([0] * columns)
         self.claimed.append([0] * columns)
         for column in (self.running, self.rate, self.accrued, self.usage, self.fair_key):
@@ -171,8 +174,8 @@ class Tenants:
     def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
         """An attempt takes GPUs (`sign` 1) or gives them back (-1). At one time, the two undo each other."""
         column = 1 + model
-        milli *= sign
-        rate *= sign
+        if sign < 0:
+            milli, rate = -milli, -rate
         offset = rate * (at_ms - self.period_start_ms)
         used_of, running, rates, accrued = self.used, self.running, self.rate, self.accrued
         for number in self.chain[leaf]:
@@ -207,9 +210,10 @@ class Tenants:
             change = milli
             for number in self.chain[leaf]:
                 row, held = self.claimed[number], self.held_back[number][which]
-                before = max(row[which], held)
-                row[which] += change
-                change = max(row[which], held) - before
+                before = row[which]
+                row[which] = after = before + change
+                # What it holds back is claimed whether it uses it or not.
+                change = (after if after > held else held) - (before if before > held else held)
 
     def keep_fair_keys(self, keyed: bool) -> None:
         """Whether an order asks for fair keys; where none does, they are not kept."""
@@ -289,8 +293,9 @@ class Tenants:
         for which, capacity in ((0, sum(up_milli)), (1 + model, up_milli[model])):
             change = milli
             for number in self.chain[leaf]:
-                claimed, held = self.claimed[number][which], self.held_back[number][which]
-                change = max(claimed + change, held) - max(claimed, held)
+                before, held = self.claimed[number][which], self.held_back[number][which]
+                after = before + change
+                change = (after if after > held else held) - (before if before > held else held)
                 if change == 0:
                     break
             if change > 0 and self.claimed[ROOT][which] + change > capacity:

@@ -1,6 +1,6 @@
 """The one list of policies: parts by name, presets, and how a policy is put together."""
 
-from gpuyard.core.placing import Placer
+from gpuyard.core.placing import Placer, Ranker
 from gpuyard.core.policy import BackfillFactory, Criterion, FairShare, Order, Policy, Rule
 from gpuyard.model import PolicySpec
 from gpuyard.policies.backfill.easy import Easy
@@ -10,7 +10,7 @@ from gpuyard.policies.order.deadline import Deadline
 from gpuyard.policies.order.fifo import Fifo
 from gpuyard.policies.order.sjf import Sjf
 from gpuyard.policies.order.srtf import Srtf
-from gpuyard.policies.placement import best_fit, first_fit
+from gpuyard.policies.placement import best_fit, fgd, first_fit
 from gpuyard.policies.preemption.by_class import PreemptByClass
 from gpuyard.policies.preemption.reclaim import Reclaim
 from gpuyard.policies.preemption.srtf import PreemptLonger
@@ -21,7 +21,10 @@ ORDERS: dict[str, Criterion | FairShare] = {
 PLACEMENTS: dict[str, Placer] = {
     best_fit.NAME: best_fit.place,
     first_fit.NAME: first_fit.place,
+    fgd.NAME: fgd.place,
 }
+RANKS: dict[str, Ranker] = {fgd.NAME: fgd.rank}
+"""Placements that compare nodes of all kinds."""
 BACKFILLS: dict[str, BackfillFactory] = {part.name: part for part in (NoBackfill(), Easy())}
 PREEMPTIONS: dict[str, Rule] = {part.name: part for part in (Reclaim(), PreemptByClass(), PreemptLonger())}
 
@@ -58,4 +61,5 @@ def build(spec: PolicySpec) -> Policy:
         PLACEMENTS[spec.placement],
         BACKFILLS[spec.backfill],
         tuple(PREEMPTIONS[name] for name in spec.preemption),
+        RANKS.get(spec.placement),
     )

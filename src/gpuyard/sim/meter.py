@@ -1,6 +1,7 @@
 """Measuring a simulation: per job as it ends, and the cluster at regular times."""
 
 from array import array
+from operator import sub
 
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
@@ -10,7 +11,7 @@ from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
-_SAMPLES_MAX = 400
+_SAMPLES_MAX = 300
 """When there are more, every second one is dropped and the interval doubled."""
 _MIN_INTERVAL_MS = 1000
 _TYPICAL_SHARE = 0.95
@@ -78,11 +79,11 @@ class Meter:
         team = self._teams.get(leaf)
         return self._team(leaf) if team is None else team
 
-    def ended(self, record: JobRecord, ran_ms: int) -> None:
+    def ended(self, record: JobRecord, team: int, ran_ms: int) -> None:
         """An attempt gave its GPUs back."""
-        milli_ms = record.shape.gpu_milli * ran_ms
-        self.used_milli[self._teams[record.leaf]] -= record.shape.gpu_milli
-        self._used_milli_ms += milli_ms
+        milli = record.shape.gpu_milli
+        self.used_milli[team] -= milli
+        self._used_milli_ms += milli * ran_ms
         if not self._one_price:
             for grant in record.grants:
                 self._cost_milli += grant.gpu_milli * ran_ms * self._price[grant.node]
@@ -90,10 +91,6 @@ class Meter:
     def destroyed(self, record: JobRecord, lost_ms: int) -> None:
         """Work of an attempt was for nothing."""
         self._destroyed_milli_ms += record.shape.gpu_milli * lost_ms
-
-    def running(self, record: JobRecord, now_ms: int) -> None:
-        """An attempt that still runs when the simulation is broken off."""
-        self.ended(record, now_ms - record.started_ms)
 
     def finish(self) -> None:
         """Totals, and the columns that follow from the others."""
@@ -110,11 +107,11 @@ class Meter:
         milli = [shape_of(spec.ask).gpu_milli for spec in trace.specs]
         known = self._teams
         team = [known.get(tenants.leaf(spec.tenant), 0) for spec in trace.specs]
-        for job_id, end_ms in zip(result.job_id, self.end_ms, strict=True):
-            spec = trace.spec[job_id - 1]
-            result.jct_ms.append(end_ms - trace.submit_ms[job_id - 1])
-            result.gpu_milli.append(milli[spec])
-            result.tenant.append(team[spec])
+        index = [job_id - 1 for job_id in result.job_id]
+        spec = [trace.spec[row] for row in index]
+        result.jct_ms = array("q", map(sub, self.end_ms, [trace.submit_ms[row] for row in index]))
+        result.gpu_milli = array("q", [milli[s] for s in spec])
+        result.tenant = array("i", [team[s] for s in spec])
         result.last_end_ms = self.end_ms[-1] if rows else 0
 
     # -- the cluster -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Time jumps from event to event. Nothing here knows how decisions are made, and n
 world is simulated.
 """
 
+import gc
 from array import array
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
@@ -17,6 +18,7 @@ from gpuyard.model import (
     AttemptStarted,
     AttemptStopping,
     ConfigSet,
+    DemandLearned,
     EarmarkSet,
     JobSubmitted,
     NodeAdded,
@@ -29,7 +31,7 @@ from gpuyard.model import (
     Ticked,
 )
 from gpuyard.sim.faults import NodeChange
-from gpuyard.sim.meter import Meter
+from gpuyard.sim.meter import Meter, typical_asks
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
@@ -70,6 +72,7 @@ class Simulation:
         for pool in pools:
             for node in pool.nodes:
                 apply(self.state, NodeAdded(0, node))
+        apply(self.state, DemandLearned(0, tuple(typical_asks(trace))))
         self.result = Result(policy.spec.name, sum(n.gpus for p in pools for n in p.nodes) * 1000)
         self.result.jobs = len(trace)
         self._meter = Meter(self.state, trace, pools, self.result)
@@ -83,7 +86,8 @@ class Simulation:
         self._changes = list(node_changes)
         for index, change in enumerate(self._changes):
             heappush(self._heap, (change.at_ms, _NODE, index, 0))
-        self._admitted: dict[int, bool] = {}
+        self._team: list[int | None] = [None] * len(trace.specs)
+        """By spec: the tenant it is measured under; -1: it is rejected; None: not seen yet."""
         self._time_decisions = time_decisions
         self._tick_ms = _NEVER
         self.ended = 0
@@ -93,12 +97,18 @@ class Simulation:
     def run(self, progress: Progress | None = None) -> Result:
         """Run to the end of the trace, or to Ctrl-C; what was measured is in the result either way."""
         started = process_time()
+        # Nothing in the loop makes circles, so the collector would only look through the live jobs again and again.
+        collecting = gc.isenabled()
+        gc.disable()
         try:
             self._loop(progress)
         except KeyboardInterrupt:
             self.result.interrupted = True
+        finally:
+            if collecting:
+                gc.enable()
         for record in list(self.state.running.values()):
-            self._meter.running(record, self.state.now_ms)
+            self._meter.ended(record, self._team_of(record.id), self.state.now_ms - record.started_ms)
         self._meter.finish()
         self.result.cpu_s = process_time() - started
         self.result.finished = self.ended - self.result.timeouts
@@ -107,6 +117,7 @@ class Simulation:
 
     def _loop(self, progress: Progress | None) -> None:
         state, policy, heap, meter = self.state, self.policy, self._heap, self._meter
+        running, outcomes = state.running, self._outcome
         submit_ms = self.trace.submit_ms
         rows, row = len(submit_ms), 0
         next_submit = submit_ms[0] if rows else _NEVER
@@ -125,7 +136,12 @@ class Simulation:
             if self._tick_ms <= now_ms:
                 self._tick(now_ms)
             while heap and heap[0][0] == now_ms:
-                self._happen(heappop(heap))
+                _at_ms, kind, number, attempt = heappop(heap)
+                record = running.get(number) if kind == _END else None
+                if record is None or record.attempt != attempt or number in outcomes:
+                    self._happen(now_ms, kind, number, attempt)
+                else:
+                    self._done(record, now_ms, _COMPLETED)
             while next_submit == now_ms:
                 self._arrive(row, now_ms)
                 row += 1
@@ -160,34 +176,34 @@ class Simulation:
         self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
 
     def _arrive(self, row: int, now_ms: int) -> None:
-        trace = self.trace
-        spec = trace.spec[row]
-        admitted = self._admitted.get(spec)
-        if admitted is None:
-            admitted = self._admitted[spec] = never(self.state, trace.specs[spec]) is None
-        if not admitted:
+        spec = self.trace.spec[row]
+        team = self._team[spec]
+        if team is None:
+            team = self._admit(spec)
+        if team < 0:
             self.result.rejected += 1
             return
-        apply(self.state, _new(JobSubmitted, (now_ms, trace.job(row))))
-        self._wait(self.state.jobs[row + 1])
+        job = self.trace.job(row)
+        apply(self.state, _new(JobSubmitted, (now_ms, job)))
+        self._meter.waiting_milli[team] += self.state.jobs[row + 1].shape.gpu_milli
 
-    def _wait(self, record: JobRecord) -> None:
-        meter = self._meter
-        meter.waiting_milli[meter.team(record.leaf)] += record.shape.gpu_milli
+    def _admit(self, spec: int) -> int:
+        """Who a spec is measured under, or -1 if it could never run."""
+        asked = self.trace.specs[spec]
+        team = -1
+        if never(self.state, asked) is None:
+            team = self._meter.team(self.state.take_in(asked)[3])
+        self._team[spec] = team
+        return team
 
-    def _happen(self, item: tuple[int, int, int, int]) -> None:
-        at_ms, kind, number, attempt = item
+    def _happen(self, at_ms: int, kind: int, number: int, attempt: int) -> None:
+        """Anything but the plain completion of a job."""
         if kind == _NODE:
             self._node_change(self._changes[number])
             return
         record = self.state.running.get(number)
-        if record is None or record.attempt != attempt:
-            return
-        outcome = self._outcome.pop(number, _COMPLETED)
-        if outcome is _COMPLETED:
-            self._done(record, at_ms, outcome)
-        else:
-            self._end(record, at_ms, outcome)
+        if record is not None and record.attempt == attempt:
+            self._end(record, at_ms, self._outcome.pop(number))
 
     def _done(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
         """A job ends for good."""
@@ -197,7 +213,7 @@ class Simulation:
         if record.attempt > 1:
             waited_ms -= self._ran.pop(job_id, 0)
             self._saved.pop(job_id, None)
-        meter.ended(record, ran_ms)
+        meter.ended(record, self._team_of(job_id), ran_ms)
         self.result.job_id.append(job_id)
         self.result.wait_ms.append(waited_ms)
         meter.end_ms.append(at_ms)
@@ -217,10 +233,16 @@ class Simulation:
         saved_ms = saved_before + self._kept(record, ran_ms)
         self._saved[job_id] = saved_ms
         self._ran[job_id] = self._ran.get(job_id, 0) + ran_ms
-        self._meter.ended(record, ran_ms)
+        team = self._team_of(job_id)
+        self._meter.ended(record, team, ran_ms)
         self._meter.destroyed(record, ran_ms - (saved_ms - saved_before))
         apply(self.state, AttemptEnded(at_ms, job_id, record.attempt, outcome, saved_ms))
-        self._wait(record)
+        self._meter.waiting_milli[team] += record.shape.gpu_milli
+
+    def _team_of(self, job_id: int) -> int:
+        team = self._team[self.trace.spec[job_id - 1]]
+        assert team is not None
+        return team
 
     def _kept(self, record: JobRecord, ran_ms: int) -> int:
         """How much of an interrupted attempt's work is saved: whole checkpoint intervals."""
@@ -261,10 +283,12 @@ class Simulation:
             job_id = start.job_id
             apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
             record = state.running[job_id]
-            team, milli = meter.team(record.leaf), record.shape.gpu_milli
+            row = job_id - 1
+            team = self._team[trace.spec[row]]
+            milli = record.shape.gpu_milli
             meter.waiting_milli[team] -= milli
             meter.used_milli[team] += milli
-            need_ms = trace.run_ms[job_id - 1]
+            need_ms = trace.run_ms[row]
             if start.attempt > 1:
                 need_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
             if now_ms + need_ms > record.end_ms:

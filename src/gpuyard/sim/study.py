@@ -34,6 +34,14 @@ class Faults:
     spot_trace: Path | None = None
     """Recorded availability that the spot nodes follow."""
 
+    def __post_init__(self) -> None:
+        mtbf, repair = self.mtbf_hours, self.repair_hours
+        if mtbf is not None and not (isfinite(mtbf) and mtbf > 0 and isfinite(repair) and repair >= 0):
+            raise BadInput(
+                f"nodes cannot fail every {mtbf:g} hours and be repaired in {repair:g}",
+                "Give hours: a mean time between failures above 0, and a time to repair of 0 or more.",
+            )
+
 
 class Study:
     """One trace on one fleet, for any number of policies."""
@@ -61,8 +69,8 @@ class Study:
     ) -> bool:
         """Run the policies in order, until done or Ctrl-C; False if it was Ctrl-C.
 
-        What was measured up to then is in `results` either way. `progress` is asked for a progress function at
-        the start of each policy.
+        What was measured up to then is in `results` either way. `progress` is asked for a progress function
+        at the start of each policy.
         """
         try:
             for spec in policies:
@@ -140,14 +148,9 @@ def node_changes(trace: Trace, pools: Sequence[Pool], faults: Faults, seed: int)
 
 
 def _check_rate(faults: Faults, nodes: int, until_ms: int) -> None:
-    mtbf, repair = faults.mtbf_hours, faults.repair_hours
+    mtbf = faults.mtbf_hours
     assert mtbf is not None
-    if not (isfinite(mtbf) and isfinite(repair) and mtbf > 0 and repair >= 0):
-        raise BadInput(
-            f"nodes cannot fail every {mtbf:g} hours and be repaired in {repair:g}",
-            "Give hours: a mean time between failures above 0, and a time to repair of 0 or more.",
-        )
-    expected = nodes * until_ms / (mtbf * HOUR_MS + repair * HOUR_MS)
+    expected = nodes * until_ms / ((mtbf + faults.repair_hours) * HOUR_MS)
     if expected > FAILURES_MAX:
         raise BadInput(
             f"{nodes:,} nodes that fail every {mtbf:g} hours would fail {expected:,.0f} times in this trace",
@@ -177,7 +180,7 @@ def _merged(causes: Sequence[Sequence[NodeChange]]) -> Iterator[NodeChange]:
 
 
 def _horizon_ms(trace: Trace, capacity_milli: int) -> int:
-    """Twice the time that the trace takes if nothing goes wrong: its submissions, or its work if that is more."""
+    """Twice the time that the trace takes if nothing fails: its submissions, or its work if that is more."""
     if not len(trace):
         return 0
     milli = array("q", [_gpu_milli(spec.ask) for spec in trace.specs])

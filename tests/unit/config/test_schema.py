@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gpuyard import config
+from gpuyard.model import CATALOGUE
 from gpuyard.policies import registry
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -110,6 +111,27 @@ def test_the_documentation_has_every_key_and_its_default(schema: dict[str, Any])
         # `limit` and `memory` are keys of several objects, whose rows this does not tell apart.
         if default is not None and key not in ("limit", "memory"):
             assert shown in keys[key].split("|")[3], f"{name}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("order", registry.ORDERS),
+        ("placement", registry.PLACEMENTS),
+        ("backfill", registry.BACKFILLS),
+        ("preemption", registry.PREEMPTIONS),
+    ],
+)
+def test_the_documentation_has_every_part_of_policies(key: str, parts: dict[str, object]) -> None:
+    (row,) = re.findall(rf"^\| `{key}` \| .*", DOCUMENTATION.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert [] == [part for part in parts if f"`{part}`" not in row]
+
+
+def test_the_documentation_has_every_model_of_the_catalogue() -> None:
+    (sentence,) = re.findall(r"The catalogue has (.*)\.\n", DOCUMENTATION.read_text(encoding="utf-8"))
+
+    assert list(CATALOGUE) == re.split(r", | and ", sentence)
 
 
 def test_the_smallest_file_of_the_documentation_is_valid() -> None:

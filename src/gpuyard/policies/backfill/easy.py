@@ -52,22 +52,30 @@ class EasyPass:
 
     def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that is not promised: first on other nodes, then in what is left over on those of the promise."""
-        current, nodes, place = self._pass, self._pass.state.nodes, self._pass.policy.place
-        for way in record.shape.ways:
+        current, nodes, shape = self._pass, self._pass.state.nodes, record.shape
+        place, rank = current.policy.place, current.policy.rank
+        for way in shape.ways if rank is None else rank(nodes, shape):
             if way.index in self._beyond or current.refused(record, way):
                 continue
-            elsewhere = place(nodes, record.shape, way, way.pools & ~promised.nodes)
+            elsewhere = place(nodes, shape, way, way.pools & ~promised.nodes)
             if elsewhere is not None:
                 return elsewhere
             if not promised.takes_all(nodes):
                 holds = promised.holds(nodes)
                 nodes.shift(holds, -1)
-                left_over = place(nodes, record.shape, way, way.pools)
+                left_over = place(nodes, shape, way, way.pools)
                 nodes.shift(holds, 1)
                 if left_over is not None:
                     return left_over
             self._beyond.add(way.index)
         return _RESERVATION
+
+    def holds(self) -> tuple[Grant, ...]:
+        """The promise's share of what is free."""
+        if self._head is None:
+            return ()
+        promised = self._promise or self._promised()
+        return () if promised is None else promised.holds(self._pass.state.nodes)
 
     def _promised(self) -> Promise | None:
         assert self._head is not None

@@ -29,6 +29,10 @@ class NoBackfillPass:
         """Free room."""
         return self._pass.find(record)
 
+    def holds(self) -> tuple[Grant, ...]:
+        """Nothing is promised."""
+        return ()
+
     def blocked(self, _record: JobRecord, code: ReasonCode) -> bool:
         """Go on only past jobs that lack quota."""
         return code not in _BLOCKS_ALL

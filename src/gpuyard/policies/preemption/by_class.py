@@ -3,6 +3,8 @@
 It never takes another tenant below its guarantee: a promise made to a tenant is worth more than a class.
 """
 
+from collections.abc import Callable
+
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
 from gpuyard.model import StopCause
@@ -17,18 +19,25 @@ class PreemptByClass:
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
         """Whether anything preemptible of a lower priority runs."""
         priority = record.klass.priority
+        if not any([c.preemptible and c.priority < priority for c in state.settings.classes]):
+            return False
         return any(v.klass.preemptible and v.klass.priority < priority for v in state.running.values())
 
-    def may_stop(self, state: State, record: JobRecord, victim: JobRecord, _now_ms: int) -> bool:
+    def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """A lower class, of the same tenant or of one that stays at its guarantee."""
-        if victim.klass.priority >= record.klass.priority:
-            return False
         tenants = state.tenants
         ours = tenants.chain[record.leaf]
-        milli = victim.shape.gpu_milli
-        for number in tenants.chain[victim.leaf]:
-            if number in ours:
-                return True
-            if tenants.used[number][0] - milli < tenants.guarantee[number][0]:
+        priority = record.klass.priority
+
+        def may_stop(victim: JobRecord) -> bool:
+            if victim.klass.priority >= priority:
                 return False
-        return True
+            milli = victim.shape.gpu_milli
+            for number in tenants.chain[victim.leaf]:
+                if number in ours:
+                    return True
+                if tenants.used[number][0] - milli < tenants.guarantee[number][0]:
+                    return False
+            return True
+
+        return may_stop

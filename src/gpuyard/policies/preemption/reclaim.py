@@ -3,6 +3,8 @@
 Who reclaims ends within its guarantee, so nobody can reclaim from it in turn: two tenants cannot thrash.
 """
 
+from collections.abc import Callable
+
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
 from gpuyard.model import StopCause
@@ -16,36 +18,48 @@ class Reclaim:
 
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
         """Whether it would stay within a guarantee on its way up the tree."""
-        return bool(_entitled(state, record))
+        return state.tenants.guaranteed and _lowest_entitled(state, record) >= 0
 
-    def may_stop(self, state: State, record: JobRecord, victim: JobRecord, _now_ms: int) -> bool:
+    def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """Where their ways up meet: the one within its guarantee, the other above its own."""
         tenants = state.tenants
+        entitled_at = _lowest_entitled(state, record)
         ours = tenants.chain[record.leaf]
-        entitled = _entitled(state, record)
-        if not entitled:
-            return False
-        theirs = tenants.chain[victim.leaf]
-        shared = set(ours) & set(theirs)
-        mine = next((n for n in reversed(ours) if n not in shared), None)
-        other = next((n for n in reversed(theirs) if n not in shared), None)
-        if mine is None or other is None or not any(n in entitled for n in ours[: ours.index(mine) + 1]):
-            return False
-        column = 1 + victim.model
-        used, guarantee = tenants.used[other], tenants.guarantee[other]
-        return used[0] > guarantee[0] and used[column] > guarantee[column]
+        borrowers: dict[int, int] = {}
+
+        def borrower(leaf: int) -> int:
+            """The tenant that would have to borrow: just below where the victim's way up meets ours; -1: none."""
+            below = -1
+            for number in tenants.chain[leaf]:
+                if number in ours:
+                    return below if entitled_at < ours.index(number) else -1
+                below = number
+            return -1
+
+        def may_stop(victim: JobRecord) -> bool:
+            leaf = victim.leaf
+            number = borrowers.get(leaf)
+            if number is None:
+                number = borrowers[leaf] = borrower(leaf)
+            if number < 0:
+                return False
+            used, guarantee = tenants.used[number], tenants.guarantee[number]
+            column = 1 + victim.model
+            return used[0] > guarantee[0] and used[column] > guarantee[column]
+
+        return may_stop
 
 
-def _entitled(state: State, record: JobRecord) -> set[int]:
-    """Tenants on the job's way up that stay within their guarantee if it starts."""
+def _lowest_entitled(state: State, record: JobRecord) -> int:
+    """How far up its way is the first tenant that stays within a guarantee if the job starts; -1: none is."""
     tenants = state.tenants
     milli = record.shape.gpu_milli
-    columns = {0} | {1 + way.model for way in record.shape.ways}
-    return {
-        number
-        for number in tenants.chain[record.leaf]
-        if any(
-            tenants.guarantee[number][c] and tenants.used[number][c] + milli <= tenants.guarantee[number][c]
-            for c in columns
-        )
-    }
+    for height, number in enumerate(tenants.chain[record.leaf]):
+        guarantee, used = tenants.guarantee[number], tenants.used[number]
+        if guarantee[0] and used[0] + milli <= guarantee[0]:
+            return height
+        for way in record.shape.ways:
+            column = 1 + way.model
+            if guarantee[column] and used[column] + milli <= guarantee[column]:
+                return height
+    return -1

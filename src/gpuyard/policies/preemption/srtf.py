@@ -3,6 +3,8 @@
 Far more is four times as much: with less, two jobs of like length would push each other off in turn and redo work.
 """
 
+from collections.abc import Callable
+
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
 from gpuyard.model import StopCause
@@ -20,9 +22,12 @@ class PreemptLonger:
         """Whether anything preemptible runs."""
         return any(victim.klass.preemptible for victim in state.running.values())
 
-    def may_stop(self, _state: State, record: JobRecord, victim: JobRecord, now_ms: int) -> bool:
+    def rights(self, _state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
         """No higher class, and much more left."""
-        return (
-            victim.klass.priority <= record.klass.priority
-            and victim.end_ms - now_ms > _RATIO * record.estimate_ms
-        )
+        priority = record.klass.priority
+        much_more_ms = _RATIO * record.estimate_ms
+
+        def may_stop(victim: JobRecord) -> bool:
+            return victim.klass.priority <= priority and victim.end_ms - now_ms > much_more_ms
+
+        return may_stop

@@ -25,7 +25,8 @@ def save_swf(trace: Trace, path: str | Path) -> None:
             file.writelines(_lines(trace, str(path)))
         part.replace(target)
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be written: {error}", "Choose another place.") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"{path}: cannot be written: {why}", "Choose another place.") from None
     finally:
         with suppress(OSError, ValueError):
             part.unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""`yard demo`: the shortest way to see what gpuyard is for."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuyard.cli.options import SeedOption
+
+if TYPE_CHECKING:
+    from gpuyard.sim.study import Study
+
+REPORT_NAME = "yard-demo-report.html"
+
+POLICIES = ("fifo", "default")
+"""First come, first served, against classes and fair shares with guarantees."""
+
+_WIDTH = 88
+"""Of running text, where the terminal has that much."""
+
+_NBSP = "\u00a0"
+
+
+def demo(
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help=f"Where the report goes. Default: {REPORT_NAME}, here.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Replay a week of three teams on 64 GPUs under two policies.
+
+    Prints a table and what the second policy changed, and writes a report with plots.
+    """
+    from gpuyard.cli import caveats, comparison, report_file
+    from gpuyard.cli.listing import show
+    from gpuyard.cli.progress import busy
+    from gpuyard.config import loads
+    from gpuyard.sim.generate import teams_week
+    from gpuyard.sim.study import Study
+    from gpuyard.sim.summary import summarise
+
+    if report is not None:
+        report_file.check(report)
+    yard = loads(_configuration(), "demo.yaml")
+    trace = teams_week(seed)
+    study = Study(trace, yard.pools, yard.settings)
+    say(
+        f"Three teams share 64 GPUs. Their week of {len(trace):,} jobs is replayed twice: first come, first "
+        "served (fifo), and by class and fair share with guarantees (default)."
+    )
+    with busy("simulating"):
+        whole = study.run([yard.policy(name) for name in POLICIES])
+    summaries = [summarise(result) for result in study.results]
+    names = [result.policy for result in study.results]
+    show([comparison.policy_grid(study.results, summaries), comparison.tenant_grid(names, summaries)])
+    print()
+    caveats.of_study(study, list(POLICIES))
+    if not whole:
+        raise KeyboardInterrupt
+    say(waits_sentence(summaries, names))
+    say(shares_sentence(summaries))
+    path = _write(report, study, seed, summaries)
+    say(f"The report, with plots: {path}")
+    say("Your own jobs next: yard simulate --help")
+
+
+def say(text: str) -> None:
+    """A paragraph, with an empty line after it. Spaces that may not break a line are printed as spaces."""
+    import textwrap
+
+    from gpuyard.cli.streams import out
+
+    width = min(_WIDTH, out().width) if out().is_terminal else _WIDTH
+    lines = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    print(lines.replace(_NBSP, " ") + "\n")
+
+
+def _configuration() -> str:
+    from importlib import resources
+
+    return resources.files("gpuyard.cli").joinpath("demo.yaml").read_text(encoding="utf-8")
+
+
+def _write(report: Path | None, study: "Study", seed: int, summaries: Sequence[dict[str, Any]]) -> Path:
+    """To where it was asked for; else here, or if that may not be written, to a directory of its own."""
+    from gpuyard.cli import comparison
+
+    if report is None:
+        here = Path(REPORT_NAME)
+        report = here if os.access(".", os.W_OK) and not here.is_dir() else _elsewhere()
+    comparison.write_report(report, study, seed, summaries)
+    return report.absolute()
+
+
+def _elsewhere() -> Path:
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="yard-demo-")) / REPORT_NAME
+
+
+# ----------------------------------------------------------------------
+# What the second policy changed, team by team
+
+
+def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    """Mean waits of each team, before and after."""
+    from gpuyard.sim.report import human
+
+    before, after = (summary["tenants"] for summary in summaries)
+    said = []
+    for team in sorted(after, key=lambda team: after[team]["wait_s"]["mean"] or 0):
+        old, new = (human.duration(each[team]["wait_s"]["mean"]) for each in (before, after))
+        said.append(_together(f"{team} {new}") + " instead of " + _together(old))
+    return f"With {names[1]} instead of {names[0]} the teams wait on average: {human.listed(said)}."
+
+
+def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:
+    """How far each team was from its due, before and after, and what the change cost."""
+    from gpuyard.sim.report import human
+
+    before, after = (summary["tenants"] for summary in summaries)
+    said = [f"{team} {_gap(before[team])}, now {_gap(after[team])}" for team in sorted(after)]
+    stopped = summaries[1]["preemptions"]
+    lost = human.gpu_hours(summaries[1]["destroyed_gpu_s"])
+    return (
+        f"Of the GPU time used while jobs waited, each team had more or less than its due: "
+        f"{'; '.join(said)}. The price: {stopped:,} preemptions, {lost} GPU-hours done again."
+    )
+
+
+def _gap(tenant: dict[str, Any]) -> str:
+    from gpuyard.sim.report import human
+
+    if tenant["share"] is None:
+        return "none"
+    gap = tenant["share"] - tenant["entitled"]
+    said = human.points(abs(gap))
+    return _together(f"{said} {'more' if gap > 0 else 'less'}") if not said.startswith("0 ") else "its due"
+
+
+def _together(text: str) -> str:
+    """A figure and its unit stay on one line."""
+    return text.replace(" ", _NBSP)

@@ -1,0 +1,277 @@
+"""The nodes by how little a task would fragment them, kept up to date node by node.
+
+For every size of task the nodes stand in sets by their score (see `core.fragmentation`). A change of one node moves it
+from one set to another, and the best node is the lowest bit of the highest set.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection
+
+from gpuyard.core.bits import each
+from gpuyard.core.fragmentation import Idle, Uses, thresholds
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.shapes import Shape, Way
+
+_IDLE_MAX = 50_000
+"""How many combinations of idle GPUs, and with them their scores, are remembered before it starts over."""
+_SIZES_MAX = 2_000
+"""How many sizes of task have their nodes sorted by score before it starts over."""
+
+NO_ROOM = -1
+"""The score of a node without the room."""
+
+
+class Watch:
+    """Which nodes have changed since it was last asked."""
+
+    __slots__ = ("_epoch", "_late", "_read")
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._read = 0
+        self._late: set[int] = set()
+        """Changed while they were shifted, and to be looked at when they no longer are."""
+
+    def changed(self, nodes: Nodes) -> Collection[int]:
+        """Their numbers, without those that are shifted now."""
+        touched, late = nodes.touched, self._late
+        if self._epoch == nodes.epoch:
+            if self._read == len(touched) and not late:
+                return ()
+            found = set(touched[self._read :])
+            found |= late
+        else:
+            self._epoch = nodes.epoch
+            found = set(range(len(nodes.node)))
+        self._read = len(touched)
+        self._late = set()
+        if nodes.shifted:
+            self._late = {number for number in found if nodes.shifted >> number & 1}
+            found -= self._late
+        return found
+
+
+class Scores:
+    """The nodes by the score they give to tasks of one size (GPUs, milli of each, cores)."""
+
+    __slots__ = ("_offset", "_score", "_sets", "_used", "_watch", "cpu_milli", "gpus", "milli")
+
+    def __init__(self, shape: Shape, offsets: list[int], nodes: int) -> None:
+        self.gpus = shape.gpus
+        self.milli = shape.milli
+        self.cpu_milli = shape.cpu_milli
+        self._offset = offsets
+        """By `Uses`: where its part of the keys into `Idle.scores` starts."""
+        self._score = [NO_ROOM] * nodes
+        self._sets = [0] * 100
+        """By score: the nodes."""
+        self._used = 0
+        """The scores that some node has, as a set."""
+        self._watch = Watch()
+
+    def refresh(self, demand: "Demand", nodes: Nodes) -> None:
+        """Score the nodes that have changed."""
+        changed = self._watch.changed(nodes)
+        if not changed:
+            return
+        demand.refresh(nodes)
+        idle_of, scores = demand.idle, self._score
+        for number in changed:
+            score = self.score(demand, nodes, number, idle_of[number])
+            before = scores[number]
+            if score != before:
+                scores[number] = score
+                self._move(1 << number, before, score)
+
+    def _move(self, bit: int, before: int, after: int) -> None:
+        sets = self._sets
+        if before >= 0:
+            sets[before] ^= bit
+            if not sets[before]:
+                self._used ^= 1 << before
+        if after >= 0:
+            sets[after] |= bit
+            self._used |= 1 << after
+
+    def score(self, demand: "Demand", nodes: Nodes, number: int, idle: Idle) -> int:
+        """The score of one node, which has this idle; `NO_ROOM` without room. Memory is not looked at."""
+        before = nodes.cpu_free[number]
+        after = before - self.cpu_milli
+        if after < 0 or nodes.down[number] or nodes.cordoned[number]:
+            return NO_ROOM
+        uses = demand.uses[number]
+        had, has = bisect_right(uses.cpus, before), bisect_right(uses.cpus, after)
+        key = self._offset[uses.index] + had * uses.stride + has
+        found = idle.scores.get(key)
+        if found is None:
+            options = self.options(demand, uses, idle, had, has)
+            found = idle.scores[key] = max([score for score, _had in options], default=NO_ROOM)
+        return found
+
+    def options(self, demand: "Demand", uses: Uses, idle: Idle, had: int, has: int) -> list[tuple[int, int]]:
+        """The score of each way to take the GPUs, with what was idle on the GPU taken."""
+        if not self.gpus:
+            return [(demand.score(uses.of(idle, has) - uses.of(idle, had)), 0)]
+        kept = demand.weight * self.gpus * self.milli - uses.of(idle, had)
+        return [
+            (demand.score(kept + uses.of(demand.idle_as(left), has)), taken)
+            for taken, left in idle.after(self.gpus, self.milli)
+        ]
+
+    def best(self, nodes: Nodes, memory_mib: int, members: int) -> tuple[int, int]:
+        """Of a set of nodes: 1. highest score, 2. lowest number; as (score, node), score `NO_ROOM` if there is none."""
+        used, sets, memory_free = self._used, self._sets, nodes.memory_free
+        while used:
+            score = used.bit_length() - 1
+            found = sets[score] & members
+            while found:
+                low = found & -found
+                number = low.bit_length() - 1
+                if memory_mib <= memory_free[number]:
+                    return score, number
+                found ^= low
+            used ^= 1 << score
+        return NO_ROOM, 0
+
+
+class Demand:
+    """The expected tasks, compiled against the fleet, and every node's standing under them."""
+
+    def __init__(self, mix: list[tuple[Shape, int]]) -> None:
+        self._mix = mix
+        self.weight = sum([weight for _shape, weight in mix])
+        self._thresholds = thresholds(self.weight)
+        self._fleet = -1
+        """Number of nodes for which all below was compiled."""
+        self.uses: list[Uses] = []
+        """By node."""
+        self.idle: list[Idle] = []
+        """By node; those of shifted nodes as they were."""
+        self._watch = Watch()
+        self._sizes: list[int] = []
+        self._all_uses: list[Uses] = []
+        self._known: dict[tuple[int, ...], Idle] = {}
+        self._scores: dict[tuple[int, int, int], Scores] = {}
+        self._by_shape: dict[int, tuple[tuple[Way, ...], int, Scores]] = {}
+        """By shape: its ways, the nodes they lead to, and the scores; the ways tell whether the rest still holds."""
+        self._keys = 0
+
+    # -- the measure -------------------------------------------------------------------------------------------
+
+    def fragmented(self, nodes: Nodes, number: int) -> int:
+        """W F of a node: idle milli that is of no use, times the sum of the weights."""
+        self._compile(nodes)
+        idle = self._idle_of(nodes, number)
+        uses = self.uses[number]
+        return self.weight * sum(idle.left) - uses.of(idle, bisect_right(uses.cpus, nodes.cpu_free[number]))
+
+    def score(self, gain: int) -> int:
+        """The score of an improvement of W F."""
+        return bisect_right(self._thresholds, gain)
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
+        """The node for one task: 1. highest score, 2. lowest number; -1: none of them has room."""
+        _ways, _all, scores = self.of(nodes, shape)
+        scores.refresh(self, nodes)
+        shifted = nodes.shifted & members
+        score, best = scores.best(nodes, shape.memory_mib, members ^ shifted)
+        for number in each(shifted):
+            if shape.memory_mib <= nodes.memory_free[number]:
+                own = scores.score(self, nodes, number, self._idle_of(nodes, number))
+                if own > score or (own == score and own != NO_ROOM and number < best):
+                    score, best = own, number
+        return best if score != NO_ROOM else -1
+
+    def gpu(self, nodes: Nodes, shape: Shape, number: int) -> int:
+        """The GPU of a node for one share, by the same score; the lowest number among equals."""
+        scores = self.of(nodes, shape)[2]
+        uses, cpu_free = self.uses[number], nodes.cpu_free[number]
+        had, has = bisect_right(uses.cpus, cpu_free), bisect_right(uses.cpus, cpu_free - shape.cpu_milli)
+        options = scores.options(self, uses, self._idle_of(nodes, number), had, has)
+        top = max(options)[0]
+        alike = {taken for score, taken in options if score == top}
+        return next(gpu for gpu, left in enumerate(nodes.gpu_free[number]) if left in alike)
+
+    def of(self, nodes: Nodes, shape: Shape) -> tuple[tuple[Way, ...], int, Scores]:
+        """The ways of a shape, the nodes they lead to, and their scores (not brought up to date)."""
+        self._compile(nodes)
+        known = self._by_shape.get(shape.index)
+        if known is None or known[0] is not shape.ways:
+            members = 0
+            for way in shape.ways:
+                members |= nodes.kinds[way.kind].members & way.pools
+            known = self._by_shape[shape.index] = (shape.ways, members, self._scores_of(shape))
+        return known
+
+    # -- compiling ---------------------------------------------------------------------------------------------
+
+    def _scores_of(self, shape: Shape) -> Scores:
+        key = (shape.gpus, shape.milli, shape.cpu_milli)
+        scores = self._scores.get(key)
+        if scores is None:
+            if len(self._scores) >= _SIZES_MAX:
+                self._scores.clear()
+                self._by_shape.clear()
+            offsets = []
+            for uses in self._all_uses:
+                offsets.append(self._keys)
+                self._keys += uses.stride * uses.stride
+            scores = self._scores[key] = Scores(shape, offsets, self._fleet)
+        return scores
+
+    def _compile(self, nodes: Nodes) -> None:
+        """Look at the fleet, if it has changed. Its shapes have been compiled against it anew by then."""
+        if self._fleet == len(nodes.node):
+            return
+        self._fleet = len(nodes.node)
+        self._sizes = sorted({shape.milli for shape, _weight in self._mix if shape.gpus})
+        by_kind: dict[tuple[int, str], Uses] = {}
+        self.uses, self._all_uses, offset = [], [], 0
+        for kind, node in zip(nodes.kind, nodes.node, strict=True):
+            uses = by_kind.get((kind, node.pool))
+            if uses is None:
+                uses = Uses(len(self._all_uses), offset, self._tasks(kind, node.pool), self._sizes)
+                by_kind[kind, node.pool] = uses
+                self._all_uses.append(uses)
+                offset += uses.stride
+            self.uses.append(uses)
+        self._known.clear()
+        self._scores.clear()
+        self._by_shape.clear()
+        self._keys = 0
+        nothing = Idle((), self._sizes)
+        self.idle = [nothing] * self._fleet
+        self._watch = Watch()
+
+    def _tasks(self, kind: int, pool: str) -> list[tuple[int, int, int, int]]:
+        """The expected tasks that an empty node of this kind and pool could run: (milli, GPUs, cores, weight)."""
+        found = []
+        for shape, weight in self._mix:
+            way = shape.way_on.get(kind)
+            if way is not None and shape.gpus and (not shape.ask.pools or pool in shape.ask.pools):
+                tasks = way.tasks_per_node
+                found.append((shape.milli, shape.gpus * tasks, shape.cpu_milli * tasks, weight))
+        return found
+
+    def refresh(self, nodes: Nodes) -> None:
+        """Look at the GPUs of the nodes that have changed."""
+        for number in self._watch.changed(nodes):
+            self.idle[number] = self._idle_of(nodes, number)
+
+    def _idle_of(self, nodes: Nodes, number: int) -> Idle:
+        return self.idle_as(tuple(nodes.gpu_free[number]))
+
+    def idle_as(self, free: tuple[int, ...]) -> Idle:
+        """What is known about this much on the GPUs; what is overdrawn counts as nothing."""
+        idle = self._known.get(free)
+        if idle is None:
+            if len(self._known) >= _IDLE_MAX:
+                self._known.clear()
+            left = tuple(sorted([max(0, milli) for milli in free]))
+            idle = self._known.get(left)
+            if idle is None:
+                idle = self._known[left] = Idle(left, self._sizes)
+            self._known[free] = idle
+        return idle

@@ -1,0 +1,272 @@
+"""A state as plain values, and a state from them.
+
+A dump holds what the log amounts to and nothing that can be worked out from it: no free counts, no sorted
+queues, no remembered answers. `load` builds all of that from nothing, so a state that was folded event by
+event and one that was loaded must decide alike; tests hold them to it. Snapshots, bug reports and what-if
+questions are made of dumps.
+"""
+
+import json
+from typing import Any
+
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.plain import Plain, from_plain, to_plain
+from gpuyard.core.queue import WaitQueue
+from gpuyard.core.records import JobRecord
+from gpuyard.core.state import FIFO, State
+from gpuyard.core.tenants import Tenants
+from gpuyard.model import (
+    Ask,
+    AttemptState,
+    Earmark,
+    Grant,
+    Job,
+    JobSpec,
+    JobState,
+    Node,
+    Settings,
+    StopCause,
+)
+
+VERSION = 1
+
+
+def dump(state: State) -> dict[str, Plain]:
+    """Everything that the log amounts to, in JSON's own types."""
+    specs: dict[JobSpec, int] = {}
+    jobs = [_job(state, state.jobs[job_id], specs) for job_id in sorted(state.jobs)]
+    nodes = state.nodes
+    return {
+        "version": VERSION,
+        "now_ms": state.now_ms,
+        "last_job_id": state.last_job_id,
+        "settings": to_plain(state.settings),
+        "models": list(state.models),
+        "nodes": [
+            {"node": to_plain(node), "down": nodes.down[number], "cordoned": nodes.cordoned[number]}
+            for number, node in enumerate(nodes.node)
+        ],
+        "period_start_ms": state.tenants.period_start_ms,
+        "tenants": _tenants(state.tenants),
+        "specs": [to_plain(spec) for spec in specs],
+        "jobs": jobs,
+        "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
+        "demand_version": state.demand_version,
+    }
+
+
+def canonical(state: State) -> str:
+    """The dump as one text: two states are the same if these are."""
+    return json.dumps(dump(state), sort_keys=True, separators=(",", ":"))
+
+
+def _tenants(tenants: Tenants) -> list[Plain]:
+    """By number, because the number breaks ties: what each has used, and spent of its budget."""
+    rows = []
+    for number, path in enumerate(tenants.path):
+        spend = tenants.spend[number]
+        rows.append(
+            {
+                "path": path,
+                "usage": tenants.usage[number],
+                "accrued": tenants.accrued[number],
+                "window_start_ms": spend.window_start_ms if spend else 0,
+                "spent_milli_ms": spend.spent_milli_ms if spend else 0,
+            }
+        )
+    return rows
+
+
+def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str, Plain]:
+    job = record.job
+    return {
+        "id": record.id,
+        "spec": specs.setdefault(job.spec, len(specs)),
+        "submitted_ms": job.submitted_ms,
+        "asked_limit_ms": job.limit_ms,
+        "deadline_ms": job.deadline_ms,
+        "begin_ms": job.begin_ms,
+        "array_id": job.array_id,
+        "array_index": job.array_index,
+        # A job keeps the tenant and the limit it came in with until the settings change.
+        "leaf": state.tenants.path[record.leaf],
+        "limit_ms": record.limit_ms,
+        "state": record.state.value,
+        "held": record.held,
+        "deferred": record.id in state.deferred,
+        "attempt": record.attempt,
+        "phase": to_plain(record.phase),
+        "grants": to_plain(record.grants),
+        "model": record.model,
+        "rate": record.rate,
+        "started_ms": record.started_ms,
+        "end_ms": record.end_ms,
+        "checkpoint_ms": record.checkpoint_ms,
+        "suspended_ms": record.suspended_ms,
+        "saved_ms": record.saved_ms,
+        "preemptions": record.preemptions,
+        "cause": to_plain(record.cause),
+        "for_job": record.for_job,
+        "earmark": to_plain(record.earmark),
+    }
+
+
+def load(plain: dict[str, Plain]) -> State:
+    """The state of a dump, with everything derived worked out from nothing."""
+    if plain["version"] != VERSION:
+        raise ValueError(f"a dump of version {plain['version']}; this release reads version {VERSION}")
+    state = State()
+    state.now_ms = plain["now_ms"]
+    state.last_job_id = plain["last_job_id"]
+    state.models.update({name: number for number, name in enumerate(plain["models"])})
+    for row in plain["nodes"]:
+        node = from_plain(Node, row["node"])
+        number = state.nodes.add(node, state.models[node.gpu_model if node.gpus else ""])
+        state.node_number[node.name] = number
+        if row["down"]:
+            state.nodes.set_down(number, row["down"])
+        if row["cordoned"]:
+            state.nodes.set_cordoned(number, row["cordoned"])
+    state.configure(from_plain(Settings, plain["settings"]))
+    _load_tenants(state.tenants, plain)
+    specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
+    for row in plain["jobs"]:
+        _load_job(state, row, specs[row["spec"]])
+    state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
+    state.demand_version = plain["demand_version"]
+    state.reindex(FIFO)
+    return state
+
+
+def _load_tenants(tenants: Tenants, plain: dict[str, Plain]) -> None:
+    tenants.period_start_ms = plain["period_start_ms"]
+    for row in plain["tenants"]:
+        number = tenants.find(row["path"])
+        tenants.usage[number] = row["usage"]
+        tenants.accrued[number] = row["accrued"]
+        spend = tenants.spend[number]
+        if spend is not None:
+            spend.window_start_ms = row["window_start_ms"]
+            spend.spent_milli_ms = row["spent_milli_ms"]
+
+
+def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
+    job = Job(
+        row["id"],
+        spec,
+        row["submitted_ms"],
+        row["asked_limit_ms"],
+        row["deadline_ms"],
+        row["begin_ms"],
+        row["array_id"],
+        row["array_index"],
+    )
+    leaf = state.tenants.number[row["leaf"]]
+    record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf)
+    record.limit_ms = row["limit_ms"]
+    record.keep(row["saved_ms"])
+    record.state = JobState(row["state"])
+    for name in ("held", "attempt", "model", "rate", "started_ms", "end_ms"):
+        setattr(record, name, row[name])
+    for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job"):
+        setattr(record, name, row[name])
+    record.phase = from_plain(AttemptState, row["phase"]) if row["phase"] else None
+    record.cause = from_plain(StopCause, row["cause"]) if row["cause"] else None
+    record.grants = from_plain(tuple[Grant, ...], row["grants"])
+    state.jobs[record.id] = record
+    if record.grants:
+        state.running[record.id] = record
+        _hold_again(state, record)
+    if row["deferred"]:
+        state.deferred[record.id] = record
+    if row["earmark"]:
+        record.earmark = from_plain(Earmark, row["earmark"])
+        state.earmarks[record.id] = record
+        state.nodes.take(record.earmark.grants)
+
+
+def _hold_again(state: State, record: JobRecord) -> None:
+    """Enter an attempt in the books, without asking whether there is room: its node may be down by now."""
+    nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
+    nodes.take(record.grants)
+    for grant in record.grants:
+        nodes.on[grant.node][record.id] = (record.end_ms, grant)
+    nodes.used_milli += milli
+    # Its part of the current period is in `accrued`: enter it as if it had started with the period.
+    tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
+    if tenants.budgeted:
+        tenants.commit(record.leaf, milli * record.limit_ms)
+
+
+def derived(state: State) -> dict[str, Any]:
+    """The tables that are worked out, as plain values under names that do not depend on how they came about.
+
+    Nothing is recounted here: what is shown is what `decide` would see.
+    """
+    tenants, fair = state.tenants, state.queue.order.fair
+    return {
+        "nodes": _derived_nodes(state.nodes),
+        "used_milli": state.nodes.used_milli,
+        "up_milli": list(state.nodes.up_milli),
+        "weights": list(state.weights),
+        "classes": sorted(state.classes),
+        "running": sorted(state.running),
+        "deferred": sorted(state.deferred),
+        "earmarks": sorted(state.earmarks),
+        "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in enumerate(tenants.path)},
+        "queue": _derived_queue(state.queue, tenants),
+        "jobs": {
+            job_id: [record.estimate_ms, record.klass.name, record.shape.gpu_milli, len(record.shape.ways)]
+            for job_id, record in sorted(state.jobs.items())
+        },
+    }
+
+
+def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
+    return {
+        "gpu_free": [list(row) for row in nodes.gpu_free],
+        "free_mask": list(nodes.free_mask),
+        "odd": sorted(nodes.odd),
+        "cpu_free": list(nodes.cpu_free),
+        "memory_free": list(nodes.memory_free),
+        "kind": list(nodes.kind),
+        "buckets": [list(kind.buckets) for kind in nodes.kinds],
+        "partial": [kind.partial for kind in nodes.kinds],
+        "members": [kind.members for kind in nodes.kinds],
+        "switches": [dict(sorted(kind.switches.items())) for kind in nodes.kinds],
+        "by_pool": dict(sorted(nodes.by_pool.items())),
+        "on": [
+            {job_id: [row[job_id][0], tuple(row[job_id][1])] for job_id in sorted(row)} for row in nodes.on
+        ],
+    }
+
+
+def _derived_tenant(tenants: Tenants, number: int, fair: bool) -> dict[str, Any]:
+    spend = tenants.spend[number]
+    return {
+        "parent": tenants.path[tenants.parent[number]],
+        "used": list(tenants.used[number]),
+        "claimed": list(tenants.claimed[number]) if tenants.holding else [],
+        "running": tenants.running[number],
+        "rate": tenants.rate[number],
+        "committed_milli_ms": spend.committed_milli_ms if spend else 0,
+        "guarded": tenants.guarded[number],
+        # Kept only while an order asks for it.
+        "fair_key": tenants.fair_key[number] if fair else 0,
+    }
+
+
+def _derived_queue(queue: WaitQueue, tenants: Tenants) -> dict[str, Any]:
+    """The queue in order. One job alone is not sorted in yet, and has no place to show."""
+    if queue.count <= 1:
+        return {"count": queue.count, "ids": [queue.only().id] if queue.count else []}
+    groups: list[Any] = []
+    for key in queue.group_keys:
+        group = queue.groups[key]
+        for at in sorted(group.streams):
+            streams = [[row[-1].id for row in rows] for rows in group.streams[at].values()]
+            rows = sorted([row[:-1] for rows in group.streams[at].values() for row in rows])
+            groups.append([list(key), tenants.path[at], [row[-1] for row in rows], sorted(streams)])
+        counts = {tenants.path[number]: count for number, count in sorted(group.counts.items()) if count}
+        groups.append([list(key), counts])
+    return {"count": queue.count, "groups": groups}

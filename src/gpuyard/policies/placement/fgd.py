@@ -1,0 +1,74 @@
+"""`fgd`: where the task leaves the least idle GPU that the expected tasks cannot use.
+
+Fragmentation Gradient Descent (Weng et al., ATC'23): 1. highest score, an integer from 0 to 99 that grows with what
+the placement takes off the fragmentation; 2. lowest node; of a node, the GPU for a share is chosen likewise. It looks
+at all kinds of node together, so it also says which kind is tried first. Gangs, and everything as long as no demand
+has been learned, are placed like `best-fit`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from gpuyard.core.demand import Demand
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.placing import (
+    grant_tasks,
+    placer,
+    share_best_fit,
+    share_gpus,
+    share_grant,
+    whole_best_fit,
+)
+from gpuyard.core.shapes import Shape, Way
+from gpuyard.model import Grant
+
+NAME = "fgd"
+
+
+def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    demand = nodes.demand
+    if demand is None:
+        return whole_best_fit(nodes, shape, way, among)
+    number = demand.best(nodes, shape, nodes.kinds[way.kind].members & among)
+    return None if number < 0 else (grant_tasks(nodes, shape, number, 1),)
+
+
+def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    demand = nodes.demand
+    if demand is None:
+        return share_best_fit(nodes, shape, way, among)
+    number = demand.best(nodes, shape, nodes.kinds[way.kind].members & among)
+    if number < 0:
+        return None
+    gpus = 1 << demand.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
+    return share_grant(nodes, shape, number, gpus)
+
+
+place = placer(_whole, _share)
+
+
+def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
+    """The ways of a shape, the one with the best node first; those without room come last."""
+    demand = nodes.demand
+    if demand is None or shape.tasks > 1 or len(shape.ways) < 2:
+        return shape.ways
+    return _ranked(demand, nodes, shape)
+
+
+def _ranked(demand: Demand, nodes: Nodes, shape: Shape) -> Iterator[Way]:
+    # Worked out as far as it is asked for: mostly the first way is taken.
+    kinds, members = nodes.kinds, demand.of(nodes, shape)[1]
+    left = dict(shape.way_on)
+    if not shape.gpus:
+        # Nodes without GPUs come first, as everywhere, for tasks that want none.
+        for way in shape.ways:
+            if not kinds[way.kind].gpus:
+                members &= ~kinds[way.kind].members
+                yield left.pop(way.kind)
+    while left:
+        number = demand.best(nodes, shape, members)
+        if number < 0:
+            break
+        kind = nodes.kind[number]
+        members &= ~kinds[kind].members
+        yield left.pop(kind)
+    yield from left.values()
