@@ -18,18 +18,31 @@ if TYPE_CHECKING:
 
 REDRAW_S = 0.25
 
+MARGIN = 3
+"""Columns that the bar leaves free."""
+
+_ERASE_LINE = "\r\x1b[2K"
+
 JOBS_MIN = 5000
 """Shorter runs are over before a bar could be read."""
 
 
 @contextmanager
 def busy(what: str) -> Iterator[None]:
-    """A line that stands while something takes its time."""
-    if not sys.stderr.isatty():
+    """A line that stands while something takes its time. It does not move: that would take a thread."""
+    if not _watched():
         yield
         return
-    with err().status(what):
+    err().print(f"{what} …", style="dim", end="", no_wrap=True, overflow="ellipsis")
+    try:
         yield
+    finally:
+        print(_ERASE_LINE, end="", file=sys.stderr, flush=True)
+
+
+def _watched() -> bool:
+    """Whether standard error is a terminal on which a line can be erased again."""
+    return sys.stderr.isatty() and not err().is_dumb_terminal
 
 
 class Bar:
@@ -37,13 +50,14 @@ class Bar:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._shown = jobs >= JOBS_MIN and sys.stderr.isatty()
+        self._shown = jobs >= JOBS_MIN and _watched()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._began_s = self._drawn_s = 0.0
 
     def __enter__(self) -> "Bar":
         if self._shown:
+            from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
             self._progress = Progress(
@@ -51,7 +65,8 @@ class Bar:
                 BarColumn(bar_width=None),
                 TextColumn("{task.percentage:>3.0f} %"),
                 TextColumn("{task.fields[note]}", style="dim"),
-                console=err(),
+                # Room for the ^C that terminals echo: a bar that wraps cannot be erased.
+                console=Console(stderr=True, width=max(20, err().width - MARGIN)),
                 transient=True,
                 auto_refresh=False,
                 expand=True,

@@ -29,7 +29,7 @@ def err() -> "Console":
 
 
 def notice(text: str, *, before: str = "", style: str = "") -> None:
-    """A line on standard error, with `before` in a style. It is never wrapped, so that it can be searched."""
+    """A line on standard error, with `before` in a style; wrapped on terminals only, for others to search."""
     # A result is worth more than the words beside it: if these can go nowhere, they are dropped.
     with suppress(OSError):
         if not sys.stderr.isatty():
@@ -37,7 +37,7 @@ def notice(text: str, *, before: str = "", style: str = "") -> None:
             return
         from rich.text import Text
 
-        err().print(Text(before, style=style).append(Text(text, style="not bold")), soft_wrap=True)
+        err().print(Text.assemble((before, style), text))
 
 
 def aside(text: str) -> None:

@@ -24,6 +24,8 @@ _STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, Reaso
 
 _DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET})
 """Refusals that depend on how long the job runs: others that ask for the same may get another answer."""
+_DIFFERS_IN_TIME = _DIFFERS | {ReasonCode.ROOM}
+"""The same, where everyone is promised a time."""
 
 _ONE = bytes([_STARTED])
 
@@ -57,7 +59,8 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     finally:
         current.undo()
     # Where someone may preempt, the mere passing of time can change the answer: victims lose their protection.
-    if decision.forceful or not plan.empty:
+    # Where everyone is promised a time, so must be whoever comes next.
+    if decision.forceful or not plan.empty or policy.backfill.promises_all:
         state.quiet = None
     else:
         until_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
@@ -73,6 +76,7 @@ class _Decision:
         "_current",
         "_earmarks",
         "_examined",
+        "_no_room",
         "_starts",
         "_stops",
         "_tries",
@@ -89,6 +93,7 @@ class _Decision:
         self._earmarks: list[Earmark] = []
         self._examined: list[int] = []
         self._codes: list[int] = []
+        self._no_room: dict[int, bool] = {}
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
         self.forceful = False
         """Whether anyone looked for victims."""
@@ -105,7 +110,8 @@ class _Decision:
         walk = state.queue.walk(policy.spec.depth_per_tenant)
         depth = policy.spec.backfill_depth
         examined, codes, starts = self._examined, self._codes, self._starts
-        dropped = False
+        dropped = policy.backfill.promises_all
+        differs = _DIFFERS_IN_TIME if policy.backfill.promises_all else _DIFFERS
         while depth > 0:
             record = walk.next()
             if record is None:
@@ -139,7 +145,7 @@ class _Decision:
                 self.refused.add(record.stream)
                 walk.blocked(record, backfill.window_ms)
             else:
-                walk.blocked(record, NO_LIMIT_MS if code in _DIFFERS else 0)
+                walk.blocked(record, NO_LIMIT_MS if code in differs else 0)
             if not dropped:
                 # The first who has to wait is dealt with: for the rest only those matter who might fit.
                 dropped = True
@@ -147,7 +153,12 @@ class _Decision:
         return self._plan()
 
     def _hopeless(self, record: JobRecord) -> bool:
-        return self._current.state.hopeless(record.shape) and not self._may_force(record)
+        shape = record.shape
+        known = self._no_room.get(shape.index)
+        if known is None:
+            # A pass only ever takes room, so what has none keeps having none; what had some is looked at anyway.
+            known = self._no_room[shape.index] = self._current.state.hopeless(shape)
+        return known and not self._may_force(record)
 
     def _may_force(self, record: JobRecord) -> bool:
         """Whether a job has the right to take room from anyone."""

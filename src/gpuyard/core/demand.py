@@ -1,14 +1,14 @@
 """The nodes by how little a task would fragment them, kept up to date node by node.
 
-For every size of task the nodes stand in sets by their score (see `core.fragmentation`). A change of one node moves it
-from one set to another, and the best node is the lowest bit of the highest set.
+For every size of task the nodes stand in sets by their score (see `core.fragmentation`). A change of one node
+moves it from one set to another, and the best node is the lowest bit of the highest set.
 """
 
 from bisect import bisect_right
 from collections.abc import Collection
 
 from gpuyard.core.bits import each
-from gpuyard.core.fragmentation import Idle, Uses, thresholds
+from gpuyard.core.fragmentation import Idle, Task, Uses, thresholds
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
 
@@ -75,23 +75,20 @@ class Scores:
         if not changed:
             return
         demand.refresh(nodes)
-        idle_of, scores = demand.idle, self._score
+        idle_of, scores, sets = demand.idle, self._score, self._sets
         for number in changed:
             score = self.score(demand, nodes, number, idle_of[number])
             before = scores[number]
             if score != before:
                 scores[number] = score
-                self._move(1 << number, before, score)
-
-    def _move(self, bit: int, before: int, after: int) -> None:
-        sets = self._sets
-        if before >= 0:
-            sets[before] ^= bit
-            if not sets[before]:
-                self._used ^= 1 << before
-        if after >= 0:
-            sets[after] |= bit
-            self._used |= 1 << after
+                bit = 1 << number
+                if before != NO_ROOM:
+                    sets[before] ^= bit
+                    if not sets[before]:
+                        self._used ^= 1 << before
+                if score != NO_ROOM:
+                    sets[score] |= bit
+                    self._used |= 1 << score
 
     def score(self, demand: "Demand", nodes: Nodes, number: int, idle: Idle) -> int:
         """The score of one node, which has this idle; `NO_ROOM` without room. Memory is not looked at."""
@@ -119,7 +116,7 @@ class Scores:
         ]
 
     def best(self, nodes: Nodes, memory_mib: int, members: int) -> tuple[int, int]:
-        """Of a set of nodes: 1. highest score, 2. lowest number; as (score, node), score `NO_ROOM` if there is none."""
+        """Of a set of nodes: 1. highest score, 2. lowest number. As (score, node); `NO_ROOM`: there is none."""
         used, sets, memory_free = self._used, self._sets, nodes.memory_free
         while used:
             score = used.bit_length() - 1
@@ -153,10 +150,10 @@ class Demand:
         self._known: dict[tuple[int, ...], Idle] = {}
         self._scores: dict[tuple[int, int, int], Scores] = {}
         self._by_shape: dict[int, tuple[tuple[Way, ...], int, Scores]] = {}
-        """By shape: its ways, the nodes they lead to, and the scores; the ways tell whether the rest still holds."""
+        """By shape: its ways, the nodes they lead to, its scores. With other ways, the rest holds no more."""
         self._keys = 0
 
-    # -- the measure -------------------------------------------------------------------------------------------
+    # -- the measure -----------------------------------------------------------------------------------------
 
     def fragmented(self, nodes: Nodes, number: int) -> int:
         """W F of a node: idle milli that is of no use, times the sum of the weights."""
@@ -169,7 +166,7 @@ class Demand:
         """The score of an improvement of W F."""
         return bisect_right(self._thresholds, gain)
 
-    # -- choosing ----------------------------------------------------------------------------------------------
+    # -- choosing --------------------------------------------------------------------------------------------
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for one task: 1. highest score, 2. lowest number; -1: none of them has room."""
@@ -205,7 +202,7 @@ class Demand:
             known = self._by_shape[shape.index] = (shape.ways, members, self._scores_of(shape))
         return known
 
-    # -- compiling ---------------------------------------------------------------------------------------------
+    # -- compiling -------------------------------------------------------------------------------------------
 
     def _scores_of(self, shape: Shape) -> Scores:
         key = (shape.gpus, shape.milli, shape.cpu_milli)
@@ -245,14 +242,14 @@ class Demand:
         self.idle = [nothing] * self._fleet
         self._watch = Watch()
 
-    def _tasks(self, kind: int, pool: str) -> list[tuple[int, int, int, int]]:
-        """The expected tasks that an empty node of this kind and pool could run: (milli, GPUs, cores, weight)."""
+    def _tasks(self, kind: int, pool: str) -> list[Task]:
+        """The expected tasks that an empty node of this kind and pool could run."""
         found = []
         for shape, weight in self._mix:
             way = shape.way_on.get(kind)
             if way is not None and shape.gpus and (not shape.ask.pools or pool in shape.ask.pools):
                 tasks = way.tasks_per_node
-                found.append((shape.milli, shape.gpus * tasks, shape.cpu_milli * tasks, weight))
+                found.append(Task(shape.milli, shape.gpus * tasks, shape.cpu_milli * tasks, weight))
         return found
 
     def refresh(self, nodes: Nodes) -> None:

@@ -236,7 +236,8 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "switches": [dict(sorted(kind.switches.items())) for kind in nodes.kinds],
         "by_pool": dict(sorted(nodes.by_pool.items())),
         "on": [
-            {job_id: [row[job_id][0], tuple(row[job_id][1])] for job_id in sorted(row)} for row in nodes.on
+            {job_id: (end_ms, tuple(grant)) for job_id, (end_ms, grant) in sorted(row.items())}
+            for row in nodes.on
         ],
     }
 

@@ -199,6 +199,9 @@ def _attempt_started(state: State, event: AttemptStarted) -> None:
         raise InvalidEvent(f"{event}: {story(record)}")
     if record.earmark is not None:
         _drop_earmark(state, record)
+    if not state.running:
+        # While nobody is charged no tick is due, so periods may have gone by that nobody closed.
+        state.tenants.close_periods(at_ms)
     if not state.hold(record, grants, at_ms):
         raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
     state.queue.remove(record)

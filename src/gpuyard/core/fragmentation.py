@@ -6,18 +6,19 @@ For a node and an expected task m of popularity p(m), where `left` is the idle m
     F(m) = sum of all `left`                                                 otherwise, and if m wants no GPU
     F    = sum over m of p(m) F(m)
 
-"Could run" asks for the cores, the GPU model and enough GPUs, as published; memory is looked at when a task is really
-placed. A task is scored `int(100 sigmoid((F before - F after) / 1000))`. Of the tasks of a gang as many count as go
-on one node.
+"Could run" asks for the cores, the GPU model and enough GPUs, as published; memory is looked at when a task is
+really placed. A placement is scored `int(100 sigmoid((F before - F after) / 1000))`. Of a gang, as many tasks
+count together as go on one node.
 
 With integer weights w(m) of sum W, W F = W (all idle) - U, where U sums w(m) x (idle of the GPUs that are large
 enough) over the m that could run. Only U has to be worked out, and it depends on little: the node's kind, between
-which of the expected core counts its free cores are, and what is idle on its GPUs in any order. So it is remembered by
-these.
+which of the expected core counts its free cores are, and what is idle on its GPUs in any order. So it is
+remembered by these.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpuyard.model.units import MILLI
 
@@ -83,26 +84,36 @@ class Idle:
         yield MILLI, tuple(sorted((*left[:first], *rest, *left[first + gpus :])))
 
 
+class Task(NamedTuple):
+    """What an expected task wants of one node."""
+
+    milli: int
+    """Of each GPU."""
+    gpus: int
+    cpu_milli: int
+    weight: int
+
+
 class Uses:
     """What the expected tasks could use of a node, for all nodes of one kind and pool."""
 
     __slots__ = ("_offset", "_weights", "cpus", "index", "stride")
 
-    def __init__(self, index: int, offset: int, tasks: list[tuple[int, int, int, int]], sizes: list[int]) -> None:
+    def __init__(self, index: int, offset: int, tasks: list[Task], sizes: list[int]) -> None:
         self.index = index
         self._offset = offset
-        self.cpus = sorted({cpu for _size, _count, cpu, _weight in tasks})
+        self.cpus = sorted({task.cpu_milli for task in tasks})
         """Core counts that make a difference. A class of free cores is how many of them are within reach."""
         self.stride = len(self.cpus) + 1
-        most = max((count for _size, count, _cpu, _weight in tasks), default=0)
+        most = max([task.gpus for task in tasks], default=0)
         self._weights: list[list[list[int]]] = []
         """By size of request, GPUs that are large enough, and class of free cores: weight of what could run."""
         for size in sizes:
             table = [[0] * self.stride for _ in range(most + 1)]
-            for own, count, cpu, weight in tasks:
-                if own == size:
-                    for row in table[count:]:
-                        for column in range(bisect_right(self.cpus, cpu), self.stride):
+            for milli, gpus, cpu_milli, weight in tasks:
+                if milli == size:
+                    for row in table[gpus:]:
+                        for column in range(bisect_right(self.cpus, cpu_milli), self.stride):
                             row[column] += weight
             self._weights.append(table)
 

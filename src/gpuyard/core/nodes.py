@@ -65,10 +65,11 @@ class Kind:
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""
-        buckets = self.buckets
-        for free in range(self.gpus, 0, -1):
-            if buckets[free]:
+        free = self.gpus
+        for bucket in reversed(self.buckets):
+            if bucket:
                 return free
+            free -= 1
         return 0
 
     def same(self, node: Node, model: int) -> bool:
@@ -119,7 +120,7 @@ class Nodes:
         """Grows when `touched` starts over: caches of another epoch are void."""
         self.shifted = 0
         """Nodes whose books are moved for the moment, without an entry in `touched`."""
-        self.demand: "Demand | None" = None
+        self.demand: Demand | None = None
         """What is to be expected, compiled for placement; None: nothing is known. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""

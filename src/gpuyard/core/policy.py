@@ -63,6 +63,8 @@ class BackfillFactory(Protocol):
     """Makes the backfill of one pass."""
 
     name: str
+    promises_all: bool
+    """Whether every job that is looked at gets a promise: then nobody is passed over because there is no room."""
 
     def begin(self, current: "Pass") -> Backfill:
         """Called once per pass."""

@@ -7,16 +7,18 @@ in the same plan.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 
 from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Rule
 from gpuyard.core.records import JobRecord
 from gpuyard.model import AttemptState, Grant, Stop, StopCause
+from gpuyard.model.units import MILLI
 
 _DOUBLINGS_MAX = 10
 """A job preempted again and again is left alone for up to 2^10 times its minimum run time."""
 
-_STOPPABLE = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+_STARTING, _RUNNING = AttemptState.STARTING, AttemptState.RUNNING
 
 Right = Callable[[JobRecord], bool]
 Candidate = tuple[int, int, JobRecord, Right, StopCause]
@@ -70,19 +72,21 @@ def _candidates(current: Pass, rights: list[tuple[Right, Rule]]) -> list[Candida
     found: list[Candidate] = []
     if not rights:
         return found
+    stopping = current.stopping
     for victim in current.state.running.values():
-        if (
-            not victim.klass.preemptible
-            or victim.phase not in _STOPPABLE
-            or victim.id in current.stopping
-            or protected_until_ms(victim) > now_ms
-        ):
+        klass = victim.klass
+        if not klass.preemptible or victim.started_ms + klass.min_run_ms > now_ms or victim.id in stopping:
+            continue
+        if victim.preemptions and protected_until_ms(victim) > now_ms:
+            continue
+        if victim.phase is not _RUNNING and victim.phase is not _STARTING:
             continue
         for may_stop, rule in rights:
             if may_stop(victim):
                 found.append((victim.destroyed_gpu_ms(now_ms), victim.id, victim, may_stop, rule.cause))
                 break
-    found.sort(key=lambda c: (c[0], c[1]))
+    # Cost, then id: ids are unique, so nothing behind them is ever compared.
+    found.sort(key=itemgetter(0, 1))
     return found
 
 
@@ -99,13 +103,17 @@ def _in_order(current: Pass, record: JobRecord, candidates: list[Candidate]) -> 
                 by_node.setdefault(grant.node, []).append(candidate)
     ranked: list[tuple[int, int]] = []
     for number, there in by_node.items():
-        free = sum(max(0, left) for left in nodes.gpu_free[number])
+        free = nodes.free_mask[number].bit_count() * MILLI
+        if number in nodes.odd:
+            free = sum([left for left in nodes.gpu_free[number] if left > 0])
         cost = 0
         for destroyed, _id, victim, _may_stop, _cause in there:
             if free >= wanted_milli:
                 break
             cost += destroyed
-            free += sum(g.gpu_milli for g in victim.grants if g.node == number)
+            for grant in victim.grants:
+                if grant[0] == number:
+                    free += grant[1].bit_count() * grant[2]
         if free < wanted_milli:
             # It cannot be emptied far enough: last resort, for jobs that are spread.
             cost += 1 << 80

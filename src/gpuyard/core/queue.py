@@ -158,8 +158,12 @@ class Lane:
 
     __slots__ = ("_heap",)
 
-    def __init__(self, streams: dict[StreamKey, list[Row]]) -> None:
-        self._heap: list[tuple[Row, int, list[Row]]] = [(rows[0], 0, rows) for rows in streams.values()]
+    def __init__(self, streams: dict[StreamKey, list[Row]], hopeless: "Hopeless | None" = None) -> None:
+        self._heap: list[tuple[Row, int, list[Row]]] = [
+            (rows[0], 0, rows)
+            for rows in streams.values()
+            if hopeless is None or not hopeless(rows[0][-1])
+        ]
         if len(self._heap) > 1:
             heapify(self._heap)
 
@@ -269,9 +273,7 @@ class FairWalk(Walk):
             lane = self._lanes.get(leaf)
             if lane is None:
                 assert self._group is not None
-                lane = self._lanes[leaf] = Lane(self._group.streams[leaf])
-                if self._hopeless is not None:
-                    lane.drop(self._hopeless)
+                lane = self._lanes[leaf] = Lane(self._group.streams[leaf], self._hopeless)
             record = lane.next()
             if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
                 self._drained.add(leaf)

@@ -103,5 +103,8 @@ class JobRecord:
 
     def destroyed_gpu_ms(self, now_ms: int) -> int:
         """What stopping it now would destroy: milli-GPU x ms since its last checkpoint, and its restart."""
-        lost = now_ms - self.last_saved_ms(now_ms) + self.job.spec.restart_cost_ms
-        return max(0, lost) * max(1, self.shape.gpu_milli)
+        spec = self.job.spec
+        saved_at_ms = self.started_ms
+        if self.checkpoint_ms or spec.checkpoint_ms:
+            saved_at_ms = self.last_saved_ms(now_ms)
+        return (now_ms - saved_at_ms + spec.restart_cost_ms) * (self.shape.gpu_milli or 1)

@@ -16,9 +16,9 @@ from gpuyard.core.state import State
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
-_NODE_BITS = 24
+NODE_BITS = 24
 """A time and a node's number are kept as one integer, time first, so that sorting is total and cheap."""
-_NODE_MASK = (1 << _NODE_BITS) - 1
+NODE_MASK = (1 << NODE_BITS) - 1
 
 
 class Promise:
@@ -90,7 +90,7 @@ class ReadyTimes:
         return self.soonest
 
     def _time(self, nodes: Nodes, number: int) -> int:
-        return ready_ms(nodes, self._shape, number, self._tasks) << _NODE_BITS | number
+        return ready_ms(nodes, self._shape, number, self._tasks) << NODE_BITS | number
 
 
 def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
@@ -105,6 +105,9 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     have = nodes.free_mask[number].bit_count()
     if have >= gpus and cpu >= 0 and memory >= 0:
         return 0
+    if gpus == nodes.home[number].gpus and not shape.cpu_milli and not shape.memory_mib:
+        # The whole node: it is ready when the last one with a GPU is gone.
+        return max([end_ms for end_ms, grant in nodes.on[number].values() if grant[1]], default=NEVER_MS)
     for end_ms, _job_id, grant in nodes.ends(number):
         have += grant[1].bit_count()
         cpu += grant[3]
@@ -174,7 +177,8 @@ def _best(state: State, shape: Shape) -> Promise | None:
     return None if best is None else Promise(shape, best[0], dict(best[1]))
 
 
-def _soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
+def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
+    """When each node will have room for so many tasks, the node in the low bits, soonest first."""
     cache = state.caches.setdefault("ready", {})
     assert isinstance(cache, dict)
     times: ReadyTimes | None = cache.get((way.index, tasks))
@@ -188,15 +192,15 @@ def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int
     chosen: list[tuple[int, int]] = []
     at_ms = 0
     if way.full_nodes:
-        first = _soonest(state, shape, way, way.tasks_per_node)[: way.full_nodes]
-        at_ms = first[-1] >> _NODE_BITS
-        chosen = [(packed & _NODE_MASK, way.tasks_per_node) for packed in first]
+        first = soonest(state, shape, way, way.tasks_per_node)[: way.full_nodes]
+        at_ms = first[-1] >> NODE_BITS
+        chosen = [(packed & NODE_MASK, way.tasks_per_node) for packed in first]
     if way.rest_tasks:
         taken = {number for number, _tasks in chosen}
-        soonest = _soonest(state, shape, way, way.rest_tasks)
-        rest = next(packed for packed in soonest if packed & _NODE_MASK not in taken)
-        at_ms = max(at_ms, rest >> _NODE_BITS)
-        chosen.append((rest & _NODE_MASK, way.rest_tasks))
+        ready = soonest(state, shape, way, way.rest_tasks)
+        rest = next(packed for packed in ready if packed & NODE_MASK not in taken)
+        at_ms = max(at_ms, rest >> NODE_BITS)
+        chosen.append((rest & NODE_MASK, way.rest_tasks))
     return None if at_ms >= NEVER_MS else (at_ms, chosen)
 
 

@@ -31,6 +31,8 @@ class State:
     def __init__(self) -> None:
         self.settings = Settings()
         self.classes: dict[str, JobClass] = {}
+        self.lowest_preemptible: int | None = None
+        """The lowest priority of a class that may be preempted."""
         self.models: dict[str, int] = {}
         """GPU model numbers, in order of appearance."""
         self.weights: list[int] = []
@@ -72,6 +74,7 @@ class State:
         old = self.tenants
         self.settings = settings
         self.classes = {c.name: c for c in settings.classes}
+        self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
         self.tenants = Tenants(settings, self.models)
         self.tenants.period_start_ms = (

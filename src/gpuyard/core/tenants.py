@@ -68,8 +68,8 @@ class Tenants:
         """Whether any rule applies to a tenant or above it."""
         self.holding = False
         """Whether anyone holds anything back."""
-        self.guaranteed = False
-        """Whether anyone has a guarantee."""
+        self.guaranteed: list[bool] = []
+        """Whether a tenant or one above it has a guarantee."""
         self.budgeted = False
         """Whether anyone has a budget."""
         self._keyed = False
@@ -127,7 +127,7 @@ class Tenants:
         budget = tenant.budget
         self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
         self.budgeted = self.budgeted or budget is not None
-        self.guaranteed = self.guaranteed or any(guarantee)
+        self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
         self.used.append([0] * columns)
         self.claimed.append([0] * columns)
         for column in (self.running, self.rate, self.accrued, self.usage, self.fair_key):
@@ -229,14 +229,15 @@ class Tenants:
 
     def tick(self, at_ms: int) -> None:
         """Close what time has closed: periods and budgets' windows."""
-        self._close_periods(at_ms)
+        self.close_periods(at_ms)
         if self.budgeted:
             for spend in self.spend:
                 if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
                     spend.window_start_ms = at_ms // spend.window_ms * spend.window_ms
                     spend.spent_milli_ms = 0
 
-    def _close_periods(self, at_ms: int) -> None:
+    def close_periods(self, at_ms: int) -> None:
+        """Charge and decay for every period that has ended by now."""
         period = self.settings.period_ms
         closed = (at_ms - self.period_start_ms) // period
         if closed <= 0:

@@ -3,6 +3,7 @@
 from gpuyard.core.placing import Placer, Ranker
 from gpuyard.core.policy import BackfillFactory, Criterion, FairShare, Order, Policy, Rule
 from gpuyard.model import PolicySpec
+from gpuyard.policies.backfill.conservative import Conservative
 from gpuyard.policies.backfill.easy import Easy
 from gpuyard.policies.backfill.none import NoBackfill
 from gpuyard.policies.order.by_class import ByClass
@@ -25,7 +26,7 @@ PLACEMENTS: dict[str, Placer] = {
 }
 RANKS: dict[str, Ranker] = {fgd.NAME: fgd.rank}
 """Placements that compare nodes of all kinds."""
-BACKFILLS: dict[str, BackfillFactory] = {part.name: part for part in (NoBackfill(), Easy())}
+BACKFILLS: dict[str, BackfillFactory] = {part.name: part for part in (NoBackfill(), Easy(), Conservative())}
 PREEMPTIONS: dict[str, Rule] = {part.name: part for part in (Reclaim(), PreemptByClass(), PreemptLonger())}
 
 PRESETS: dict[str, PolicySpec] = {

@@ -39,7 +39,7 @@ _NEVER = 1 << 62
 _END, _NODE = 0, 1
 """Kinds of events in the heap, in the order in which those of one moment are taken."""
 
-_PROGRESS_EVERY = 2048
+_PROGRESS_EVERY = 256
 """Moments between two calls of the progress function."""
 
 _new = tuple.__new__

@@ -17,6 +17,7 @@ class Easy:
     """One promise."""
 
     name = "easy"
+    promises_all = False
 
     def begin(self, current: Pass) -> "EasyPass":
         """One pass."""

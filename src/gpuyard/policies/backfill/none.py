@@ -11,6 +11,7 @@ class NoBackfill:
     """Strict order."""
 
     name = "none"
+    promises_all = False
 
     def begin(self, current: Pass) -> "NoBackfillPass":
         """One pass."""

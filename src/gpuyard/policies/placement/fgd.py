@@ -1,9 +1,9 @@
 """`fgd`: where the task leaves the least idle GPU that the expected tasks cannot use.
 
-Fragmentation Gradient Descent (Weng et al., ATC'23): 1. highest score, an integer from 0 to 99 that grows with what
-the placement takes off the fragmentation; 2. lowest node; of a node, the GPU for a share is chosen likewise. It looks
-at all kinds of node together, so it also says which kind is tried first. Gangs, and everything as long as no demand
-has been learned, are placed like `best-fit`.
+Fragmentation Gradient Descent (Weng et al., ATC'23): 1. highest score, an integer from 0 to 99 that grows with
+what the placement takes off the fragmentation; 2. lowest node. Of a node, the GPU for a share is chosen likewise.
+It looks at all kinds of node together, so it also says which kind is tried first. Gangs, and everything as long as
+no demand has been learned, are placed like `best-fit`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -18,8 +18,8 @@ class PreemptByClass:
 
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
         """Whether anything preemptible of a lower priority runs."""
-        priority = record.klass.priority
-        if not any([c.preemptible and c.priority < priority for c in state.settings.classes]):
+        priority, lowest = record.klass.priority, state.lowest_preemptible
+        if lowest is None or priority <= lowest:
             return False
         return any(v.klass.preemptible and v.klass.priority < priority for v in state.running.values())
 

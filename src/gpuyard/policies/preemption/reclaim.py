@@ -18,7 +18,7 @@ class Reclaim:
 
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
         """Whether it would stay within a guarantee on its way up the tree."""
-        return state.tenants.guaranteed and _lowest_entitled(state, record) >= 0
+        return state.tenants.guaranteed[record.leaf] and _lowest_entitled(state, record) >= 0
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """Where their ways up meet: the one within its guarantee, the other above its own."""
@@ -55,6 +55,9 @@ def _lowest_entitled(state: State, record: JobRecord) -> int:
     tenants = state.tenants
     milli = record.shape.gpu_milli
     for height, number in enumerate(tenants.chain[record.leaf]):
+        if not tenants.guaranteed[number]:
+            # Nobody from here on up has a guarantee.
+            return -1
         guarantee, used = tenants.guarantee[number], tenants.used[number]
         if guarantee[0] and used[0] + milli <= guarantee[0]:
             return height

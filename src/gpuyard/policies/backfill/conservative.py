@@ -1,0 +1,124 @@
+"""`conservative`: every job that cannot start is promised a time, and nobody may start who breaks any promise.
+
+Promises are worked out anew in each pass, in order, so whoever is first never loses. As long as jobs end when
+promised, the others do not lose either: a place is chosen by what is ahead of the job alone (see `core.profile`), and
+what starts past it stays out of its way. An early end lets jobs move up, and one that moved up may then be in the way
+of one behind it.
+
+A job goes where it was promised to go. The `placement` of the policy chooses for those who are last in line, which is
+most of what starts past others: behind them nobody was promised anything.
+"""
+
+from gpuyard.core.passes import Pass
+from gpuyard.core.profile import Profile, Slot
+from gpuyard.core.records import JobRecord
+from gpuyard.model import Grant, ReasonCode, Reservation
+from gpuyard.model.units import NO_LIMIT_MS
+
+_RESERVATION = ReasonCode.RESERVATION
+_WAITS_FOR_AN_END = frozenset(
+    {
+        ReasonCode.ROOM,
+        ReasonCode.RESERVATION,
+        ReasonCode.LIMIT,
+        ReasonCode.BORROW,
+        ReasonCode.RUNNING_JOBS,
+    }
+)
+"""Refusals that are over when something that runs has ended: the time can be foretold."""
+
+
+class Conservative:
+    """A promise for everyone."""
+
+    name = "conservative"
+    promises_all = True
+
+    def begin(self, current: Pass) -> "ConservativePass":
+        """One pass."""
+        return ConservativePass(current)
+
+
+class ConservativePass:
+    """Books in whoever cannot start."""
+
+    window_ms = NO_LIMIT_MS
+    """Being refused for the sake of a promise says nothing about the next one, however long it runs."""
+
+    def __init__(self, current: Pass) -> None:
+        self._pass = current
+        self._profile = Profile(current.state, current.policy, current.now_ms)
+        self._turns = 0
+        """How many jobs were looked at."""
+        self._slot: Slot | None = None
+        """What was found for the job that was just refused."""
+
+    def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
+        """Room that breaks no promise."""
+        current = self._pass
+        self._turns += 1
+        self._slot = None
+        found = self._find(record)
+        if type(found) is not tuple:
+            return found
+        now_ms, shape = current.now_ms, record.shape
+        if self._turns == current.state.queue.count:
+            last = self._last_in_line(record, found)
+            return last or _RESERVATION
+        ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
+        slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.ways) else ways)
+        if slot is not None and slot.at_ms == now_ms:
+            self._profile.started(record, slot.way.model)
+            return slot.grants
+        if len(ways) == len(shape.ways):
+            self._slot = slot
+        return _RESERVATION
+
+    def _find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
+        # Walls keep quota for whoever waits for it. Here that is booked, exactly, like room.
+        self._pass.walls.clear()
+        found = self._pass.find(record)
+        self._pass.walls.clear()
+        return found
+
+    def _refused(self, record: JobRecord, model: int) -> bool:
+        """Whether a quota forbids a start now on this GPU model."""
+        state = self._pass.state
+        if not self._pass.policy.spec.quotas:
+            return False
+        tenants, milli = state.tenants, record.shape.gpu_milli
+        return tenants.refusal(record.leaf, model, milli, record.limit_ms) is not None or (
+            tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli)
+        )
+
+    def _last_in_line(self, record: JobRecord, found: tuple[Grant, ...]) -> tuple[Grant, ...] | None:
+        """Room where the placement likes it best, out of the way of all promises."""
+        current, profile, nodes, shape = self._pass, self._profile, self._pass.state.nodes, record.shape
+        if not profile.booked_on(found) and profile.has_quota(record, nodes.home[found[0].node].model):
+            return found
+        place, rank = current.policy.place, current.policy.rank
+        holds = profile.holds(record.estimate_ms)
+        nodes.shift(holds, -1)
+        try:
+            for way in shape.ways if rank is None else rank(nodes, shape):
+                if self._refused(record, way.model) or not profile.has_quota(record, way.model):
+                    continue
+                beside = place(nodes, shape, way, way.pools)
+                if beside is not None:
+                    return beside
+        finally:
+            nodes.shift(holds, 1)
+        return None
+
+    def holds(self) -> tuple[Grant, ...]:
+        """What is free and booked, at whatever time."""
+        return self._profile.holds(NO_LIMIT_MS)
+
+    def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
+        """Book it in, if it waits for something that has a promised end."""
+        if code in _WAITS_FOR_AN_END:
+            slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
+            if slot is not None:
+                self._profile.book(record, slot)
+                self._pass.reservations.append(Reservation(record.id, slot.at_ms))
+        return True

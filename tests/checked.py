@@ -1,0 +1,81 @@
+"""A yard that checks every invariant at every step."""
+
+import json
+from dataclasses import replace
+
+from books import Books
+from builders import Yard
+from gpuyard.core import State, apply, decide
+from gpuyard.core.dump import canonical, derived, dump, load
+from gpuyard.model import Event, Plan
+from invariants import check_capacity, check_fair_first, check_gangs, check_plan, check_totals, check_usage
+
+
+class CheckedYard(Yard):
+    """Drives the core like `Yard`, and beside it a twin that was cut off from its past."""
+
+    twin: State | None = None
+
+    def apply(self, event: Event) -> None:
+        """Fold, and let the twin fold too."""
+        super().apply(event)
+        if self.twin is not None:
+            apply(self.twin, event)
+
+    def cut(self) -> None:
+        """Forget everything but the dump: from here on the twin goes by that."""
+        self.twin = load(json.loads(json.dumps(dump(self.state))))
+
+    def decide(self) -> Plan:
+        """Decide on the state, on one rebuilt from its dump and on the twin; they must agree, and nothing may move."""
+        state, policy, now_ms = self.state, self.policy, self.now_ms
+        self.books.now_ms = now_ms
+        if state.queue.order is not policy.order:
+            state.reindex(policy.order)
+        text, tables = canonical(state), derived(state)
+        rebuilt = load(json.loads(text))
+        rebuilt.reindex(policy.order)
+        assert canonical(rebuilt) == text, "a dump of a loaded state differs from the one it was loaded from"
+        assert derived(rebuilt) == tables, "what is derived differs when it is worked out from nothing"
+        check_totals(self.books, tables)
+        check_usage(self.books, json.loads(text))
+        plan = decide(state, policy, now_ms)
+        assert canonical(state) == text, "deciding changed the state"
+        assert derived(state) == tables, "deciding changed what is derived"
+        same(plan, decide(state, policy, now_ms), "deciding again")
+        same(plan, decide(rebuilt, policy, now_ms), "deciding on the state rebuilt from its dump")
+        if self.twin is not None:
+            same(plan, decide(self.twin, policy, now_ms), "deciding on the state cut off from its past")
+        check_plan(self.books, policy.spec, plan, now_ms)
+        check_fair_first(self.books, policy.spec, plan, json.loads(text))
+        return plan
+
+    def commit(self, plan: Plan) -> None:
+        """Commit; then nothing may be held twice, and nothing is left to start."""
+        super().commit(plan)
+        check_capacity(self.books)
+        check_gangs(self.books)
+        if self.policy.spec.backfill_depth >= 1000:
+            again = decide(self.state, self.policy, self.now_ms)
+            assert not again.starts, f"the same moment starts more: {again.starts}"
+
+
+def same(plan: Plan, other: Plan, what: str) -> None:
+    """Two plans are equal in everything, or the parts that differ are named."""
+    differ = [
+        f"{name}: {mine} against {theirs}"
+        for name, mine, theirs in zip(Plan._fields, plan, other, strict=True)
+        if mine != theirs
+    ]
+    assert not differ, f"{what} gives another plan: {'; '.join(differ)}"
+
+
+def replayed(log: list[Event]) -> State:
+    """The state that a log amounts to."""
+    state = State()
+    for event in log:
+        apply(state, event)
+    return state
+
+
+__all__ = ["Books", "CheckedYard", "replace", "replayed"]

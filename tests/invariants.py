@@ -1,0 +1,458 @@
+"""What must always be true of a scheduler, checked from the model and plain data alone.
+
+The numbers are those of the list in the style guide: 1 capacity, 2 gangs, 3 attempts, 4 placements, 5 quotas,
+6 victims, 8 cached totals, 14 reasons. Every check raises `AssertionError` with a sentence.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from books import Books, Live, chain, model_of
+from gpuyard.model import AttemptState, Grant, Plan, PolicySpec, ReasonCode, Start, Stop, StopCause
+from gpuyard.model.units import MILLI
+from judge import Holder, Quotas, Room, fewest_nodes, has_room, holders, layouts, misplaced, supported
+
+_QUOTA_CODES = frozenset(
+    {
+        ReasonCode.LIMIT,
+        ReasonCode.BORROW,
+        ReasonCode.RUNNING_JOBS,
+        ReasonCode.BUDGET,
+        ReasonCode.NO_TIME_LIMIT,
+        ReasonCode.HELD_BACK,
+        ReasonCode.JOB_TOO_LARGE,
+    }
+)
+_WALLS = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
+_CAUSE_OF = {"reclaim": StopCause.RECLAIM, "class": StopCause.CLASS, "srtf": StopCause.SHORTER}
+_DOUBLINGS_MAX = 10
+_MUCH_LONGER = 4
+
+
+# -- 1, 2, 3: what is held -------------------------------------------------------------------------------------------
+
+
+def check_capacity(books: Books) -> None:
+    """No GPU, core or MiB is held twice; what is kept and what stays never exceed what there is."""
+    held = Room(books, books.grants(earmarks=False))
+    assert not held.overdrawn(), f"more is held than there is: {held.overdrawn()}"
+    leaving = [live.job.id for live in books.running() if live.attempt.phase is AttemptState.STOPPING]  # type: ignore[union-attr]
+    later = Room(books, books.grants(earmarks=True, without=leaving))
+    assert not later.overdrawn(), f"more is kept than will be free: {later.overdrawn()}"
+
+
+def check_gangs(books: Books) -> None:
+    """Every running job has all its tasks, and nothing it did not ask for."""
+    for live in books.running():
+        assert live.attempt is not None
+        wrong = misplaced(books, live.job.spec.ask, live.attempt.grants)
+        assert not wrong, f"job {live.job.id} runs with {wrong}"
+
+
+# -- 4, 5, 6, 14: plans ----------------------------------------------------------------------------------------------
+
+
+class PlanCheck:
+    """One plan, gone through in the order in which it was made."""
+
+    def __init__(self, books: Books, spec: PolicySpec, plan: Plan, now_ms: int) -> None:
+        self.books = books
+        self.spec = spec
+        self.plan = plan
+        self.now_ms = now_ms
+        self.room = Room(books, books.grants(earmarks=True))
+        self.held: dict[int, Holder] = holders(books)
+        self.later: dict[int, Holder] = {
+            **{job_id: h for job_id, h in self.held.items() if not self.leaves(job_id)},
+            **{
+                live.job.id: self.holder(live, live.earmark.grants)
+                for live in books.jobs.values()
+                if live.earmark
+            },
+        }
+        """Who will hold GPUs once all stops are confirmed and all earmarks used."""
+        self.starts = {start.job_id: start for start in plan.starts}
+        self.earmarks = {earmark.job_id: earmark for earmark in plan.earmarks}
+        self.walled: set[str] = set()
+        """Tenants of which a job was refused for quota so far."""
+
+    def run(self) -> None:
+        """Everything that can be said about a plan."""
+        self.check_shape()
+        self.check_order()
+        for start in self.plan.starts:
+            if self.books.jobs[start.job_id].earmark is not None:
+                self.check_earmarked_start(start)
+        for job_id, code in zip(self.plan.examined, self.plan.codes, strict=True):
+            self.check_examined(self.books.jobs[job_id], ReasonCode(code))
+
+    # -- the plan as a whole -------------------------------------------------------------------------------------
+
+    def check_shape(self) -> None:
+        """Each job at most once in each list; everyone examined waits; codes and lists agree."""
+        plan, books = self.plan, self.books
+        waiting = {live.job.id for live in books.waiting()}
+        if not waiting:
+            assert plan.empty, f"nobody waits, and yet {plan}"
+            return
+        assert len(waiting) == plan.waiting, f"{len(waiting)} jobs wait, the plan says {plan.waiting}"
+        assert len(set(plan.examined)) == len(plan.examined), f"a job was examined twice: {plan.examined}"
+        assert set(plan.examined) <= waiting, f"examined, but not waiting: {set(plan.examined) - waiting}"
+        assert len(plan.examined) == len(plan.codes)
+        for rows in (plan.starts, plan.earmarks, plan.stops, plan.reservations):
+            ids = [row.job_id for row in rows]
+            assert len(set(ids)) == len(ids), f"a job twice in {rows}"
+        for start in plan.starts:
+            live = books.jobs[start.job_id]
+            assert start.job_id in waiting, f"job {start.job_id} starts without waiting"
+            assert start.attempt == live.attempts + 1, f"{start} after {live.attempts} attempts"
+            assert start.job_id in plan.examined or live.earmark is not None
+        for reservation in plan.reservations:
+            assert reservation.job_id in plan.examined
+            assert reservation.at_ms > self.now_ms, f"{reservation} is not after {self.now_ms}"
+        beneficiaries = {stop.for_job for stop in plan.stops}
+        assert beneficiaries == set(self.earmarks), (
+            f"stops for {beneficiaries}, earmarks {set(self.earmarks)}"
+        )
+        if self.spec.backfill_depth < len(plan.examined):
+            refused = [c for c in plan.codes if c not in (ReasonCode.STARTED, ReasonCode.EARMARK)]
+            assert len(refused) <= self.spec.backfill_depth, "looked at more than the depth allows"
+
+    def check_order(self) -> None:
+        """Jobs are looked at in the order's own keys, then by age, then by id; with fair share, in each tenant."""
+        jobs = [self.books.jobs[job_id] for job_id in self.plan.examined]
+        names = self.spec.order
+        if "fair" not in names:
+            keys = [self.order_key(live, names) for live in jobs]
+            assert keys == sorted(keys), f"{self.plan.examined} are out of order: {keys}"
+            return
+        at = names.index("fair")
+        groups = [self.order_key(live, names[:at])[:-2] for live in jobs]
+        assert groups == sorted(groups), f"{self.plan.examined} are out of order: {groups}"
+        for place in {(group, live.leaf) for group, live in zip(groups, jobs, strict=True)}:
+            there = [live for group, live in zip(groups, jobs, strict=True) if (group, live.leaf) == place]
+            keys = [self.order_key(live, names[at + 1 :]) for live in there]
+            assert keys == sorted(keys), (
+                f"{place}: {[live.job.id for live in there]} are out of order: {keys}"
+            )
+
+    def order_key(self, live: Live, names: Sequence[str]) -> tuple[int, ...]:
+        """The smaller, the sooner."""
+        job = live.job
+        deadline_ms = job.deadline_ms - live.estimate_ms if job.deadline_ms else 1 << 60
+        keys = {
+            "fifo": job.submitted_ms,
+            "class": -self.books.klass(live).priority,
+            "sjf": live.limit_ms,
+            "srtf": live.estimate_ms,
+            "deadline": deadline_ms,
+        }
+        return (*[keys[name] for name in names], job.submitted_ms, job.id)
+
+    # -- job by job ----------------------------------------------------------------------------------------------
+
+    def check_earmarked_start(self, start: Start) -> None:
+        """What was kept is used as it was kept, and only once it is really free."""
+        live = self.books.jobs[start.job_id]
+        assert live.earmark is not None
+        assert start.grants == live.earmark.grants, f"{start} instead of {live.earmark}"
+        self.room.give(live.earmark.grants)
+        self.check_start(live, start)
+
+    def check_examined(self, live: Live, code: ReasonCode) -> None:
+        """The code says what happened, and is true."""
+        job_id = live.job.id
+        assert (code is ReasonCode.STARTED) == (job_id in self.starts), f"job {job_id}: {code.name}"
+        if live.earmark is not None:
+            assert code in (ReasonCode.STARTED, ReasonCode.EARMARK), f"job {job_id}: {code.name}"
+        elif code is ReasonCode.STARTED:
+            self.check_start(live, self.starts[job_id])
+        elif code is ReasonCode.EARMARK:
+            self.check_force(live)
+        else:
+            self.check_refusal(live, code)
+
+    def check_start(self, live: Live, start: Start) -> None:
+        """4 and 5: the placement passes every filter and every quota."""
+        ask, name = live.job.spec.ask, f"job {live.job.id}"
+        wrong = misplaced(self.books, ask, start.grants)
+        assert not wrong, f"{name} would start with {wrong}"
+        assert self.room.fits(start.grants), f"{name} would start where there is no room: {start.grants}"
+        numbers = [grant.node for grant in start.grants]
+        if not self.plan.reservations and live.earmark is None:
+            (layout,) = [each for each in layouts(self.books, ask) if set(numbers) <= set(each.numbers)]
+            fewest = fewest_nodes(self.room, ask, layout)
+            assert len(numbers) <= fewest, f"{name} on {numbers}; {fewest} nodes would do"
+        model = model_of(self.books.nodes[numbers[0]])
+        if self.spec.quotas:
+            blockers = self.quotas().blockers(live, model)
+            assert not blockers, f"{name} of {live.leaf} starts against {blockers}"
+        self.room.take(start.grants)
+        self.held[live.job.id] = self.later[live.job.id] = self.holder(live, start.grants)
+
+    def check_refusal(self, live: Live, code: ReasonCode) -> None:
+        """14: the reason given is a fact."""
+        ask, name = live.job.spec.ask, f"job {live.job.id} ({code.name})"
+        could = list(layouts(self.books, ask))
+        if code is ReasonCode.UNSUPPORTED:
+            assert not supported(ask), f"{name} can be served"
+            return
+        if code is ReasonCode.NEVER_FITS:
+            assert supported(ask), f"{name} cannot be served at all"
+            assert not could, f"{name} would fit on an empty fleet"
+            return
+        now = [layout for layout in could if has_room(self.room, ask, layout)]
+        if code is ReasonCode.ROOM:
+            assert not now, f"{name}: there is room on nodes {[layout.numbers for layout in now]}"
+        elif code is ReasonCode.RESERVATION:
+            assert now, f"{name}: there is no room"
+            assert self.plan.reservations, f"{name}: nothing is promised to anyone"
+        elif code is ReasonCode.QUOTA_AHEAD:
+            assert self.walled & set(chain(live.leaf)), f"{name}: nobody ahead waits for quota"
+        else:
+            assert code in _QUOTA_CODES, f"{name} is no reason to wait"
+            by_model = {layout.model: self.quotas().blockers(live, layout.model) for layout in could}
+            assert any(code in blockers for blockers in by_model.values()), f"{name}: {by_model}"
+            passable = [layout for layout in now if not by_model[layout.model]]
+            assert not passable or self.walled & set(chain(live.leaf)), f"{name}: {passable} would do"
+            if code in _WALLS:
+                self.walled |= set(chain(live.leaf))
+
+    # -- 6: victims ----------------------------------------------------------------------------------------------
+
+    def check_force(self, live: Live) -> None:
+        """Victims are stopped by right, for this job, all of them needed."""
+        job_id, ask = live.job.id, live.job.spec.ask
+        earmark = self.earmarks[job_id]
+        stops = [stop for stop in self.plan.stops if stop.for_job == job_id]
+        assert stops, f"job {job_id} has an earmark and nobody is stopped for it"
+        for stop in stops:
+            self.check_victim(live, stop)
+        self.check_guarantees(live, stops)
+        victims = {stop.job_id for stop in stops}
+        wrong = misplaced(self.books, ask, earmark.grants)
+        assert not wrong, f"kept for job {job_id}: {wrong}"
+        grace_ms = max(self.books.klass(self.books.jobs[victim]).grace_ms for victim in victims)
+        assert earmark.expires_ms > self.now_ms + grace_ms, f"{earmark} expires before its victims are gone"
+        if not self.plan.reservations:
+            for spared in [set[int](), *[{victim} for victim in victims]]:
+                gone = victims - spared if spared else set[int]()
+                assert not self.would_start(live, gone), f"job {job_id}: {victims - gone} stopped for nothing"
+        assert self.would_start(live, victims), f"stopping {victims} does not make room for job {job_id}"
+        self.room.take(earmark.grants)
+        for victim in victims:
+            del self.later[victim]
+        self.later[job_id] = self.holder(live, earmark.grants)
+
+    def would_start(self, live: Live, gone: set[int]) -> bool:
+        """Whether there were room and quota if some running jobs were gone."""
+        freed = [g for job_id in sorted(gone) for g in self.books.jobs[job_id].attempt.grants]  # type: ignore[union-attr]
+        self.room.give(freed)
+        quotas = Quotas(self.books, [h for job_id, h in self.later.items() if job_id not in gone])
+        found = any(
+            has_room(self.room, live.job.spec.ask, layout)
+            and not (self.spec.quotas and quotas.blockers(live, layout.model))
+            for layout in layouts(self.books, live.job.spec.ask)
+        )
+        self.room.take(freed)
+        return found
+
+    def check_victim(self, live: Live, stop: Stop) -> None:
+        """Preemptible, running, past its minimum run time, and lower in the order the rule names."""
+        victim = self.books.jobs[stop.job_id]
+        klass, attempt = self.books.klass(victim), victim.attempt
+        assert attempt is not None, f"{stop}: it does not run"
+        assert stop.attempt == attempt.number, f"{stop}: attempt {attempt.number} runs"
+        assert attempt.phase in (AttemptState.STARTING, AttemptState.RUNNING), (
+            f"{stop}: it is {attempt.phase}"
+        )
+        assert klass.preemptible, f"{stop}: {klass.name} is not preemptible"
+        safe_ms = klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX)
+        assert attempt.started_ms + safe_ms <= self.now_ms, f"{stop}: stopped before its minimum run time"
+        assert stop.cause in [_CAUSE_OF[name] for name in self.spec.preemption], (
+            f"{stop}: not a rule in force"
+        )
+        ours, theirs = self.books.klass(live).priority, klass.priority
+        if stop.cause is StopCause.CLASS:
+            assert theirs < ours, f"{stop}: priority {theirs} against {ours}"
+        if stop.cause is StopCause.SHORTER:
+            assert theirs <= ours, f"{stop}: priority {theirs} against {ours}"
+            assert attempt.end_ms - self.now_ms > _MUCH_LONGER * live.estimate_ms, f"{stop}: not much longer"
+
+    def check_guarantees(self, live: Live, stops: Sequence[Stop]) -> None:
+        """A class takes nobody below a guarantee; who reclaims is within one, and who gives is above."""
+        ours = chain(live.leaf)
+        quotas = Quotas(self.books, list(self.later.values()))
+        by_tenant: dict[tuple[StopCause, str], list[Holder]] = {}
+        for stop in stops:
+            holder = self.held[stop.job_id]
+            others = [path for path in chain(holder.leaf) if path not in ours]
+            if stop.cause is StopCause.CLASS:
+                for path in others:
+                    by_tenant.setdefault((stop.cause, path), []).append(holder)
+            elif stop.cause is StopCause.RECLAIM:
+                assert others, f"{stop}: reclaimed within one tenant"
+                by_tenant.setdefault((stop.cause, others[-1]), []).append(holder)
+                self.check_entitled(live, ours[: ours.index(others[-1].rpartition("/")[0])], quotas)
+        for (cause, path), victims in by_tenant.items():
+            used, lost = quotas.used(path, None), sum(holder.milli for holder in victims)
+            promised = quotas.guarantee(path, None)
+            if cause is StopCause.CLASS:
+                assert used - lost >= promised, f"{path} is promised {promised} and left with {used - lost}"
+            else:
+                most = max(holder.milli for holder in victims)
+                assert used - lost + most > promised, f"{path} is promised {promised} of {used}, loses {lost}"
+
+    def leaves(self, job_id: int) -> bool:
+        """Whether a job was told to stop before this plan."""
+        attempt = self.books.jobs[job_id].attempt
+        return attempt is not None and attempt.phase is AttemptState.STOPPING
+
+    def check_entitled(self, live: Live, below: Sequence[str], quotas: Quotas) -> None:
+        """Some tenant on the job's way up, below where it meets the victim's, stays within a guarantee."""
+        columns = {None, *[layout.model for layout in layouts(self.books, live.job.spec.ask)]}
+        assert any(
+            quotas.guarantee(path, column)
+            and quotas.used(path, column) + live.milli <= quotas.guarantee(path, column)
+            for path in below
+            for column in columns
+        ), f"job {live.job.id} reclaims, and {list(below)} are not within a guarantee"
+
+    def holder(self, live: Live, grants: Sequence[Grant]) -> Holder:
+        """A job as quotas see it."""
+        model = model_of(self.books.nodes[grants[0].node])
+        return Holder(live.job.id, live.leaf, model, live.milli, live.limit_ms)
+
+    def quotas(self) -> Quotas:
+        """Quotas beside those who hold GPUs and those started so far in this plan."""
+        return Quotas(self.books, list(self.held.values()))
+
+
+def check_plan(books: Books, spec: PolicySpec, plan: Plan, now_ms: int) -> None:
+    """4, 5, 6 and 14, judged independently."""
+    PlanCheck(books, spec, plan, now_ms).run()
+
+
+# -- 8: totals -------------------------------------------------------------------------------------------------------
+
+
+def check_totals(books: Books, derived: dict[str, Any]) -> None:
+    """The core's tables equal what is counted again from nothing."""
+    running = [live.job.id for live in books.running()]
+    assert running == derived["running"], f"{running} run, the core says {derived['running']}"
+    waiting = [live.job.id for live in books.waiting()]
+    assert sorted(_queue_ids(derived["queue"])) == waiting, f"{waiting} wait: {derived['queue']}"
+    assert derived["queue"]["count"] == len(waiting)
+    assert derived["deferred"] == sorted(job_id for job_id, live in books.jobs.items() if live.deferred)
+    assert derived["earmarks"] == sorted(job_id for job_id, live in books.jobs.items() if live.earmark)
+    assert derived["used_milli"] == books.used("")
+    assert derived["up_milli"] == [books.up_milli(model) for model in books.models()]
+    _check_nodes(books, derived["nodes"])
+    for live in books.jobs.values():
+        assert derived["jobs"][live.job.id][0] == live.estimate_ms, f"job {live.job.id}: {live.estimate_ms}"
+        assert derived["jobs"][live.job.id][1] == books.klass(live).name
+    quotas = Quotas(books, list(holders(books).values()))
+    for path, row in derived["tenants"].items():
+        _check_tenant(books, quotas, path, row)
+
+
+def _queue_ids(queue: dict[str, Any]) -> list[int]:
+    if "ids" in queue:
+        return list(queue["ids"])
+    return [job_id for row in queue["groups"] if len(row) == 4 for job_id in row[2]]
+
+
+def _check_nodes(books: Books, nodes: dict[str, Any]) -> None:
+    room = Room(books, books.grants(earmarks=True))
+    assert nodes["gpu_free"] == [left.gpu for left in room.free]
+    assert nodes["cpu_free"] == [left.cpu_milli for left in room.free]
+    assert nodes["memory_free"] == [left.memory_mib for left in room.free]
+    masks = [sum(1 << gpu for gpu, milli in enumerate(left.gpu) if milli == MILLI) for left in room.free]
+    assert nodes["free_mask"] == masks, f"wholly free: {masks}, the core says {nodes['free_mask']}"
+    for index, (buckets, partial) in enumerate(zip(nodes["buckets"], nodes["partial"], strict=True)):
+        wanted = [0] * len(buckets)
+        shared = 0
+        for number, mask in enumerate(masks):
+            if nodes["kind"][number] == index and books.schedulable(number):
+                wanted[mask.bit_count()] |= 1 << number
+                if any(0 < milli < MILLI for milli in room.free[number].gpu):
+                    shared |= 1 << number
+        assert wanted == buckets, f"nodes of kind {index} by free GPUs: {wanted}, the core says {buckets}"
+        assert shared == partial, f"nodes of kind {index} that share: {shared:b}, the core says {partial:b}"
+    for number, on in enumerate(nodes["on"]):
+        ends = {
+            live.job.id: (live.attempt.end_ms, tuple(grant))
+            for live in books.running()
+            if live.attempt is not None
+            for grant in live.attempt.grants
+            if grant.node == number
+        }
+        assert ends == on, f"{books.nodes[number].name} runs {ends}, the core says {on}"
+
+
+def _check_tenant(books: Books, quotas: Quotas, path: str, row: dict[str, Any]) -> None:
+    columns = [None, *books.models()]
+    used = [quotas.used(path, column) for column in columns]
+    assert used == row["used"], f"{path} uses {used}, the core says {row['used']}"
+    if row["claimed"]:
+        claimed = [quotas.claimed(path, column) for column in columns]
+        assert claimed == row["claimed"], f"{path} claims {claimed}, the core says {row['claimed']}"
+    assert books.run_by(path) == row["running"]
+    rate = sum(
+        live.attempt.charge.rate for live in books.running() if live.attempt and path in chain(live.leaf)
+    )
+    assert rate == row["rate"], f"{path} is charged {rate}, the core says {row['rate']}"
+    if path in {tenant.path for tenant in books.settings.tenants if tenant.budget}:
+        assert books.committed(path) == row["committed_milli_ms"]
+
+
+def check_usage(books: Books, dump: dict[str, Any]) -> None:
+    """The decayed charge of closed periods, and what budgets have spent, equal the integral of what was held."""
+    start_ms = dump["period_start_ms"]
+    periods = 1 + start_ms // books.settings.period_ms
+    budgets = {tenant.path: tenant.budget for tenant in books.settings.tenants}
+    for row in dump["tenants"]:
+        path = row["path"]
+        if not path.endswith("/-"):
+            # Jobs that a change of the settings moves to a tenant's own leaf bring only later charges with them.
+            wanted = books.usage(path, start_ms)
+            # Fixed point rounds down by less than one unit in each period.
+            slack = periods * (1 + len(books.charges)) + wanted * 1e-6
+            assert abs(row["usage"] - wanted) <= slack, f"{path} used {wanted}, the core says {row['usage']}"
+        budget = budgets.get(path)
+        if (
+            budget is not None
+            and row["window_start_ms"] == books.now_ms // budget.window_ms * budget.window_ms
+        ):
+            spent = books.spent(path, budget.window_ms)
+            assert spent == row["spent_milli_ms"], (
+                f"{path} spent {spent}, the core says {row['spent_milli_ms']}"
+            )
+
+
+def check_fair_first(books: Books, spec: PolicySpec, plan: Plan, dump: dict[str, Any]) -> None:
+    """The first job looked at is of the least served tenant: down the tree by usage over weight, then by number.
+
+    Usage is that of the closed periods, and a whole period of what runs.
+    """
+    if "fair" not in spec.order or not plan.examined:
+        return
+    check = PlanCheck(books, spec, plan, books.now_ms)
+    before = spec.order[: spec.order.index("fair")]
+    waiting = books.waiting()
+    first = min(check.order_key(live, before)[:-2] for live in waiting)
+    leaves = {live.leaf for live in waiting if check.order_key(live, before)[:-2] == first}
+    usage = {row["path"]: row["usage"] for row in dump["tenants"]}
+    weights = {tenant.path: tenant.weight for tenant in books.settings.tenants}
+
+    def key(path: str) -> tuple[int, int]:
+        rate = sum(c.rate for c in books.charges if c.ended_ms is None and path in chain(c.leaf))
+        total = usage[path] + rate * books.settings.period_ms
+        return (total << 16) // weights.get(path, 1), list(usage).index(path)
+
+    path = ""
+    while path not in leaves:
+        members = [p for p in usage if p and p.rpartition("/")[0] == path]
+        path = min([p for p in members if any(p in chain(leaf) for leaf in leaves)], key=key)
+    leaf = books.jobs[plan.examined[0]].leaf
+    assert leaf == path, f"{path} is served least, and {leaf} goes first"

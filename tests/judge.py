@@ -1,0 +1,335 @@
+"""Room and quota, judged from the model alone: would this placement do, and could that job have been placed?
+
+The core finds room with bit sets and columns. Here every node is looked at, and every tenant's use is summed up
+again for every question.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from books import Books, Live, ask_milli, chain, model_of
+from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Node, Quota, ReasonCode, Tenant
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI, NO_LIMIT_MS
+
+UNLIMITED = 1 << 62
+
+
+def supported(ask: Ask) -> bool:
+    """Whether this kind of GPU sharing can be served at all."""
+    return not isinstance(ask.gpus, Mig | Memory) and not (isinstance(ask.gpus, Milli) and ask.tasks > 1)
+
+
+def gpus_of(mask: int) -> list[int]:
+    """GPU numbers of a mask."""
+    return [gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1]
+
+
+@dataclass
+class Free:
+    """What is left on one node; below zero where an earmark waits."""
+
+    gpu: list[int]
+    cpu_milli: int
+    memory_mib: int
+
+
+class Room:
+    """What is left on all nodes."""
+
+    def __init__(self, books: Books, held: Iterable[Grant]) -> None:
+        self.books = books
+        self.free = [Free([MILLI] * node.gpus, node.cpu_milli, node.memory_mib) for node in books.nodes]
+        self.take(held)
+
+    def take(self, grants: Iterable[Grant], sign: int = -1) -> None:
+        """Enter grants."""
+        for grant in grants:
+            left = self.free[grant.node]
+            for gpu in gpus_of(grant.gpus):
+                left.gpu[gpu] += sign * grant.milli
+            left.cpu_milli += sign * grant.cpu_milli
+            left.memory_mib += sign * grant.memory_mib
+
+    def give(self, grants: Iterable[Grant]) -> None:
+        """Strike grants."""
+        self.take(grants, 1)
+
+    def fits(self, grants: Iterable[Grant]) -> bool:
+        """Whether this room is there, on nodes that take new work."""
+        return all(
+            self.books.schedulable(grant.node)
+            and all(self.free[grant.node].gpu[gpu] >= grant.milli for gpu in gpus_of(grant.gpus))
+            and grant.cpu_milli <= self.free[grant.node].cpu_milli
+            and grant.memory_mib <= self.free[grant.node].memory_mib
+            for grant in grants
+        )
+
+    def overdrawn(self) -> list[str]:
+        """Where more is taken than there is."""
+        found = []
+        for node, left in zip(self.books.nodes, self.free, strict=True):
+            found += [f"{node.name} GPU {gpu}: {milli}" for gpu, milli in enumerate(left.gpu) if milli < 0]
+            if left.cpu_milli < 0 or left.memory_mib < 0:
+                found.append(f"{node.name}: {left.cpu_milli} milli-CPU, {left.memory_mib} MiB")
+        return found
+
+    def tasks_on(self, ask: Ask, number: int) -> int:
+        """How many tasks of an ask a node could take now."""
+        if not self.books.schedulable(number):
+            return 0
+        left = self.free[number]
+        if isinstance(ask.gpus, Milli):
+            fitting = sum(milli >= ask.gpus.milli for milli in left.gpu)
+        else:
+            fitting = sum(milli == MILLI for milli in left.gpu)
+        most = ask.tasks
+        for want, have in (
+            (ask.gpus.count, fitting),
+            (ask.cpu_milli, left.cpu_milli),
+            (ask.memory_mib, left.memory_mib),
+        ):
+            if want:
+                most = min(most, max(0, have) // want)
+        return most
+
+
+# -- kinds of node ---------------------------------------------------------------------------------------------------
+
+
+def kind_of(node: Node) -> tuple[object, ...]:
+    """What nodes must have in common to serve one gang."""
+    return (
+        node.cluster,
+        model_of(node),
+        node.gpus,
+        node.cpu_milli,
+        node.memory_mib,
+        node.nvlink_group_size,
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an ask is laid out on nodes of one kind: full nodes, and the rest on one more."""
+
+    numbers: tuple[int, ...]
+    model: str
+    per_node: int
+    full: int
+    rest: int
+    nodes_max: int
+
+    @property
+    def fewest(self) -> int:
+        """On how many nodes it goes when they are empty."""
+        return self.full + (self.rest > 0)
+
+
+def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
+    """Every kind of node that could serve an ask if empty."""
+    if not supported(ask):
+        return
+    for kind in dict.fromkeys(kind_of(node) for node in books.nodes):
+        numbers = tuple(
+            number
+            for number, node in enumerate(books.nodes)
+            if kind_of(node) == kind and (not ask.pools or node.pool in ask.pools)
+        )
+        if not numbers or (ask.models and books.nodes[numbers[0]].gpu_model not in ask.models):
+            continue
+        node = books.nodes[numbers[0]]
+        per_node = ask.tasks
+        for want, have in (
+            (ask.gpus.count, node.gpus),
+            (ask.cpu_milli, node.cpu_milli),
+            (ask.memory_mib, node.memory_mib),
+        ):
+            if want:
+                per_node = min(per_node, have // want)
+        if per_node == 0:
+            continue
+        full, rest = divmod(ask.tasks, per_node)
+        layout = Layout(numbers, model_of(node), per_node, full, rest, max(full + (rest > 0), ask.nodes_max))
+        if layout.fewest <= len(numbers) and (not ask.nodes_max or layout.fewest <= ask.nodes_max):
+            yield layout
+
+
+def has_room(room: Room, ask: Ask, layout: Layout) -> bool:
+    """Whether all tasks could be placed now, in this layout or spread as far as the ask allows."""
+    tasks = sorted((room.tasks_on(ask, number) for number in layout.numbers), reverse=True)
+    full = sum(count >= layout.per_node for count in tasks) >= layout.full
+    if full and (layout.rest == 0 or tasks[layout.full :][:1] >= [layout.rest]):
+        return True
+    return layout.nodes_max > layout.fewest and sum(tasks[: layout.nodes_max]) >= ask.tasks
+
+
+def fewest_nodes(room: Room, ask: Ask, layout: Layout) -> int:
+    """The smallest number of nodes that could take all tasks now."""
+    left = ask.tasks
+    tasks = sorted((room.tasks_on(ask, number) for number in layout.numbers), reverse=True)
+    for count, most in enumerate(tasks, start=1):
+        left -= most
+        if left <= 0:
+            return count
+    return len(tasks) + 1
+
+
+def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
+    """What is wrong with grants as a way to serve an ask on an empty fleet."""
+    if not grants:
+        return ["no grants"]
+    wrong = []
+    milli = ask.gpus.milli if isinstance(ask.gpus, Milli) else MILLI
+    numbers = [grant.node for grant in grants]
+    if len(set(numbers)) < len(numbers):
+        wrong.append("a node twice")
+    if sum(grant.tasks for grant in grants) != ask.tasks or any(grant.tasks < 1 for grant in grants):
+        wrong.append(f"{[grant.tasks for grant in grants]} of {ask.tasks} tasks")
+    if len({kind_of(books.nodes[number]) for number in numbers}) > 1:
+        wrong.append("nodes of several kinds")
+    for grant in grants:
+        node = books.nodes[grant.node]
+        if grant.gpus.bit_count() != ask.gpus.count * grant.tasks or (grant.gpus and grant.milli != milli):
+            wrong.append(f"{node.name}: {grant.gpus:b} x {grant.milli} for {grant.tasks} tasks")
+        if grant.gpus >> node.gpus:
+            wrong.append(f"{node.name}: a GPU it does not have")
+        if grant.cpu_milli != ask.cpu_milli * grant.tasks or grant.memory_mib != ask.memory_mib * grant.tasks:
+            wrong.append(f"{node.name}: cores or memory")
+        if ask.models and node.gpu_model not in ask.models:
+            wrong.append(f"{node.name}: model {node.gpu_model}")
+        if ask.pools and node.pool not in ask.pools:
+            wrong.append(f"{node.name}: pool {node.pool}")
+    fitting = [layout for layout in layouts(books, ask) if set(numbers) <= set(layout.numbers)]
+    if not fitting:
+        wrong.append("no kind of node could serve it")
+    elif len(numbers) > fitting[0].nodes_max:
+        wrong.append(f"{len(numbers)} nodes, at most {fitting[0].nodes_max}")
+    return wrong
+
+
+# -- quota -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Someone who holds GPUs, as quotas see it."""
+
+    job_id: int
+    leaf: str
+    model: str
+    milli: int
+    limit_ms: int
+
+    def within(self, path: str, model: str | None) -> bool:
+        """Whether it counts against a tenant, in one model or in total."""
+        return path in chain(self.leaf) and model in (None, self.model)
+
+
+def holders(books: Books) -> dict[int, Holder]:
+    """All who hold GPUs."""
+    return {
+        live.job.id: Holder(live.job.id, live.leaf, live.attempt.model, live.milli, live.limit_ms)
+        for live in books.running()
+        if live.attempt is not None
+    }
+
+
+class Quotas:
+    """Whether a job may start beside those who hold GPUs."""
+
+    def __init__(self, books: Books, held: Collection[Holder]) -> None:
+        self.books = books
+        self.held = held
+        self.tenants = {tenant.path: tenant for tenant in books.settings.tenants}
+
+    def used(self, path: str, model: str | None) -> int:
+        """Milli-GPU of a tenant's subtree."""
+        return sum(holder.milli for holder in self.held if holder.within(path, model))
+
+    def quota(self, path: str) -> Quota:
+        """What was set for a tenant."""
+        return self.tenants.get(path, Tenant(path)).quota
+
+    def guarantee(self, path: str, model: str | None) -> int:
+        """What it is promised."""
+        return self.quota(path).guarantee.get(TOTAL if model is None else model, 0)
+
+    def blockers(self, live: Live, model: str) -> set[ReasonCode]:
+        """Every rule that forbids a start."""
+        found = set()
+        milli = live.milli
+        for path in chain(live.leaf):
+            quota = self.quota(path)
+            if quota.max_gpus_per_job is not None and milli > quota.max_gpus_per_job:
+                found.add(ReasonCode.JOB_TOO_LARGE)
+            if quota.max_running_jobs is not None:
+                runs = sum(holder.within(path, None) for holder in self.held)
+                if runs >= quota.max_running_jobs:
+                    found.add(ReasonCode.RUNNING_JOBS)
+            for column in (None, model):
+                name = TOTAL if column is None else column
+                after = self.used(path, column) + milli
+                if after > quota.limit.get(name, UNLIMITED):
+                    found.add(ReasonCode.LIMIT)
+                if after > quota.guarantee.get(name, 0) + quota.borrow.get(name, UNLIMITED):
+                    found.add(ReasonCode.BORROW)
+            if self._over_budget(path, live):
+                found.add(ReasonCode.NO_TIME_LIMIT if live.limit_ms >= NO_LIMIT_MS else ReasonCode.BUDGET)
+        for path in chain(live.leaf)[1:]:
+            per_user = self.quota(path).max_gpus_per_user
+            if per_user is not None and self.used(live.leaf, None) + milli > per_user:
+                found.add(ReasonCode.LIMIT)
+        if self.eats_held_back(live, model):
+            found.add(ReasonCode.HELD_BACK)
+        return found
+
+    def _over_budget(self, path: str, live: Live) -> bool:
+        tenant = self.tenants.get(path)
+        if tenant is None or tenant.budget is None:
+            return False
+        committed = sum(h.milli * h.limit_ms for h in self.held if h.within(path, None))
+        after = self.books.spent(path, tenant.budget.window_ms) + committed + live.milli * live.limit_ms
+        return after > tenant.budget.gpu_ms * MILLI
+
+    # A tenant claims what it uses, or what it holds back if that is more; a parent what its children claim.
+
+    def held_back(self, path: str, model: str | None) -> int:
+        """The guarantee that is not lent."""
+        name = TOTAL if model is None else model
+        quota = self.quota(path)
+        return max(0, quota.guarantee.get(name, 0) - quota.lend.get(name, UNLIMITED))
+
+    def claimed(self, path: str, model: str | None, extra: Holder | None = None) -> int:
+        """What a tenant's subtree keeps from others, one more holder counted."""
+        held = [*self.held, extra] if extra else self.held
+        own = sum(h.milli for h in held if h.leaf == path and model in (None, h.model))
+        members = [p for p in self.books.paths if p and p.rpartition("/")[0] == path]
+        return own + sum(
+            max(self.held_back(member, model), self.claimed(member, model, extra)) for member in members
+        )
+
+    def eats_held_back(self, live: Live, model: str) -> bool:
+        """Whether a start would take what others hold back."""
+        extra = Holder(live.job.id, live.leaf, model, live.milli, live.limit_ms)
+        for column in (None, model):
+            before, after = self.claimed("", column), self.claimed("", column, extra)
+            if after > before and after > self.books.up_milli(column):
+                return True
+        return False
+
+
+__all__ = [
+    "Free",
+    "Holder",
+    "Layout",
+    "Quotas",
+    "Room",
+    "ask_milli",
+    "fewest_nodes",
+    "has_room",
+    "holders",
+    "layouts",
+    "misplaced",
+    "supported",
+]

@@ -1,0 +1,174 @@
+"""Fleets, tenants, classes and jobs for Hypothesis: small numbers, so that things collide."""
+
+from hypothesis import strategies as st
+
+from gpuyard.model import (
+    Ask,
+    Budget,
+    GpuRequest,
+    Isolation,
+    JobClass,
+    JobSpec,
+    Memory,
+    Mig,
+    Milli,
+    Node,
+    Quota,
+    Settings,
+    Tenant,
+    Whole,
+)
+from gpuyard.model.units import NO_LIMIT_MS
+
+MODELS = ("H100", "A100-80GB", "bespoke")
+PATHS = ("a", "a/x", "a/y", "b", "b/z", "c")
+"""Tenants that may be configured."""
+LEAVES = ("a", "a/x", "a/y", "a/y/u", "b", "b/z", "c", "new")
+"""Tenants that may submit: some of them are not configured, some have members."""
+SECOND_MS = 1000
+PERIOD_MS = 10 * SECOND_MS
+
+
+@st.composite
+def node_shapes(draw: st.DrawFn) -> Node:
+    """A kind of node; its name is given later."""
+    gpus = draw(st.sampled_from((4, 2, 8, 1, 4, 0)))
+    return Node(
+        name="",
+        cluster=draw(st.sampled_from(("main", "main", "other"))),
+        pool=draw(st.sampled_from(("p", "q"))),
+        gpu_model=draw(st.sampled_from(MODELS)) if gpus else "",
+        gpus=gpus,
+        cpu_milli=draw(st.sampled_from((8000, 16_000))),
+        memory_mib=draw(st.sampled_from((4096, 65_536))),
+        nvlink_group_size=draw(st.sampled_from((0, 2, 4))) if gpus >= 4 else 0,
+        switch=draw(st.sampled_from(("s1", "s2"))),
+    )
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Node]:
+    """One to five nodes of one or two kinds, on one or two switches."""
+    kinds = draw(st.lists(node_shapes(), min_size=1, max_size=2))
+    count = draw(st.integers(1, 5))
+    return [named(kinds[draw(st.integers(0, len(kinds) - 1))], number) for number in range(count)]
+
+
+def named(node: Node, number: int) -> Node:
+    """A node of a kind."""
+    return Node(
+        f"n{number}",
+        node.cluster,
+        node.pool,
+        node.gpu_model,
+        node.gpus,
+        node.cpu_milli,
+        node.memory_mib,
+        node.nvlink_group_size,
+        node.numa_domains,
+        node.switch if number % 2 else "s1",
+        node.rack,
+    )
+
+
+@st.composite
+def amounts(draw: st.DrawFn, most: int) -> dict[str, int]:
+    """GPUs in total, or of one model."""
+    name = draw(st.sampled_from(("total", "total", *MODELS[:2])))
+    return {name: draw(st.integers(0, most)) * 1000}
+
+
+@st.composite
+def quotas(draw: st.DrawFn) -> Quota:
+    """A quota with few of its parts set."""
+    parts = draw(st.sets(st.sampled_from(("guarantee", "limit", "borrow", "lend", "job", "user", "running"))))
+    return Quota(
+        guarantee=draw(amounts(8)) if parts & {"guarantee", "borrow", "lend"} else {},
+        limit=draw(amounts(12)) if "limit" in parts else {},
+        borrow=draw(amounts(6)) if "borrow" in parts else {},
+        lend=draw(amounts(4)) if "lend" in parts else {},
+        max_gpus_per_job=draw(st.sampled_from((2000, 4000, 8000))) if "job" in parts else None,
+        max_gpus_per_user=draw(st.sampled_from((1000, 4000, 8000))) if "user" in parts else None,
+        max_running_jobs=draw(st.integers(1, 4)) if "running" in parts else None,
+    )
+
+
+budgets = st.builds(
+    Budget,
+    gpu_ms=st.sampled_from((10_000, 60_000, 400_000)),
+    window_ms=st.sampled_from((20_000, 60_000)),
+)
+tenants = st.builds(
+    Tenant,
+    path=st.sampled_from(PATHS),
+    weight=st.integers(1, 3),
+    quota=quotas(),
+    budget=st.one_of(st.none(), st.none(), st.none(), budgets),
+)
+
+CLASSES = (
+    JobClass("batch", 0, True, 60 * SECOND_MS, 2 * SECOND_MS, 2 * SECOND_MS),
+    JobClass("urgent", 10, False, 30 * SECOND_MS, 0, SECOND_MS),
+    JobClass("high", 5, True, NO_LIMIT_MS, 0, 0),
+    JobClass("idle", -5, True, 300 * SECOND_MS, 0, 3 * SECOND_MS),
+)
+OTHER_CLASSES = (*CLASSES[:2], JobClass("high", -1, False, 20 * SECOND_MS, 5 * SECOND_MS, SECOND_MS))
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> Settings:
+    """Up to four tenants with quotas, and classes."""
+    chosen = draw(st.lists(tenants, max_size=4, unique_by=lambda t: t.path))
+    return Settings(
+        tenants=tuple(chosen),
+        classes=draw(st.sampled_from((CLASSES, CLASSES, OTHER_CLASSES))),
+        default_class="batch",
+        share_weights=draw(st.sampled_from(({}, {}, {"H100": 1}, {"A100-80GB": 9000}))),
+        half_life_ms=60 * SECOND_MS,
+        period_ms=PERIOD_MS,
+        earmark_ms=5 * SECOND_MS,
+    )
+
+
+requests: st.SearchStrategy[GpuRequest] = st.one_of(
+    st.builds(Whole, st.sampled_from((1, 2, 4, 1, 3, 8, 0))),
+    st.builds(Whole, st.sampled_from((1, 2, 4, 1, 2, 8))),
+    st.builds(Milli, st.sampled_from((1, 1, 2)), st.sampled_from((250, 500, 700))),
+)
+odd_requests: st.SearchStrategy[GpuRequest] = st.sampled_from(
+    (Mig(1, "1g.10gb"), Memory(1, 1000, Isolation.ANY))
+)
+
+
+@st.composite
+def asks(draw: st.DrawFn) -> Ask:
+    """What a job asks for; now and then something that cannot be served."""
+    request = draw(odd_requests if draw(st.integers(0, 30)) == 30 else requests)
+    tasks = draw(st.sampled_from((1, 1, 2, 3, 4, 6))) if isinstance(request, Whole) else 1
+    fussy = draw(st.integers(0, 7))
+    return Ask(
+        request,
+        tasks,
+        cpu_milli=draw(st.sampled_from((0, 1000, 5000))),
+        memory_mib=draw(st.sampled_from((0, 0, 2048))),
+        models=draw(st.sampled_from(((), ("H100",), ("A100-80GB", "H100")))) if fussy == 7 else (),
+        pools=("p",) if fussy == 6 else (),
+        nodes_max=draw(st.sampled_from((1, 2, 4))) if fussy >= 4 else 0,
+    )
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> JobSpec:
+    """What is submitted."""
+    checkpoint_ms = draw(st.sampled_from((0, 0, 4 * SECOND_MS)))
+    return JobSpec(
+        draw(st.sampled_from(LEAVES)),
+        draw(asks()),
+        draw(st.sampled_from(("", "batch", "urgent", "high", "idle"))),
+        checkpoint_ms=checkpoint_ms,
+        restart_cost_ms=draw(st.sampled_from((0, SECOND_MS))) if checkpoint_ms else 0,
+    )
+
+
+limits_ms = st.sampled_from((0, SECOND_MS, 3 * SECOND_MS, 10 * SECOND_MS, 40 * SECOND_MS, 200 * SECOND_MS))
+gaps_ms = st.sampled_from((1, SECOND_MS, 2 * SECOND_MS, 5 * SECOND_MS, 17 * SECOND_MS))

@@ -1,0 +1,194 @@
+"""What holds for every command: help, version, errors without tracebacks, exit codes, where words go."""
+
+import os
+import pty
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard import __version__
+from gpuyard.cli.options import PRESETS
+from gpuyard.cli.simulate import Format
+from gpuyard.policies import registry
+from gpuyard.sim.traces import FORMATS
+
+from .conftest import Yard, command, environment
+
+STARTUP_CPU_S_MAX = 1.0
+"""About eight times what `yard --help` takes on a quiet machine: a test of imports, not of the machine."""
+
+COMMANDS = [
+    (),
+    ("simulate",),
+    ("validate",),
+    ("demo",),
+    ("bench",),
+    ("bench", "simulate"),
+    ("bench", "decide"),
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(yard: Yard, words: tuple[str, ...]) -> None:
+    done = yard(*words, "--help")
+
+    assert (0, "") == (done.code, done.err)
+    assert done.out.startswith(f"Usage: {' '.join(('yard', *words))}")
+    assert "\x1b" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
+    assert yard(*words, "-h").out == done.out
+
+
+def test_help_names_the_commands_and_the_options(yard: Yard) -> None:
+    assert all(name in yard("--help").out for name in ("simulate", "validate", "demo", "bench", "--version"))
+    simulate = yard("simulate", "--help").out
+    options = ("--trace", "--format", "--config", "--policy", "--seed", "--report", "--strict", "--gpus",
+               "--gpu-model", "--gpus-per-node", "--node-mtbf", "--node-repair", "--spot-trace")  # fmt: skip
+    assert [] == [option for option in options if option not in simulate]
+    assert all(f"\n{section}:\n" in simulate for section in ("Options", "Fleet", "Trace", "What goes wrong"))
+
+
+def test_names_that_are_written_twice_are_the_same() -> None:
+    """The help lists them without importing what defines them."""
+    assert set(FORMATS) == {format.value for format in Format}
+    assert set(registry.PRESETS) == set(PRESETS)
+
+
+def test_version(yard: Yard) -> None:
+    assert f"yard {__version__}\n" == yard("--version").out
+
+
+def test_without_a_command_the_help_is_a_usage_error(yard: Yard) -> None:
+    for words in ((), ("bench",), ("simulate",), ("validate",)):
+        done = yard(*words)
+        assert (2, "") == (done.code, done.out)
+        assert "Usage: yard" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["simulat"], "yard: no such command 'simulat'. Did you mean 'simulate'?"),
+        (["bench", "decode"], "yard: no such command 'decode'. Did you mean 'decide'?"),
+        (["simulate", "--polcy", "fifo"], "yard: no such option: --polcy"),
+        (["simulate", "--gpus", "8"], "yard: missing option '--trace'"),
+        (
+            ["simulate", "--trace", "x", "--gpus", "0"],
+            "yard: invalid value for '--gpus': it should be greater",
+        ),
+        (
+            ["simulate", "--trace", "x", "--format", "pdf"],
+            "yard: invalid value for '--format': 'pdf' is not one",
+        ),
+        (["simulate", "--trace", "x", "--gpus", "many"], "yard: invalid value for '--gpus'"),
+        (["bench", "decide", "--nodes", "-1"], "yard: invalid value for '--nodes'"),
+        (["demo", "-o"], "yard: no such option: -o"),
+    ],
+)
+def test_usage_errors_say_what_and_where_to_look(yard: Yard, words: list[str], message: str) -> None:
+    done = yard(*words)
+
+    assert (2, "") == (done.code, done.out)
+    assert done.err.startswith(message)
+    assert "--help' lists what it takes." in done.err
+    assert "Traceback" not in done.err
+
+
+def test_help_starts_quickly(process: Yard) -> None:
+    """Nothing heavy is imported before a command needs it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < STARTUP_CPU_S_MAX
+
+    code = "import sys, gpuyard.cli.app; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    heavy = {
+        "pydantic",
+        "yaml",
+        "rich.progress",
+        "rich.console",
+        "gpuyard.core",
+        "gpuyard.sim",
+        "gpuyard.config",
+    }
+    assert set() == heavy & set(loaded.split())
+
+
+def test_a_reader_that_leaves_is_no_error_to_talk_about(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        done = subprocess.run(
+            command("validate", "--schema"), stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert (1, b"") == (done.returncode, done.stderr)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_named(jobs: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("simulate", "--trace", jobs, "--gpus", 64),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert 1 == done.returncode
+    assert b"yard: No space left on device\n" == done.stderr
+
+
+def test_closed_streams_and_poor_encodings_are_survived(process: Yard, jobs: Path, tmp_path: Path) -> None:
+    for redirect in (">&-", "2>&-"):
+        words = " ".join(command("simulate", "--trace", jobs, "--gpus", 64))
+        assert 0 == subprocess.run(f"{words} {redirect} </dev/null", shell=True, check=False).returncode
+    (tmp_path / "ok.yaml").write_text(
+        "version: 1\nclusters: {m: {pools: {h: {nodes: 1, gpus: 8 x H100, cpus: 8, memory: 1T}}}}\n"
+    )
+    done = process("validate", "ok.yaml", PYTHONIOENCODING="ascii")
+    assert (0, "ok.yaml: ok ? 0 tenants, 8 GPUs in 1 pool, policy default\n") == (done.code, done.out)
+
+
+def on_a_terminal(*arguments: object, **more: str) -> str:
+    """What a terminal of 80 columns gets to see."""
+    main, terminal = pty.openpty()
+    with subprocess.Popen(
+        command(*arguments),
+        stdout=terminal,
+        stderr=terminal,
+        stdin=terminal,
+        env=environment(TERM="xterm-256color", COLUMNS="80", **more),
+    ) as running:
+        os.close(terminal)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(main, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += piece
+        running.wait(60)
+    os.close(main)
+    return seen.decode()
+
+
+def test_colour_is_for_terminals_and_can_be_refused(yard: Yard, jobs: Path) -> None:
+    words = ("simulate", "--trace", jobs, "--gpus", 8, "--policy", "fifo", "--policy", "sjf")
+    piped = yard(*words)
+    assert "\x1b" not in piped.out + piped.err
+
+    coloured, refused = on_a_terminal(*words), on_a_terminal(*words, NO_COLOR="1")
+    assert "\x1b[1;32m" in coloured
+    assert not re.search(r"\x1b\[[\d;]*3\dm", refused)
+
+    # A policy a line is too wide for this terminal, so there is a policy a column.
+    lines = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", coloured).replace("\r", "\n").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.split() == ["policy", "fifo", "sjf"] for line in lines)

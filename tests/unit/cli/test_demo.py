@@ -1,0 +1,60 @@
+"""`yard demo`: it tells its story and leaves a report."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.cli import demo
+from gpuyard.config import loads
+from gpuyard.core import State, apply
+from gpuyard.core.admission import never
+from gpuyard.model import ConfigSet, NodeAdded
+from gpuyard.sim import generate
+from gpuyard.sim.study import first_jobs
+
+from .conftest import Done, Yard
+
+TEAMS = ("interns", "product", "research")
+
+
+@pytest.fixture
+def shown(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Done:
+    """The demo on the first day of its week, which is enough to tell the story of."""
+    week = generate.teams_week
+    monkeypatch.setattr(generate, "teams_week", lambda seed: first_jobs(week(seed), 600))
+    return yard("demo")
+
+
+def test_a_table_two_sentences_and_a_report(shown: Done, tmp_path: Path) -> None:
+    assert (0, "") == (shown.code, shown.err)
+    lines = shown.out.splitlines()
+    assert [1, 1] == [sum(line.startswith(f"{policy} ") for line in lines) for policy in demo.POLICIES]
+    text = " ".join(shown.out.split())
+    assert "With default instead of fifo the teams wait on average: " in text
+    assert all(f" {team} " in text.partition("on average: ")[2] for team in TEAMS)
+    assert "The price: " in text
+    report = tmp_path / demo.REPORT_NAME
+    assert f"The report, with plots: {report}" in text
+    assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "\x1b" not in shown.out
+    assert "\u00a0" not in shown.out
+
+
+def test_nothing_is_rejected_in_the_whole_week() -> None:
+    """The demo would have to explain it."""
+    config = loads(demo._configuration(), "demo.yaml")
+    state = State()
+    apply(state, ConfigSet(0, config.settings))
+    nodes = [node for pool in config.pools for node in pool.nodes]
+    for node in nodes:
+        apply(state, NodeAdded(0, node))
+    assert generate.WEEK_GPUS == sum(node.gpus for node in nodes)
+    specs = generate.teams_week(0).specs
+    assert [] == [spec for spec in specs if never(state, spec) is not None]
+    assert {spec.klass for spec in specs} <= {klass.name for klass in config.settings.classes} | {""}
+
+
+def test_the_report_goes_where_it_is_wanted(yard: Yard, tmp_path: Path) -> None:
+    done = yard("demo", "--report", "no/such/dir.html")
+    assert (2, "") == (done.code, done.out)
+    assert done.err.startswith("yard: no/such/dir.html: there is no directory")

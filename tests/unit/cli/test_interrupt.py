@@ -1,0 +1,106 @@
+"""Ctrl-C: what is done is printed, marked, and the exit code says that it is not all."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuyard.cli.bench_yard import bench_yard
+from gpuyard.sim.traces import save
+
+from .conftest import environment
+
+WAIT_S = 60
+
+JOBS = 120_000
+
+HEEDS_CTRL_C = """\
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from gpuyard.cli import main
+main()
+"""
+"""What a shell starts in the background ignores SIGINT, and so do its children: tests, and what they start."""
+
+
+@pytest.fixture(scope="module")
+def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More jobs than any machine simulates before the test stops it."""
+    path = tmp_path_factory.mktemp("long") / "long.csv"
+    save(bench_yard(256, "fifo").trace(JOBS, 1.1, 1), path)
+    return path
+
+
+def interrupted(after_cpu_s: float, *words: object) -> tuple[int, str, str]:
+    """Run a command and stop it once it has used so much CPU time."""
+    running = subprocess.Popen(
+        [sys.executable, "-c", HEEDS_CTRL_C, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    ticks = os.sysconf("SC_CLK_TCK")
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline and running.poll() is None:
+        user, system = Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        if (int(user) + int(system)) / ticks >= after_cpu_s:
+            break
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=WAIT_S)
+    return running.returncode, out, err
+
+
+def test_ctrl_c_prints_what_is_done(long_trace: Path) -> None:
+    code, out, err = interrupted(
+        1.5,
+        "simulate",
+        "--trace",
+        long_trace,
+        "--gpus",
+        256,
+        "--policy",
+        "fifo",
+        "--policy",
+        "sjf",
+        "-o",
+        "json",
+    )
+
+    assert 130 == code
+    document = json.loads(out)
+    assert ["fifo"] == list(document["policies"])
+    fifo = document["policies"]["fifo"]
+    assert fifo["interrupted"]
+    assert 0 < fifo["finished"] < JOBS
+    assert fifo["jobs"] == fifo["finished"] + fifo["timeouts"] + fifo["unfinished"] + fifo["rejected"]
+    assert "yard: interrupted: fifo got through" in err
+    assert "yard: interrupted before sjf" in err
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_marks_the_table(long_trace: Path) -> None:
+    code, out, _ = interrupted(1.5, "simulate", "--trace", long_trace, "--gpus", 256, "--policy", "fifo")
+
+    assert 130 == code
+    assert out.splitlines()[1].startswith("fifo (interrupted)  ")
+
+
+def test_ctrl_c_before_there_is_anything_to_print(long_trace: Path) -> None:
+    code, out, err = interrupted(0.3, "simulate", "--trace", long_trace, "--gpus", 256, "-o", "json")
+
+    assert 130 == code
+    assert "Traceback" not in err
+    assert "" == out or {"policies", "trace"} == set(json.loads(out))
+
+
+def test_ctrl_c_ends_a_benchmark_without_figures() -> None:
+    code, out, err = interrupted(1.5, "bench", "simulate", "--jobs", JOBS, "--gpus", 256, "--load", 1.1)
+
+    assert (130, "", "") == (code, out, err)

@@ -1,0 +1,75 @@
+"""Tables: what fits, what stands beside what, and what stands out."""
+
+from rich.console import Console
+
+from gpuyard.cli import listing, progress
+from gpuyard.cli.listing import Column, Grid
+
+GRID = Grid(
+    [
+        Column("policy", ["fifo", "default"], "left"),
+        Column("wait mean", ["3.2 h", "41 min"], best=[False, True]),
+        Column("cost", ["$10", "$9"]),
+    ]
+)
+
+
+def drawn(grid: Grid, width: int) -> list[str]:
+    console = Console(width=width, force_terminal=True, color_system=None, highlight=False)
+    with console.capture() as seen:
+        listing._draw(grid, console)
+    return seen.get().splitlines()
+
+
+def test_a_table_takes_the_widest_form_that_fits() -> None:
+    assert [
+        "policy   wait mean  cost",
+        "fifo         3.2 h   $10",
+        "default     41 min    $9",
+    ] == drawn(GRID, 80)
+    assert [
+        "           wait",
+        "policy     mean  cost",
+        "fifo      3.2 h   $10",
+        "default  41 min    $9",
+    ] == drawn(GRID, 22)
+
+
+def test_a_table_that_is_too_wide_is_turned() -> None:
+    wide = Grid([*GRID.columns, Column("utilisation", ["90 %", "79 %"])])
+    assert [
+        "policy        fifo  default",
+        "wait mean    3.2 h   41 min",
+        "cost           $10       $9",
+        "utilisation   90 %     79 %",
+    ] == drawn(wide, 30)
+
+
+def test_a_table_that_is_too_wide_either_way_comes_in_parts() -> None:
+    names = [f"policy-{number}" for number in range(5)]
+    grid = Grid(
+        [Column("policy", names, "left"), Column("utilisation", ["90 %"] * 5), Column("x", ["y" * 30] * 5)]
+    )
+    lines = drawn(grid, 40)
+    assert 5 == sum(line.count("policy-") for line in lines)
+    assert 5 == sum(line.startswith("policy ") for line in lines)
+
+
+def test_the_best_of_a_column_stands_out() -> None:
+    console = Console(width=80, force_terminal=True, color_system="standard", highlight=False)
+    with console.capture() as seen:
+        listing._draw(GRID, console)
+    assert "\x1b[1;32m41 min\x1b[0m" in seen.get()
+    with console.capture() as seen:
+        listing._draw(GRID.turned(), console)
+    assert "\x1b[1;32m41 min\x1b[0m" in seen.get()
+
+
+def test_nested_figures_become_columns() -> None:
+    assert {"a": 1, "b_c": 2, "b_d_e": 3} == dict(listing.flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}))
+
+
+def test_how_far_how_fast_and_how_long_still() -> None:
+    assert "62,000 of 100,000 jobs, 31,000/s, 1 s left" == progress.pace(62_000, 100_000, 2.0)
+    assert "0 of 100 jobs" == progress.pace(0, 100, 1.0)
+    assert ["8 s", "1:00", "1:02:03"] == [progress.clock(seconds) for seconds in (8.2, 59.9, 3723)]
