@@ -58,13 +58,14 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         plan = decision.run()
     finally:
         current.undo()
-    # Where someone may preempt, the mere passing of time can change the answer: victims lose their protection.
     # Where everyone is promised a time, so must be whoever comes next.
-    if decision.forceful or not plan.empty or policy.backfill.promises_all:
+    if not plan.empty or policy.backfill.promises_all:
         state.quiet = None
     else:
-        until_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
-        state.quiet = Quiet(state.stirred, policy, plan, until_ms, decision.refused)
+        promised_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
+        # Where someone may preempt, time alone can change the answer: victims lose their protection.
+        until_ms = min(promised_ms, current.retry_ms)
+        state.quiet = Quiet(state.stirred, policy, plan, until_ms, promised_ms, decision.refused)
     return plan
 
 
@@ -81,7 +82,6 @@ class _Decision:
         "_stops",
         "_tries",
         "_waiting",
-        "forceful",
         "refused",
     )
 
@@ -95,8 +95,6 @@ class _Decision:
         self._codes: list[int] = []
         self._no_room: dict[int, bool] = {}
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
-        self.forceful = False
-        """Whether anyone looked for victims."""
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused for the sake of a promise."""
 
@@ -162,13 +160,12 @@ class _Decision:
 
     def _may_force(self, record: JobRecord) -> bool:
         """Whether a job has the right to take room from anyone."""
-        current = self._current
-        if not self._tries or not any(
-            [rule.applies(current.state, record, current.now_ms) for rule in current.policy.rules]
-        ):
-            return False
-        self.forceful = True
-        return True
+        if self._tries:
+            current = self._current
+            for rule in current.policy.rules:
+                if rule.applies(current.state, record, current.now_ms):
+                    return True
+        return False
 
     def _force(self, record: JobRecord, backfill: Backfill) -> bool:
         """Make room for a job by stopping others. What is promised to those ahead of it stays theirs."""

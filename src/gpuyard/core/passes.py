@@ -6,6 +6,7 @@ first one took, and it puts everything back at the end, whatever happens.
 
 from collections.abc import Callable
 
+from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.policy import Policy
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Way
@@ -56,6 +57,7 @@ class Pass:
         "now_ms",
         "policy",
         "reservations",
+        "retry_ms",
         "state",
         "stopping",
         "walls",
@@ -73,6 +75,8 @@ class Pass:
         self.walls: dict[int, Wall] = {}
         self.stopping: set[int] = set()
         """Victims chosen in this pass."""
+        self.retry_ms = NEVER_MS
+        """When a search for victims that failed could go otherwise, if nothing else happens."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
         self._version = state.nodes.version

@@ -75,9 +75,14 @@ def _candidates(current: Pass, rights: list[tuple[Right, Rule]]) -> list[Candida
     stopping = current.stopping
     for victim in current.state.running.values():
         klass = victim.klass
-        if not klass.preemptible or victim.started_ms + klass.min_run_ms > now_ms or victim.id in stopping:
+        if not klass.preemptible or victim.id in stopping:
             continue
-        if victim.preemptions and protected_until_ms(victim) > now_ms:
+        protected_ms = victim.started_ms + klass.min_run_ms
+        if victim.preemptions:
+            protected_ms = protected_until_ms(victim)
+        if protected_ms > now_ms:
+            if protected_ms < current.retry_ms:
+                current.retry_ms = protected_ms
             continue
         if victim.phase is not _RUNNING and victim.phase is not _STARTING:
             continue

@@ -12,17 +12,25 @@ from gpuyard.model import Plan
 class Quiet:
     """A plan that changes nothing, and how long it holds."""
 
-    __slots__ = ("plan", "policy", "refused", "stirred", "until_ms")
+    __slots__ = ("plan", "policy", "promised_ms", "refused", "stirred", "until_ms")
 
     def __init__(
-        self, stirred: int, policy: Policy, plan: Plan, until_ms: int, refused: set[tuple[int, int, int]]
+        self,
+        stirred: int,
+        policy: Policy,
+        plan: Plan,
+        until_ms: int,
+        promised_ms: int,
+        refused: set[tuple[int, int, int]],
     ) -> None:
         self.stirred = stirred
         """`State.stirred` at the time: any event that matters moves it on."""
         self.policy = policy
         self.plan = plan
         self.until_ms = until_ms
-        """The promise in it; at that time it has to be looked at again."""
+        """When it has to be looked at again even if nothing happens."""
+        self.promised_ms = promised_ms
+        """The promise in it."""
         self.refused = refused
         """Streams whose jobs have room but would break the promise unless they are over in time."""
 
@@ -32,4 +40,4 @@ class Quiet:
 
     def refuses(self, record: JobRecord, now_ms: int) -> bool:
         """Whether a new job would break the promise."""
-        return record.stream in self.refused and now_ms + record.estimate_ms > self.until_ms
+        return record.stream in self.refused and now_ms + record.estimate_ms > self.promised_ms

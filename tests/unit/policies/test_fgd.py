@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.core import State, apply, decide
+from gpuyard.core.admission import never
 from gpuyard.core.demand import Demand
-from gpuyard.core.dump import canonical
+from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.fragmentation import thresholds
 from gpuyard.core.placing import gang
 from gpuyard.model import (
     Ask,
+    AttemptEnded,
+    AttemptStarted,
     DemandLearned,
     Grant,
     Job,
@@ -26,9 +29,11 @@ from gpuyard.model import (
     NodeCordoned,
     NodeDown,
     NodeUp,
+    Outcome,
     PolicySpec,
     Whole,
 )
+from gpuyard.model.units import HOUR_MS
 from gpuyard.policies.placement import best_fit, fgd
 from gpuyard.policies.registry import build
 
@@ -214,20 +219,29 @@ def test_what_is_remembered_never_shows(nodes, mix, steps) -> None:
             held.append(grants)
 
 
-@given(NODES, MIXES, st.lists(ASKS, min_size=1, max_size=8))
-def test_deciding_changes_nothing_and_is_repeatable(nodes, mix, asks) -> None:
+@given(NODES, MIXES, st.lists(st.tuples(ASKS, st.integers(1, 9)), min_size=1, max_size=12))
+def test_deciding_changes_nothing_and_needs_no_memory(nodes, mix, jobs) -> None:
+    """Arrivals and departures under backfill; a state loaded from its dump decides the same at every step."""
     state = yard(nodes, mix)
-    for job_id, ask in enumerate(asks, start=1):
-        apply(state, JobSubmitted(0, Job(job_id, JobSpec("t", ask), 0)))
     policy = build(PolicySpec("fgd", order=("fifo",), placement="fgd"))
-    before = canonical(state)
-    books = [list(row) for row in state.nodes.gpu_free], list(state.nodes.cpu_free)
+    for at_ms, (ask, hours) in enumerate(jobs, start=1):
+        spec = JobSpec("t", ask)
+        if never(state, spec) is not None:
+            continue
+        apply(state, JobSubmitted(at_ms, Job(at_ms, spec, at_ms, limit_ms=hours * HOUR_MS)))
+        before = canonical(state)
+        books = [list(row) for row in state.nodes.gpu_free], list(state.nodes.cpu_free)
 
-    plan = decide(state, policy, 0)
+        plan = decide(state, policy, at_ms)
 
-    assert plan == decide(state, policy, 0)
-    assert before == canonical(state)
-    assert books == ([list(row) for row in state.nodes.gpu_free], list(state.nodes.cpu_free))
+        assert before == canonical(state)
+        assert books == ([list(row) for row in state.nodes.gpu_free], list(state.nodes.cpu_free))
+        assert plan == decide(load(dump(state)), policy, at_ms)
+        for start in plan.starts:
+            apply(state, AttemptStarted(at_ms, start.job_id, start.attempt, start.grants))
+        if hours > 5 and state.running:
+            first = min(state.running)
+            apply(state, AttemptEnded(at_ms, first, 1, Outcome.COMPLETED))
 
 
 @given(NODES, MIXES, ASKS, st.integers(1, 4))
