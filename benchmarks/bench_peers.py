@@ -25,6 +25,7 @@ from gpuyard.sim.traces.swf_write import save_swf
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "peers" / "requirements.txt"
+VENV = ROOT / "build" / "peers-venv"
 
 CAVEAT = """\
 Not the same scheduler: AccaSim's EASY does not keep its reservation (backfilling may delay the head of the
@@ -84,30 +85,31 @@ def main() -> int:
     parser.add_argument("--loads", type=float, nargs="+", default=[0.9, 1.3])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--venv", type=Path, default=ROOT / "build" / "peers-venv", help="AccaSim's environment")
+    parser.add_argument("--venv", type=Path, default=VENV, help="AccaSim's environment")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = parser.parse_args()
     accasim = peers_python(options.venv)
-    all_rows, figures, inner = [], {}, []
+    rows, by_load, inner = [], {}, []
     with tempfile.TemporaryDirectory(prefix="gpuyard-peers-") as folder:
         for load in options.loads:
             swf = Path(folder) / f"load{load:g}.swf"
             save_swf(poisson(options.jobs, options.gpus, load, options.seed), swf)
-            found = figures[f"load {load:g}"] = compare(swf, options.gpus, options.rounds, accasim)
-            all_rows += rows_of(load, found)
+            found = by_load[f"load {load:g}"] = compare(swf, options.gpus, options.rounds, accasim)
+            rows += rows_of(load, found)
             ours, theirs = found["gpuyard fifo"], found["AccaSim EASY, outputs off"]
+            alone_s = ours["cpu_s_simulation"]
             inner.append(
-                f"At load {load:g} gpuyard's simulation without reading the file takes "
-                f"{ours['cpu_s_simulation']:.3f} CPU-s ({ours['jobs'] / ours['cpu_s_simulation']:,.0f} jobs per "
-                f"CPU-s); whole processes, imports included: AccaSim {theirs['cpu_s_process']:.2f} CPU-s, gpuyard "
-                f"{ours['cpu_s_process']:.2f}."
+                f"At load {load:g} gpuyard's simulation without reading the file takes {alone_s:.3f} CPU-s "
+                f"({ours['jobs'] / alone_s:,.0f} jobs per CPU-s); whole processes, imports included: AccaSim "
+                f"{theirs['cpu_s_process']:.2f} CPU-s, gpuyard {ours['cpu_s_process']:.2f}."
             )
     head = ["program", "CPU s", "jobs per CPU-s", "peak MiB", "mean wait s", "gpuyard is faster by"]
     title = (
-        f"{options.jobs:,} jobs, {options.gpus:,} GPUs, seed {options.seed}, best of {options.rounds} rounds, "
+        f"{options.jobs:,} jobs, {options.gpus:,} GPUs, seed {options.seed}, best of {options.rounds}, "
         f"AccaSim {theirs['version']}."
     )
-    publish("peers", "\n\n".join([title, table(head, all_rows), *inner, CAVEAT]), figures, write=options.write)
+    text = "\n\n".join([title, table(head, rows), *inner, CAVEAT])
+    publish("peers", text, by_load, write=options.write)
     return 0
 
 

@@ -7,29 +7,28 @@ node num). Every virtual cluster is a tenant. Its nodes, of 8 GPUs, are its guar
 or divided by 4. Three layouts of the same nodes:
 
 - `own nodes`: each virtual cluster simulated alone on its nodes;
-- `quotas`: one cluster, nobody may borrow or lend (on other nodes than its own, but never more of them);
-- `shared`: one cluster, the guarantee kept, borrowing and lending without limit. Only `fair` takes a guarantee
-  back from a borrower; the other policies know no tenants.
+- `quotas`: one cluster, on which nobody may borrow or lend GPUs;
+- `shared`: one cluster, borrowing and lending without limit; `fair` takes guarantees back, the others know none.
 
 Assumed, as the list says nothing of it: a time limit of U(1, 3) x duration + 60 s (seeded; all that SJF and SRTF
 know of a job's length), a checkpoint every 30 min, and 60 s lost at each restart. Jobs of virtual clusters
 without nodes are rejected.
 
-The fairness error is, at a moment, half the sum over tenants of |share of the GPUs in use - share that was
-its due|, averaged over the moments at which anything runs or waits (1 - `fairness` of `yard simulate`). Due
-is what a tenant asks for up to its guarantee, and then a part of the rest by weight. 0: everybody had its due; 1:
-all GPUs in use were used by tenants who were due none.
+The fairness error is half the sum over tenants of |share of the GPUs in use - share that was its due|, averaged
+over the moments at which anything runs or waits (1 - `fairness` of `yard simulate`). Due is what a tenant asks
+for up to its guarantee, and then a part of the rest by weight. 0: everybody has its due; 1: nobody has any of it.
+GPUs short are those that tenants lack to what they ask for within their guarantees.
 """
 
 import argparse
 import csv
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from pathlib import Path
 
+import count_only
 from figures import Row, publish, table
 
 from gpuyard.cli.fleet import uniform_pool
@@ -48,15 +47,13 @@ CHECKPOINT_MS = 30 * MINUTE_MS
 RESTART_COST_MS = MINUTE_MS
 LAYOUTS = ("own nodes", "quotas", "shared")
 POLICIES = ("strict-fifo", "fifo", "sjf", "srtf", "fair")
-COUNT_ONLY_GPUS_MIN = 32
-"""In the count-only figures of others every virtual cluster has room for the largest job."""
 
 Nodes = dict[str, int]
 
 
-def read(data: Path) -> tuple[Trace, Nodes]:
+def read(data: Path, gpus_per_node: int = GPUS_PER_NODE) -> tuple[Trace, Nodes]:
     """The jobs, with checkpoints, and the nodes of each virtual cluster."""
-    trace = load(data / "philly_2017_sep_nov.csv", "philly", gpus_per_node=GPUS_PER_NODE)
+    trace = load(data / "philly_2017_sep_nov.csv", "philly", gpus_per_node=gpus_per_node)
     specs = [replace(s, checkpoint_ms=CHECKPOINT_MS, restart_cost_ms=RESTART_COST_MS) for s in trace.specs]
     with (data / "philly_vc_nodes.csv").open(encoding="utf-8", newline="") as file:
         nodes = {row["vc"]: int(row["node num"]) for row in csv.DictReader(file)}
@@ -96,6 +93,16 @@ def simulate(trace: Trace, nodes: Nodes, layout: str, policy: str) -> list[Resul
     return [Simulation(trace, (pool,), settings(trace, nodes, layout), build(PRESETS[policy])).run()]
 
 
+def short_gpus(result: Result, nodes: Nodes) -> float:
+    """GPUs that tenants lack to what they ask for within their guarantees: the mean over all moments."""
+    samples, short = result.samples, 0
+    columns = zip(result.tenants, samples.tenant_used_milli, samples.tenant_entitled_milli, strict=True)
+    for path, used, due in columns:
+        own = nodes[path] * GPUS_PER_NODE * MILLI
+        short += sum(max(0, min(d, own) - u) for u, d in zip(used, due, strict=True))
+    return round(short / len(samples.at_ms) / MILLI, 2)
+
+
 def measure(trace: Trace, nodes: Nodes, layout: str, policy: str) -> Row:
     """The figures of one policy in one layout."""
     results = simulate(trace, nodes, layout, policy)
@@ -116,68 +123,67 @@ def measure(trace: Trace, nodes: Nodes, layout: str, policy: str) -> Row:
         "makespan_h": round(max(result.last_end_ms for result in results) / HOUR_MS - start_ms / HOUR_MS, 1),
         "utilisation": round(sum(result.used_gpu_ms for result in results) / offered_gpu_ms, 4),
         "fairness_error": None if fair is None else round(1 - fair, 4),
+        "short_gpus": None if fair is None else short_gpus(results[0], nodes),
         "preemptions": sum(result.preemptions for result in results),
         "lost_gpu_h": round(sum(result.destroyed_gpu_ms for result in results) / HOUR_MS),
         "cpu_s": round(sum(result.cpu_s for result in results), 2),
     }
 
 
-def count_only_wait_s(trace: Trace, nodes: Nodes, gpus_min: int = 0) -> float:
-    """Mean wait of strict FIFO with one queue per entry of `nodes`, where GPUs are only counted.
-
-    A node's walls do not exist here: any free GPUs will do for any job.
-    """
-    waits_ms: list[int] = []
-    for vcs, count in nodes.items():
-        jobs = only(trace, vcs.split("+"))
-        free = max(gpus_min, count * GPUS_PER_NODE)
-        ends: list[tuple[int, int]] = []
-        now_ms = 0
-        for row, submit_ms in enumerate(jobs.submit_ms):
-            ask = jobs.specs[jobs.spec[row]].ask
-            gpus = ask.gpus.count * ask.tasks
-            now_ms = max(now_ms, submit_ms)
-            while ends and (free < gpus or ends[0][0] <= now_ms):
-                end_ms, given_back = heappop(ends)
-                now_ms, free = max(now_ms, end_ms), free + given_back
-            free -= gpus
-            heappush(ends, (now_ms + jobs.run_ms[row], gpus))
-            waits_ms.append(now_ms - submit_ms)
-    return sum(waits_ms) / len(waits_ms) / 1000
+def counted_ms(jobs: Trace, gpus: int) -> list[int]:
+    """The waits of strict FIFO where GPUs are only counted."""
+    wanted = [spec.ask.gpus.count * spec.ask.tasks for spec in jobs.specs]
+    rows = zip(jobs.submit_ms, jobs.run_ms, [wanted[spec] for spec in jobs.spec], strict=True)
+    return count_only.waits_ms(rows, gpus)
 
 
-def counted(trace: Trace, nodes: Nodes) -> Row:
-    """The count-only figures to hold strict FIFO against."""
+def one_node_ms(jobs: Trace, gpus: int) -> Sequence[int]:
+    """The same from gpuyard: `strict-fifo` on one node that has all the GPUs. The jobs must not be gangs."""
+    pool = uniform_pool(gpus, "V100", gpus)
+    return Simulation(jobs, (pool,), Settings(), build(PRESETS["strict-fifo"])).run().wait_ms
+
+
+def reference(data: Path, nodes: Nodes) -> Row:
+    """Mean waits of strict FIFO without nodes' walls, to hold the first rows of the table against."""
+    trace, _ = read(data, sum(nodes.values()) * GPUS_PER_NODE)
+    alone = [(only(trace, [vc]), count * GPUS_PER_NODE) for vc, count in nodes.items()]
+    # A figure known from elsewhere gives every virtual cluster room for the largest job.
+    larger = [(jobs, max(gpus, 32)) for jobs, gpus in alone]
+    together = [(only(trace, nodes), sum(nodes.values()) * GPUS_PER_NODE)]
+
+    def mean_s(waits_ms: Callable[[Trace, int], Sequence[int]], parts: list[tuple[Trace, int]]) -> float:
+        waits = [wait for jobs, gpus in parts if len(jobs) for wait in waits_ms(jobs, gpus)]
+        return sum(waits) / len(waits) / 1000
+
+    sizes = {"own nodes": alone, "own nodes, 32 GPUs at least": larger, "shared": together}
     return {
-        "own nodes": count_only_wait_s(trace, nodes),
-        f"own nodes, {COUNT_ONLY_GPUS_MIN} GPUs at least": count_only_wait_s(trace, nodes, COUNT_ONLY_GPUS_MIN),
-        "shared": count_only_wait_s(trace, {"+".join(nodes): sum(nodes.values())}),
+        "count-only": {name: mean_s(counted_ms, parts) for name, parts in sizes.items()},
+        "gpuyard on one large node": {name: mean_s(one_node_ms, parts) for name, parts in sizes.items()},
     }
-
-
-HEAD = ["policy", "layout", "wait mean s", "p50", "p95", "JCT mean s", "utilisation"]
-HEAD += ["fairness error", "preemptions", "lost GPU-h"]
 
 
 def shown(rows: list[Row]) -> str:
     """The table of one size."""
+    head = ["policy, layout", "wait mean s", "p50", "p95", "JCT mean s"]
     lines = []
     for row in rows:
-        wait, cells = row["wait_s"], [row[k] for k in ("fairness_error", "preemptions", "lost_gpu_h")]
-        figures = [wait["mean"], wait["p50"], wait["p95"], row["jct_s"]["mean"], row["utilisation"], *cells]
-        lines.append([row["policy"], row["layout"], *figures])
-    return table(HEAD, lines)
+        wait, plain = row["wait_s"], ("utilisation", "fairness_error", "short_gpus")
+        waits = [wait[key] for key in ("mean", "p50", "p95")]
+        name = f"{row['policy']}, {row['layout']}"
+        lost = [row[key] for key in ("preemptions", "lost_gpu_h")]
+        lines.append([name, *waits, row["jct_s"]["mean"], *(row[key] for key in plain), *lost])
+    return table([*head, "utilisation", "fairness error", "GPUs short", "preemptions", "lost GPU-h"], lines)
 
 
 def findings(rows: list[Row]) -> str:
     """What the rows of one size say, in words; only what all of them are there for."""
     by = {(row["policy"], row["layout"]): row for row in rows}
     said = []
-    gains = [
-        f"{policy} {by[policy, 'own nodes']['wait_s']['mean']:,.0f} s to {by[policy, 'shared']['wait_s']['mean']:,.0f} s"
-        for policy in POLICIES
-        if {(policy, "own nodes"), (policy, "shared")} <= by.keys()
-    ]
+    gains = []
+    for policy in POLICIES:
+        if {(policy, "own nodes"), (policy, "shared")} <= by.keys():
+            alone, shared = (by[policy, layout]["wait_s"]["mean"] for layout in ("own nodes", "shared"))
+            gains.append(f"{policy} {alone:,.0f} s to {shared:,.0f} s")
     if gains:
         said.append(f"**What sharing gains over isolation**, in mean wait: {'; '.join(gains)}.")
     if {("fair", "shared"), ("srtf", "shared")} <= by.keys():
@@ -190,17 +196,24 @@ def findings(rows: list[Row]) -> str:
             f"{fair['preemptions']:,} preemptions and {fair['lost_gpu_h']:,} GPU-h lost against "
             f"{srtf['preemptions']:,} and {srtf['lost_gpu_h']:,}."
         )
-    errors = [f"{r['policy']} {r['fairness_error']:.3f}" for r in rows if r["layout"] == "shared"]
+    errors = [
+        f"{row['policy']} {row['fairness_error']:.3f} ({row['short_gpus']:.1f})"
+        for row in rows
+        if row["layout"] == "shared"
+    ]
     if errors:
-        said.append(f"**The fairness error**, shared: {', '.join(errors)}.")
+        said.append(f"**The fairness error** (and GPUs short), shared: {', '.join(errors)}.")
     return "\n\n".join(said)
 
 
 def main() -> int:
     """Measure, print, and publish if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, help="folder of the two CSV files; without it nothing is measured")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the two CSV files; without it nothing is measured"
+    )
     parser.add_argument("--divide", type=int, nargs="+", default=[4, 1], help="divide the nodes by this")
+    parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS), choices=LAYOUTS)
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=sorted(PRESETS))
     parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = parser.parse_args()
@@ -213,16 +226,21 @@ def main() -> int:
         nodes = {vc: -(-count // divisor) for vc, count in given.items()}
         rows = []
         for policy in options.policies:
-            for layout in LAYOUTS:
+            for layout in options.layouts:
                 rows.append(measure(trace, nodes, layout, policy))
                 print(rows[-1], file=sys.stderr)
-        waits = counted(trace, nodes)
-        figures[f"nodes / {divisor}"] = {"rows": rows, "count_only_fifo_wait_s": waits}
-        counts = "; ".join(f"{name} {wait:,.0f} s" for name, wait in waits.items())
-        jobs = f"{len(trace):,} jobs, {rows[0]['rejected']} of them rejected, {rows[0]['unfinished']} unfinished"
+        without_walls = reference(options.data, nodes)
+        figures[f"nodes / {divisor}"] = {"rows": rows, "strict_fifo_wait_s": without_walls}
+        waits = [
+            f"{who}: " + ", ".join(f"{where} {wait:,.3f} s" for where, wait in found.items())
+            for who, found in without_walls.items()
+        ]
+        jobs = (
+            f"{len(trace):,} jobs, {rows[0]['rejected']} of them rejected, {rows[0]['unfinished']} unfinished"
+        )
         title = f"### {sum(nodes.values())} nodes" + (f" (divided by {divisor})" if divisor > 1 else "")
-        reference = f"Mean wait of strict FIFO that only counts GPUs: {counts}."
-        parts += [title, f"{jobs}.", shown(rows), reference, findings(rows)]
+        walls = f"Mean wait of strict FIFO if nodes had no walls. {'; '.join(waits)}."
+        parts += [title, f"{jobs}.", shown(rows), walls, findings(rows)]
     publish("philly", "\n\n".join(parts), figures, write=options.write)
     return 0
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -35,7 +34,7 @@ def yard(*arguments: object) -> Row:
 
 
 def best(rows: Iterable[Row]) -> Row:
-    """Of repeated runs the one with the least CPU time: what others do on the machine only ever adds to it."""
+    """Of repeated runs the one with the least CPU time: other work on the machine only ever adds to it."""
     return min(rows, key=lambda row: row["cpu_s"])
 
 
@@ -67,8 +66,8 @@ def measured_on() -> str:
     commit = _git("rev-parse", "--short", "HEAD") or "unknown"
     changed = " with changes" if _git("status", "--porcelain", "src") else ""
     return (
-        f"Measured at commit {commit}{changed} on {os.cpu_count()} {platform.machine()} cores shared with other "
-        f"work, Python {platform.python_version()}, {platform.system()}."
+        f"Measured at commit {commit}{changed} on {os.cpu_count()} {platform.machine()} cores shared with "
+        f"other work, Python {platform.python_version()}, {platform.system()}."
     )
 
 
@@ -86,10 +85,8 @@ def publish(name: str, text: str, rows: Any, *, write: bool, page: Path = PAGE) 
     print(text, json.dumps(rows), sep="\n\n")
     if write:
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        old = page.read_text(encoding="utf-8")
-        new, found = re.subn(
-            f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n{text}\n{end}", old, flags=re.DOTALL
-        )
-        if found != 1:
+        before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+        _old, closed, after = rest.partition(end)
+        if not found or not closed:
             sys.exit(f"{page}: has no place for {name}; give it the lines {begin} and {end}")
-        page.write_text(new, encoding="utf-8")
+        page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")

@@ -28,7 +28,7 @@ def measure(swf: Path, gpus: int, policy: str) -> dict[str, object]:
     result = Simulation(trace, (pool,), Settings(), build(PRESETS[policy])).run()
     ended = process_time()
     if result.finished != len(trace):
-        raise BadInput(f"the trace has {len(trace)} jobs, {result.finished} finished", "Choose another trace.")
+        raise BadInput(f"{len(trace)} jobs, {result.finished} finished", "Choose another trace.")
     return {
         "peer": "gpuyard",
         "policy": policy,

@@ -22,6 +22,14 @@ class CheckedYard(Yard):
         if self.twin is not None:
             apply(self.twin, event)
 
+    def step(self) -> Plan:
+        """As ever; what goes wrong is reported with the log that leads to it."""
+        try:
+            return super().step()
+        except Exception as error:
+            error.add_note("The log:\n" + "\n".join(f"  {event}" for event in self.log))
+            raise
+
     def cut(self) -> None:
         """Forget everything but the dump: from here on the twin goes by that."""
         self.twin = load(json.loads(json.dumps(dump(self.state))))

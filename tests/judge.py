@@ -276,7 +276,8 @@ class Quotas:
                     found.add(ReasonCode.BORROW)
             if self._over_budget(path, live):
                 found.add(ReasonCode.NO_TIME_LIMIT if live.limit_ms >= NO_LIMIT_MS else ReasonCode.BUDGET)
-        for path in chain(live.leaf)[1:]:
+        has_members = any(path.startswith(f"{live.leaf}/") for path in self.books.paths)
+        for path in chain(live.leaf)[1:] if not has_members else ():
             per_user = self.quota(path).max_gpus_per_user
             if per_user is not None and self.used(live.leaf, None) + milli > per_user:
                 found.add(ReasonCode.LIMIT)

@@ -21,9 +21,9 @@ Policies, as AccaSim 1.1.3 has them, both with its FirstFit allocator:
 
 Numbers:
 
-- `cpu_s`: CPU seconds of this process and the children it waited for, from after the imports to the end of the
-  simulation: building the cluster, parsing the SWF, simulating. AccaSim's output files are switched off, except
-  that `--schedule-file` leaves the file of the schedule on, as it is by default; child processes write it.
+- `cpu_s`: CPU seconds of this process and its children, from after the imports to the end of the simulation:
+  building the cluster, parsing the SWF, simulating. AccaSim's output files are switched off, except that
+  `--schedule-file` leaves the file of the schedule on, as it is by default; child processes write it.
 - `cpu_s_process`: the same for the whole process so far, imports and the check of the trace included.
 - `peak_rss_mib`: high-water mark of this process (VmHWM; `ru_maxrss` survives exec and so may be the
   caller's size).
@@ -163,9 +163,7 @@ def main() -> int:
     parser.add_argument("--schedule-file", action="store_true", help="let AccaSim write its schedule")
     options = parser.parse_args()
     try:
-        row = measure(
-            options.swf, options.gpus, options.gpus_per_node, options.policy, options.schedule_file
-        )
+        row = measure(options.swf, options.gpus, options.gpus_per_node, options.policy, options.schedule_file)
     except (PeerError, OSError) as error:
         print(f"accasim_run: {error}", file=sys.stderr)
         return 1

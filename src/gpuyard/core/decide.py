@@ -21,6 +21,7 @@ _PREEMPTIONS_TRIED_MAX = 4
 """How many blocked jobs of one pass may look for victims."""
 
 _STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, ReasonCode.RESERVATION
+_ROOM = ReasonCode.ROOM
 
 _DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET})
 """Refusals that depend on how long the job runs: others that ask for the same may get another answer."""
@@ -65,7 +66,16 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         promised_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
         # Where someone may preempt, time alone can change the answer: victims lose their protection.
         until_ms = min(promised_ms, current.retry_ms)
-        state.quiet = Quiet(state.stirred, policy, plan, until_ms, promised_ms, decision.refused)
+        state.quiet = Quiet(
+            state.stirred,
+            policy,
+            plan,
+            until_ms,
+            promised_ms,
+            decision.refused,
+            decision.looked,
+            decision.settled,
+        )
     return plan
 
 
@@ -82,7 +92,9 @@ class _Decision:
         "_stops",
         "_tries",
         "_waiting",
+        "looked",
         "refused",
+        "settled",
     )
 
     def __init__(self, current: Pass, waiting: int) -> None:
@@ -97,6 +109,10 @@ class _Decision:
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused for the sake of a promise."""
+        self.looked: set[tuple[int, int, int]] = set()
+        """Streams of which every job was looked at by itself."""
+        self.settled = False
+        """Whether jobs without room no longer make a difference."""
 
     def run(self) -> Plan:
         """Go through the queue."""
@@ -108,7 +124,6 @@ class _Decision:
         walk = state.queue.walk(policy.spec.depth_per_tenant)
         depth = policy.spec.backfill_depth
         examined, codes, starts = self._examined, self._codes, self._starts
-        dropped = policy.backfill.promises_all
         differs = _DIFFERS_IN_TIME if policy.backfill.promises_all else _DIFFERS
         while depth > 0:
             record = walk.next()
@@ -117,7 +132,12 @@ class _Decision:
             examined.append(record.id)
             if record.earmark is not None:
                 codes.append(_STARTED if any(s.job_id == record.id for s in starts) else _EARMARK)
+                self.looked.add(record.stream)
                 walk.blocked(record, NO_LIMIT_MS)
+                continue
+            if self.settled and current.ruled(record) and self._roomless(record):
+                examined.pop()
+                walk.skip(record)
                 continue
             found = backfill.place(record)
             if type(found) is tuple:
@@ -131,22 +151,32 @@ class _Decision:
                     current.spend_wall(record)
                 continue
             code: ReasonCode = found  # type: ignore[assignment]
-            if code in _FORCE_MAY_HELP and self._may_force(record) and self._force(record, backfill):
+            may_force = code in _FORCE_MAY_HELP and self._may_force(record)
+            if may_force and self._force(record, backfill):
                 codes.append(_EARMARK)
                 walk.blocked(record, NO_LIMIT_MS)
+                continue
+            if self.settled and code is _ROOM and not may_force:
+                # The next pass knows this and drops it at once, so this one does not show it either.
+                examined.pop()
+                walk.skip(record)
                 continue
             codes.append(code)
             depth -= 1
             if not backfill.blocked(record, code):
+                self.settled = True
                 break
             if code is _RESERVATION:
                 self.refused.add(record.stream)
                 walk.blocked(record, backfill.window_ms)
             else:
-                walk.blocked(record, NO_LIMIT_MS if code in differs else 0)
-            if not dropped:
-                # The first who has to wait is dealt with: for the rest only those matter who might fit.
-                dropped = True
+                each = code in differs
+                if each:
+                    self.looked.add(record.stream)
+                walk.blocked(record, NO_LIMIT_MS if each else 0)
+            if backfill.settled and not self.settled:
+                # The first who waits for room is dealt with: for the rest only those matter who might fit.
+                self.settled = True
                 walk.drop(self._hopeless)
         return self._plan()
 
@@ -157,6 +187,10 @@ class _Decision:
             # A pass only ever takes room, so what has none keeps having none; what had some is looked at anyway.
             known = self._no_room[shape.index] = self._current.state.hopeless(shape)
         return known and not self._may_force(record)
+
+    def _roomless(self, record: JobRecord) -> bool:
+        """The same, found out by a search."""
+        return not self._current.any_room(record.shape) and not self._may_force(record)
 
     def _may_force(self, record: JobRecord) -> bool:
         """Whether a job has the right to take room from anyone."""

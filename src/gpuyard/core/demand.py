@@ -94,7 +94,7 @@ class Scores:
         """The score of one node, which has this idle; `NO_ROOM` without room. Memory is not looked at."""
         before = nodes.cpu_free[number]
         after = before - self.cpu_milli
-        if after < 0 or nodes.down[number] or nodes.cordoned[number]:
+        if after < 0 or nodes.closed[number]:
             return NO_ROOM
         uses = demand.uses[number]
         had, has = bisect_right(uses.cpus, before), bisect_right(uses.cpus, after)

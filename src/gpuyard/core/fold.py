@@ -35,6 +35,7 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
     Outcome,
+    StopCause,
     Ticked,
 )
 from gpuyard.model.units import NO_LIMIT_MS
@@ -150,7 +151,8 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
         if (
             quiet is not None
             and quiet.stirred + 1 == state.stirred
-            and queue.behind(record)
+            and queue.behind(record, quiet.settled)
+            and record.stream not in quiet.looked
             and (quiet.refuses(record, event.at_ms) or state.hopeless(record.shape))
             and not any([rule.applies(state, record, event.at_ms) for rule in quiet.policy.rules])
         ):
@@ -160,6 +162,8 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
 
 def _job_held(state: State, event: JobHeld) -> None:
     record = _record(state, event)
+    # What is kept for it would only stand idle, and it may not start there.
+    _drop_earmark(state, record)
     if record.id not in state.deferred:
         state.queue.remove(record)
         state.deferred[record.id] = record
@@ -234,6 +238,11 @@ def _attempt_ended(state: State, event: AttemptEnded) -> None:
     outcome = event.outcome
     if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
         record.state = _DONE if outcome is _COMPLETED else JobState(outcome.value)
+        del state.jobs[record.id]
+        return
+    if record.cause is StopCause.CANCEL:
+        # It was to be cancelled, and it is gone; that its node went first does not bring it back.
+        record.state = JobState.CANCELLED
         del state.jobs[record.id]
         return
     record.clear()

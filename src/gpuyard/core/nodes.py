@@ -110,6 +110,8 @@ class Nodes:
         """The kind itself, by node."""
         self.on: list[dict[int, tuple[int, Grant]]] = []
         """Per node, what runs there: job id -> (promised end, grant)."""
+        self.closed_count = 0
+        """How many nodes are closed."""
         self.version = 0
         """Grows with every change that is not a draft."""
         self.freed = 0
@@ -168,7 +170,7 @@ class Nodes:
         was_down = bool(self.down[number])
         self._leave(number)
         self.down[number] = why
-        self.closed[number] = bool(why or self.cordoned[number])
+        self._close(number, bool(why or self.cordoned[number]))
         self._enter(number)
         kind = self.kinds[self.kind[number]]
         self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
@@ -179,10 +181,14 @@ class Nodes:
         """Close a node to new work (or open it with an empty `why`)."""
         self._leave(number)
         self.cordoned[number] = why
-        self.closed[number] = bool(why or self.down[number])
+        self._close(number, bool(why or self.down[number]))
         self._enter(number)
         self._changed(number)
         self.freed += 1
+
+    def _close(self, number: int, closed: bool) -> None:
+        self.closed_count += closed - self.closed[number]
+        self.closed[number] = closed
 
     def _leave(self, number: int) -> None:
         if self.schedulable(number):

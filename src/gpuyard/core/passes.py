@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.policy import Policy
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Way
+from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
@@ -133,7 +133,7 @@ class Pass:
         tenants = state.tenants
         freed = state.nodes.freed
         refused: ReasonCode | None = None
-        guarded = self._quotas and (tenants.guarded[record.leaf] or tenants.holding)
+        guarded = self.ruled(record)
         rank = self.policy.rank
         for way in shape.ways if rank is None else rank(state.nodes, shape):
             if guarded:
@@ -155,6 +155,25 @@ class Pass:
         if not shape.ways:
             return ReasonCode.NEVER_FITS if shape.supported else ReasonCode.UNSUPPORTED
         return ReasonCode.ROOM
+
+    def ruled(self, record: JobRecord) -> bool:
+        """Whether any quota applies to a job."""
+        tenants = self.state.tenants
+        return self._quotas and (tenants.guarded[record.leaf] or tenants.holding)
+
+    def any_room(self, shape: Shape) -> bool:
+        """Whether there is room, whoever may use it."""
+        state, freed = self.state, self.state.nodes.freed
+        for way in shape.ways:
+            if state.no_room.get(way.index) == freed or way.index in self.no_room:
+                continue
+            if self.policy.place(state.nodes, shape, way, way.pools) is not None:
+                return True
+            if self.drafted:
+                self.no_room.add(way.index)
+            else:
+                state.no_room[way.index] = freed
+        return False
 
     def refused(self, record: JobRecord, way: Way) -> bool:
         """Whether a quota forbids this way."""
@@ -224,9 +243,15 @@ class Pass:
             return None
         may_overtake = self.policy.spec.backfill != "none"
         for wall in walls:
-            in_time = self.now_ms + record.estimate_ms <= wall.at_ms
-            if not may_overtake or not (in_time or (milli <= wall.spare_milli and wall.spare_jobs > 0)):
+            if not may_overtake:
                 return ReasonCode.QUOTA_AHEAD
+            if milli <= wall.spare_milli and wall.spare_jobs > 0:
+                continue
+            late_ms = wall.at_ms - record.estimate_ms + 1
+            if self.now_ms >= late_ms:
+                return ReasonCode.QUOTA_AHEAD
+            # It would be over in time if it started now; from then on it would not.
+            self.retry_ms = min(self.retry_ms, late_ms)
         return None
 
     def spend_wall(self, record: JobRecord) -> None:

@@ -46,6 +46,9 @@ class Backfill(Protocol):
     window_ms: int
     """A job that finds room but is refused with RESERVATION would have to be over within this time."""
 
+    settled: bool
+    """Whether it knows whom it has to wait for: from then on a job without room makes no difference."""
+
     def place(self, record: "JobRecord") -> "tuple[Grant, ...] | ReasonCode":
         """Room for a job that respects what was promised to those before it, or why there is none."""
         ...

@@ -29,6 +29,9 @@ Able = dict[int, list[int]]
 """Nodes by the number of tasks they have room for."""
 
 
+_NO_LOW = (0, 0)
+
+
 class Slot(NamedTuple):
     """A time and a place for a job."""
 
@@ -54,6 +57,8 @@ class Profile:
         """By node, what is kept for jobs for whom it is being freed, and until when they will need it."""
         self._floors: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """By ask (and tenant, where quotas apply): how long a job runs, and that it could not start before when."""
+        self._lows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        """By way and tasks, for nodes that are followed: the same, node by node."""
         self._ranks: dict[int, tuple[int, ...]] = {}
         self._epoch = state.nodes.epoch
         self._seen = len(state.nodes.touched)
@@ -128,7 +133,7 @@ class Profile:
         end_ms = slot.at_ms + record.estimate_ms
         for grant in slot.grants:
             steps = self._of(grant.node)
-            steps.book(slot.at_ms, end_ms, grant, -1)
+            steps.book(slot.at_ms, end_ms, grant)
             self._booked.setdefault(grant.node, []).append((slot.at_ms, end_ms, grant))
             self._followed.add(grant.node)
         if self.quotas is not None and self.quotas.concerns(record):
@@ -176,6 +181,9 @@ class Profile:
     ) -> tuple[int, list[int]]:
         """When the `count`-th node could have room for so many tasks, and which nodes have it from that very time."""
         followed, kept, now_ms = self._followed, self._kept, self._now_ms
+        run_ms, shape, known = record.estimate_ms, record.shape, self._steps
+        need = (shape.gpus * tasks, shape.milli, shape.cpu_milli * tasks, shape.memory_mib * tasks)
+        lows = self._lows.setdefault((way.index, tasks), {})
         first: list[int] = []
         found: list[tuple[int, int]] = []
         for number in kept:
@@ -184,41 +192,45 @@ class Profile:
             found.append((at_ms, number))
             insort(first, at_ms)
         del first[count:]
-        for packed in soonest(self._state, record.shape, way, tasks):
+        last_ms = first[-1] if len(first) == count else NEVER_MS
+        for packed in soonest(self._state, shape, way, tasks):
             ready = packed >> NODE_BITS
             # What should have ended and has not is expected to end right away.
-            at_ms = now_ms if not ready else max(ready, now_ms + 1)
+            at_ms = now_ms if not ready else ready if ready > now_ms else now_ms + 1
             if at_ms < from_ms:
                 at_ms = from_ms
-            if at_ms >= NEVER_MS or (len(first) == count and at_ms > first[-1]):
+            if at_ms > last_ms or at_ms >= NEVER_MS:
                 break
             number = packed & NODE_MASK
             if number in followed:
                 if number in kept:
                     continue
-                at_ms = self._free_from(record, way, tasks, number, from_ms)
+                # Bookings only come on top: what a shorter job could not have, a longer one cannot have either.
+                shorter_ms, low_ms = lows.get(number, _NO_LOW)
+                if shorter_ms <= run_ms and low_ms > at_ms:
+                    if low_ms > last_ms:
+                        continue
+                    at_ms = low_ms
+                steps = known.get(number) or self._of(number)
+                at_ms = steps.earliest(need, at_ms, run_ms)
+                lows[number] = (run_ms, at_ms)
             found.append((at_ms, number))
-            if len(first) < count or at_ms < first[-1]:
+            if at_ms < last_ms:
                 insort(first, at_ms)
-                del first[count:]
-        if len(first) < count or first[-1] >= NEVER_MS:
+                if len(first) >= count:
+                    del first[count:]
+                    last_ms = first[-1]
+        if last_ms >= NEVER_MS:
             return NEVER_MS, []
-        last = first[-1]
-        return last, sorted([number for at_ms, number in found if at_ms == last])
+        return last_ms, sorted([number for at_ms, number in found if at_ms == last_ms])
 
     def _free_from(self, record: JobRecord, way: Way, tasks: int, number: int, from_ms: int) -> int:
         """From when on a node that is followed step by step has room for so many tasks."""
         nodes, shape = self._state.nodes, record.shape
         if nodes.closed[number] or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
             return NEVER_MS
-        return self._of(number).earliest(
-            shape.gpus * tasks,
-            shape.milli,
-            shape.cpu_milli * tasks,
-            shape.memory_mib * tasks,
-            from_ms,
-            record.estimate_ms,
-        )
+        need = (shape.gpus * tasks, shape.milli, shape.cpu_milli * tasks, shape.memory_mib * tasks)
+        return self._of(number).earliest(need, from_ms, record.estimate_ms)
 
     def _spread(self, record: JobRecord, way: Way, from_ms: int) -> tuple[int, Able]:
         """When the best `nodes_max` nodes together hold all tasks.
@@ -311,13 +323,11 @@ class Profile:
         if steps is None:
             nodes, soon_ms = self._state.nodes, self._now_ms + 1
             row = [*nodes.gpu_free[number], nodes.cpu_free[number], nodes.memory_free[number]]
-            steps = self._steps[number] = NodeSteps(self._now_ms, row)
-            for end_ms, grant in nodes.on[number].values():
-                steps.book(max(end_ms, soon_ms), NEVER_MS, grant, 1)
-            for end_ms, grant in self._kept.get(number, ()):
-                steps.book(max(end_ms, soon_ms), NEVER_MS, grant, 1)
-            for start_ms, end_ms, grant in self._booked.get(number, ()):
-                steps.book(start_ms, end_ms, grant, -1)
+            ends = [*nodes.on[number].values(), *self._kept.get(number, ())]
+            steps = NodeSteps(self._now_ms, row, [(max(end_ms, soon_ms), grant) for end_ms, grant in ends])
+            self._steps[number] = steps
+            for booking in self._booked.get(number, ()):
+                steps.book(*booking)
         return steps
 
     def _catch_up(self) -> None:

@@ -128,11 +128,11 @@ class WaitQueue:
             for number in self.tenants.chain[record.leaf]:
                 group.counts[number] -= 1
 
-    def behind(self, record: JobRecord) -> bool:
-        """Whether a job that was just sorted in is surely not the first: it is the youngest, or not of its stream."""
+    def behind(self, record: JobRecord, last_will_do: bool) -> bool:
+        """Whether a job just sorted in comes after another of its stream, or, where that will do, after everyone."""
         if self.count == 1:
             return False
-        if self._plain:
+        if self._plain and last_will_do:
             return True
         at = record.leaf if self._fair else ROOT
         return self.groups[record.group].streams[at][record.stream][0] is not record.entry
@@ -230,6 +230,11 @@ class Walk:
         if self._lane is not None:
             self._lane.drop(hopeless)
 
+    def skip(self, _record: JobRecord) -> None:
+        """The last one, and all of its stream, are passed over as if they had been dropped."""
+        assert self._lane is not None
+        self._lane.step(0)
+
     def started(self, _record: JobRecord) -> None:
         """The last one starts in this pass."""
         assert self._lane is not None
@@ -290,6 +295,10 @@ class FairWalk(Walk):
         self._hopeless = hopeless
         for lane in self._lanes.values():
             lane.drop(hopeless)
+
+    def skip(self, record: JobRecord) -> None:
+        """Passed over, and not counted against its tenant."""
+        self._lanes[record.leaf].step(0)
 
     def started(self, record: JobRecord) -> None:
         """Usage moved: choose the tenant anew."""

@@ -12,7 +12,7 @@ from gpuyard.model import Plan
 class Quiet:
     """A plan that changes nothing, and how long it holds."""
 
-    __slots__ = ("plan", "policy", "promised_ms", "refused", "stirred", "until_ms")
+    __slots__ = ("looked", "plan", "policy", "promised_ms", "refused", "settled", "stirred", "until_ms")
 
     def __init__(
         self,
@@ -22,6 +22,8 @@ class Quiet:
         until_ms: int,
         promised_ms: int,
         refused: set[tuple[int, int, int]],
+        looked: set[tuple[int, int, int]],
+        settled: bool,
     ) -> None:
         self.stirred = stirred
         """`State.stirred` at the time: any event that matters moves it on."""
@@ -33,6 +35,10 @@ class Quiet:
         """The promise in it."""
         self.refused = refused
         """Streams whose jobs have room but would break the promise unless they are over in time."""
+        self.looked = looked
+        """Streams of which every job was looked at by itself: so would be a new one."""
+        self.settled = settled
+        """Whether a job at the end that has no room would be passed over."""
 
     def stands(self, stirred: int, policy: Policy, now_ms: int) -> bool:
         """Whether a new pass would find the same."""

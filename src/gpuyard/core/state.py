@@ -85,8 +85,9 @@ class State:
         for number, path in enumerate(old.path):
             fresh = self.tenants.find(path)
             self.tenants.usage[fresh] = old.usage[number]
+            # What runs counts from the start of a period: a later start leaves what came before to be added.
             self.tenants.accrued[fresh] = old.accrued[number] + old.rate[number] * (
-                old.period_start_ms - self.tenants.period_start_ms
+                self.tenants.period_start_ms - old.period_start_ms
             )
             before, after = old.spend[number], self.tenants.spend[fresh]
             if before is not None and after is not None and before.window_ms == after.window_ms:

@@ -10,9 +10,17 @@ from collections.abc import Iterable
 from gpuyard.core.bits import positions
 from gpuyard.core.nodes import NEVER_MS
 from gpuyard.model import Grant
+from gpuyard.model.units import MILLI
 
 _CPU, _MEMORY = -2, -1
 """Where cores and memory stand in a node's row, behind its GPUs."""
+
+
+_FOR_EVER_MS = NEVER_MS << 1
+"""The end of the last row: later than any start plus any time a job runs."""
+
+Need = tuple[int, int, int, int]
+"""GPUs, milli of each, cores, memory."""
 
 
 class Steps:
@@ -49,61 +57,88 @@ class Steps:
 class NodeSteps(Steps):
     """What a node has free: milli of each GPU, then cores and memory."""
 
-    __slots__ = ("_masks",)
+    __slots__ = ("_gaps", "_whole")
 
-    def __init__(self, from_ms: int, row: list[int]) -> None:
+    def __init__(self, from_ms: int, row: list[int], ends: Iterable[tuple[int, Grant]]) -> None:
         super().__init__(from_ms, row)
-        self._masks: dict[int, list[int]] = {}
+        self._whole = [_at_least(MILLI, row)]
+        """The wholly free GPUs, row by row."""
+        self._gaps: dict[Need, list[tuple[int, int]]] = {}
+        """When a need could be met."""
+        times, rows, whole = self.times, self.rows, self._whole
+        for end_ms, grant in sorted(ends):
+            if end_ms > times[-1]:
+                times.append(end_ms)
+                rows.append(list(rows[-1]))
+                whole.append(0)
+            row = rows[-1]
+            for gpu in positions[grant.gpus]:
+                row[gpu] += grant.milli
+            row[_CPU] += grant.cpu_milli
+            row[_MEMORY] += grant.memory_mib
+            whole[-1] = _at_least(MILLI, row)
+
+    def book(self, start_ms: int, end_ms: int, grant: Grant) -> None:
+        """Take a grant from start to end."""
+        first, last = self._cut(start_ms), self._cut(end_ms)
+        gpus, whole = positions[grant.gpus], self._whole
+        for at in range(first, last):
+            row = self.rows[at]
+            for gpu in gpus:
+                row[gpu] -= grant.milli
+            row[_CPU] -= grant.cpu_milli
+            row[_MEMORY] -= grant.memory_mib
+            whole[at] &= ~grant.gpus
+        self._gaps.clear()
+
+    def _cut(self, at_ms: int) -> int:
+        before = len(self.times)
+        index = super()._cut(at_ms)
+        if len(self.times) > before:
+            self._whole.insert(index, self._whole[index - 1])
+        return index
+
+    def _masks(self, milli: int) -> list[int]:
         """GPUs with at least so many milli free, row by row."""
+        return self._whole if milli == MILLI else [_at_least(milli, row) for row in self.rows]
 
-    def book(self, start_ms: int, end_ms: int, grant: Grant, sign: int) -> None:
-        """Take a grant (-1), or give it back (1), from start to end."""
-        changes = [(gpu, sign * grant.milli) for gpu in positions[grant.gpus]]
-        if grant.cpu_milli:
-            changes.append((_CPU, sign * grant.cpu_milli))
-        if grant.memory_mib:
-            changes.append((_MEMORY, sign * grant.memory_mib))
-        self.add(start_ms, end_ms, changes)
-        self._masks.clear()
-
-    def masks(self, milli: int) -> list[int]:
-        """GPUs with at least so many milli free, row by row."""
-        found = self._masks.get(milli)
-        if found is None:
-            found = self._masks[milli] = [
-                sum([1 << gpu for gpu, left in enumerate(row[:_CPU]) if left >= milli]) for row in self.rows
-            ]
-        return found
-
-    def earliest(self, gpus: int, milli: int, cpu_milli: int, memory_mib: int, from_ms: int, run_ms: int) -> int:
+    def earliest(self, need: Need, from_ms: int, run_ms: int) -> int:
         """From when on this is free for so long without a break, on GPUs that stay the same; `NEVER_MS`: never."""
-        times, rows, masks = self.times, self.rows, self.masks(milli)
-        count = len(times)
-        first = bisect_right(times, from_ms) - 1
-        while first < count:
-            start_ms = times[first]
+        gaps = self._gaps.get(need)
+        if gaps is None:
+            gaps = self._gaps[need] = self._find_gaps(need)
+        for start_ms, end_ms in gaps:
             if start_ms < from_ms:
                 start_ms = from_ms
-            end_ms = start_ms + run_ms
-            mask = masks[first]
-            at = first
-            while True:
+            if start_ms + run_ms <= end_ms:
+                return start_ms
+        return NEVER_MS
+
+    def _find_gaps(self, need: Need) -> list[tuple[int, int]]:
+        """From each time on, until when the need could be met; those that start later and end no later are left out."""
+        gpus, milli, cpu_milli, memory_mib = need
+        times, rows, masks = self.times, self.rows, self._masks(milli)
+        gaps: list[tuple[int, int]] = []
+        count = len(times)
+        reached = 0
+        for first in range(count):
+            if first < reached and masks[first] == masks[first - 1]:
+                continue
+            mask, at = masks[first], first
+            while at < count:
                 mask &= masks[at]
                 row = rows[at]
                 if mask.bit_count() < gpus or row[_CPU] < cpu_milli or row[_MEMORY] < memory_mib:
                     break
                 at += 1
-                if at == count or times[at] >= end_ms:
-                    return start_ms
-            row = rows[at]
-            alone = masks[at].bit_count() >= gpus and row[_CPU] >= cpu_milli and row[_MEMORY] >= memory_mib
-            # A row that is too small by itself is in the way of every start before its end.
-            first = first + 1 if alone else at + 1
-        return NEVER_MS
+            if at > reached and at > first:
+                reached = at
+                gaps.append((times[first], times[at] if at < count else _FOR_EVER_MS))
+        return gaps
 
     def window(self, milli: int, start_ms: int, end_ms: int) -> int:
         """GPUs with so much free all the time."""
-        masks, times = self.masks(milli), self.times
+        masks, times = self._masks(milli), self.times
         at = self.at(start_ms)
         mask = masks[at]
         at += 1
@@ -116,3 +151,13 @@ class NodeSteps(Steps):
         """The least that is free of everything until then."""
         last = bisect_left(self.times, end_ms)
         return [min(column) for column in zip(*self.rows[: max(1, last)], strict=True)]
+
+
+def _at_least(milli: int, row: list[int]) -> int:
+    """GPUs of a node's row with at least so much free."""
+    mask, bit = 0, 1
+    for left in row[:_CPU]:
+        if left >= milli:
+            mask |= bit
+        bit <<= 1
+    return mask

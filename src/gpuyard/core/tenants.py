@@ -114,9 +114,11 @@ class Tenants:
         self.chain.append((number,) if number == ROOT else (number, *self.chain[parent]))
         self.children.append([])
         if number != ROOT:
+            if parent != ROOT and not self.children[parent]:
+                # It has members now: it is no user itself any more.
+                self.limit[parent][0] = self._own_limit(self.path[parent])
             self.children[parent].append(number)
-            user_limit = self._user_limit(number)
-            limit[0] = min(limit[0], user_limit)
+            limit[0] = min(limit[0], self._user_limit(number))
         self.weight.append(tenant.weight)
         self.guarantee.append(guarantee)
         self.limit.append(limit)
@@ -150,10 +152,12 @@ class Tenants:
                 row[1 + self.models[name]] = amount
         return row
 
+    def _own_limit(self, path: str) -> int:
+        tenant = self._by_path.get(path)
+        return UNLIMITED if tenant is None else tenant.quota.limit.get(TOTAL, UNLIMITED)
+
     def _user_limit(self, number: int) -> int:
-        """The tightest `max_gpus_per_user` above, for a tenant that is not itself configured (a user)."""
-        if self.path[number] in self._by_path:
-            return UNLIMITED
+        """The tightest `max_gpus_per_user` above: it holds for every leaf, configured or not."""
         tightest = UNLIMITED
         for above in self.chain[number][1:]:
             tenant = self._by_path.get(self.path[above])

@@ -44,6 +44,8 @@ class ConservativePass:
 
     window_ms = NO_LIMIT_MS
     """Being refused for the sake of a promise says nothing about the next one, however long it runs."""
+    settled = False
+    """Everyone counts."""
 
     def __init__(self, current: Pass) -> None:
         self._pass = current

@@ -34,6 +34,7 @@ class EasyPass:
         self._promise: Promise | None = None
         """Its promise, worked out when someone could break it."""
         self.window_ms = 0
+        self.settled = False
         self._beyond: set[int] = set()
         """Ways without room once the promise is kept."""
 
@@ -92,4 +93,8 @@ class EasyPass:
         """The first one that waits for room will be promised a time."""
         if self._head is None and self._promise is None and code in _WAITS_FOR_ROOM:
             self._head = record
+            if self._pass.state.nodes.closed_count or self._pass.state.earmarks:
+                # Only then can there be no time to promise. Then it is not this one that the others wait for.
+                self._promised()
+            self.settled = self._head is not None
         return True

@@ -22,6 +22,7 @@ class NoBackfillPass:
     """Ends at the first job without room."""
 
     window_ms = 0
+    settled = False
 
     def __init__(self, current: Pass) -> None:
         self._pass = current

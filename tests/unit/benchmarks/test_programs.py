@@ -1,0 +1,129 @@
+"""The benchmark programs work on tiny inputs: what they print is published, so it must be right."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gpuyard.sim.generate import poisson
+from gpuyard.sim.traces.swf_write import save_swf
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a program of benchmarks/ as it is imported when run from there."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+    return import_module
+
+
+@pytest.fixture
+def philly(tmp_path: Path) -> Path:
+    """Two virtual clusters of 4 nodes and one without: 60 jobs, gangs among them, more than fit at once."""
+    jobs = [
+        f"2017-10-01 {10 + i // 12:02d}:{i % 12 * 5:02d}:00,{3000 + 977 * i % 40_000},{gpus},0,{vc}"
+        for i in range(60)
+        for gpus, vc in [((1, 8, 16, 2, 4)[i % 5], "abc"[0 if i % 3 else i % 2])]
+    ]
+    jobs.append("2017-10-01 09:00:00,100,1,100,c")
+    head = "timestamp,duration,num_gpus,gpu_time,cluster"
+    (tmp_path / "philly_2017_sep_nov.csv").write_text("\n".join([head, *jobs]) + "\n", encoding="utf-8")
+    (tmp_path / "philly_vc_nodes.csv").write_text("vc,node num\na,4\nb,4\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_an_exponent_is_found_again(program) -> None:
+    figures = program("figures")
+
+    assert pytest.approx(1.25) == figures.exponent([10, 100, 1000], [3 * n**1.25 for n in (10, 100, 1000)])
+
+
+def test_tables_go_between_their_marks_and_nowhere_else(program, tmp_path: Path, capsys) -> None:
+    figures = program("figures")
+    page = tmp_path / "page.md"
+    page.write_text("above\n<!-- x: begin -->\nold\n<!-- x: end -->\nbelow\n", encoding="utf-8")
+
+    figures.publish("x", figures.table(["run", "s"], [["a", 1234.5], ["b", None]]), {}, write=True, page=page)
+
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("above\n<!-- x: begin -->\nMeasured at commit ")
+    assert text.endswith("| a | 1,234 |\n| b | – |\n<!-- x: end -->\nbelow\n")
+    assert "old" not in text
+    assert "| a | 1,234 |" in capsys.readouterr().out
+
+
+def test_a_page_without_marks_is_left_alone(program, tmp_path: Path) -> None:
+    figures = program("figures")
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n", encoding="utf-8")
+
+    with pytest.raises(SystemExit, match="has no place for x"):
+        figures.publish("x", "text", {}, write=True, page=page)
+
+    assert "nothing\n" == page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("layout", ["own nodes", "quotas", "shared"])
+@pytest.mark.parametrize("policy", ["strict-fifo", "fair", "srtf"])
+def test_every_layout_runs_every_philly_job(program, philly: Path, layout: str, policy: str) -> None:
+    bench = program("bench_philly")
+    trace, nodes = bench.read(philly)
+
+    row = bench.measure(trace, nodes, layout, policy)
+
+    assert (61, 60, 1, 0) == tuple(row[key] for key in ("jobs", "finished", "rejected", "unfinished"))
+    assert (row["fairness_error"] is None) == (layout == "own nodes")
+
+
+def test_without_walls_gpuyard_and_the_count_agree(program, philly: Path) -> None:
+    """Two programs that share no scheduling code find the same mean wait, to the last digit."""
+    found = program("bench_philly").reference(philly, {"a": 2, "b": 2})
+
+    counted, ours = found["count-only"], found["gpuyard on one large node"]
+    assert 0 < counted["shared"] == ours["shared"]
+    assert 0 < counted["own nodes"] == ours["own nodes"]
+
+
+def test_philly_prints_a_table_and_what_it_means(program, philly: Path, monkeypatch, capsys) -> None:
+    argv = ["bench_philly", "--data", str(philly), "--divide", "2", "--policies", "fair", "srtf"]
+    monkeypatch.setattr(sys, "argv", argv)
+
+    assert 0 == program("bench_philly").main()
+
+    out = capsys.readouterr().out
+    assert "### 4 nodes (divided by 2)" in out
+    assert "| fair, quotas |" in out
+    assert "**What sharing gains over isolation**" in out
+    assert "**What `fair` costs against SRTF**" in out
+    assert "**The fairness error** (and GPUs short), shared: fair 0." in out
+
+
+def test_gpuyard_is_timed_on_the_very_file_a_peer_reads(program, tmp_path: Path) -> None:
+    save_swf(poisson(50, 64, 1.5, 0), tmp_path / "t.swf")
+
+    row = program("gpuyard_run").measure(tmp_path / "t.swf", 64, "fifo")
+
+    assert (50, 64) == (row["jobs"], row["gpus"])
+    assert 0 < row["cpu_s_simulation"] <= row["cpu_s"] <= row["cpu_s_process"]
+
+
+def test_a_peer_is_held_against_gpuyard(program) -> None:
+    common = {"jobs_per_cpu_s": 1.0, "peak_rss_mib": 1.0, "mean_wait_s": 0.0}
+    found = {"AccaSim": {"cpu_s": 30.0, **common}, "gpuyard fifo": {"cpu_s": 2.0, **common}}
+
+    rows = program("bench_peers").rows_of(0.9, found)
+
+    assert ["15.0 ×", None] == [row[-1] for row in rows]
+
+
+def test_latency_comes_from_the_command_it_names(program) -> None:
+    text, rows = program("bench_speed").Bench(1, 500).latency()
+
+    assert "20 waiting jobs, 2 nodes of 8 GPUs, 2 decisions" in text
+    assert "yard bench decide --waiting 20 --nodes 2 --passes 2 --policy fifo" == rows[0]["command"]
+    assert 0 < rows[0]["decide_ms"]["p50"] <= rows[0]["decide_ms"]["p99"]
