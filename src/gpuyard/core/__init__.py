@@ -4,8 +4,10 @@ Pure: no clock, no randomness, no files. What it knows comes in as arguments, wh
 """
 
 from gpuyard.core.decide import decide
+from gpuyard.core.dump import dump, load
+from gpuyard.core.explain import Explanation, explain
 from gpuyard.core.fold import apply
 from gpuyard.core.policy import Policy
 from gpuyard.core.state import InvalidEvent, State
 
-__all__ = ["InvalidEvent", "Policy", "State", "apply", "decide"]
+__all__ = ["Explanation", "InvalidEvent", "Policy", "State", "apply", "decide", "dump", "explain", "load"]

@@ -207,7 +207,8 @@ def _rest_node(nodes: Nodes, shape: Shape, way: Way, among: int, chosen: int) ->
 def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """More nodes than needed, where the job allows it: most tasks to a node first."""
     kind = nodes.kinds[way.kind]
-    left, grants, used = shape.tasks, [], 0
+    left, used = shape.tasks, 0
+    grants: list[Grant] = []
     for tasks in range(min(way.tasks_per_node, shape.tasks), 0, -1):
         for number in each(_with_room(nodes, shape, kind, among, tasks) & ~used):
             if left == 0 or len(grants) == way.nodes_max:

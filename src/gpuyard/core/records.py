@@ -9,7 +9,6 @@ from gpuyard.core.shapes import Shape
 from gpuyard.model import AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
 
-
 _PENDING = JobState.PENDING
 _NOWHERE = (0, 0, 0)
 

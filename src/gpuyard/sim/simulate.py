@@ -284,7 +284,7 @@ class Simulation:
             apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
             record = state.running[job_id]
             row = job_id - 1
-            team = self._team[trace.spec[row]]
+            team = self._team[trace.spec[row]] or 0
             milli = record.shape.gpu_milli
             meter.waiting_milli[team] -= milli
             meter.used_milli[team] += milli
