@@ -270,6 +270,9 @@ class Books:
             case ConfigSet():
                 self._configure(event.settings)
             case NodeAdded():
+                if model_of(event.node) not in self.models():
+                    # A new GPU model is a new column of every quota: jobs are assigned to tenants anew.
+                    self._assign()
                 self.nodes.append(event.node)
             case NodeDown():
                 self.down.add(event.node)
@@ -295,6 +298,10 @@ class Books:
             self._see(tenant.path)
             if tenant.budget and budgets.get(tenant.path) != tenant.budget.window_ms:
                 self.budget_since[tenant.path] = self.seq
+        self._assign()
+
+    def _assign(self) -> None:
+        """What was a leaf when a job came may have members by now."""
         for _id, live in sorted(self.jobs.items()):
             live.leaf = self._leaf(live.job.spec.tenant)
             if live.attempt is not None:

@@ -166,14 +166,14 @@ class Yard:
         return decide(self.state, self.policy, self.now_ms)
 
     def commit(self, plan: Plan) -> None:
-        """Make a plan true, in the order of the simulator: stops, earmarks, starts."""
+        """Make a plan true, in the order of the simulator: stops, starts, earmarks."""
         now_ms = self.now_ms
         for stop in plan.stops:
             self.apply(AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
-        for earmark in plan.earmarks:
-            self.apply(EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
         for start in plan.starts:
             self.apply(AttemptStarted(now_ms, start.job_id, start.attempt, start.grants))
+        for earmark in plan.earmarks:
+            self.apply(EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
 
     def wait(self, for_ms: int) -> None:
         """Let time pass; whenever a tick is due, tell the core and decide, as the simulator does."""

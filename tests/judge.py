@@ -91,6 +91,9 @@ class Room:
         ):
             if want:
                 most = min(most, max(0, have) // want)
+            elif have < 0:
+                # What an earmark has overdrawn takes nobody, not even who asks for none of it.
+                most = 0
         return most
 
 
@@ -311,7 +314,10 @@ class Quotas:
         )
 
     def eats_held_back(self, live: Live, model: str) -> bool:
-        """Whether a start would take what others hold back."""
+        """Whether a start would take what others hold back. Where nobody does, there is nothing to take."""
+        columns = [None, *self.books.models()]
+        if not any(self.held_back(path, column) for path in self.tenants for column in columns):
+            return False
         extra = Holder(live.job.id, live.leaf, model, live.milli, live.limit_ms)
         for column in (None, model):
             before, after = self.claimed("", column), self.claimed("", column, extra)

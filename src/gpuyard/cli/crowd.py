@@ -122,10 +122,10 @@ class Crowd:
             apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
             grace_ms = state.running[stop.job_id].klass.grace_ms
             heappush(self._ends, (now_ms + grace_ms, stop.job_id, stop.attempt, Outcome.PREEMPTED))
-        for earmark in plan.earmarks:
-            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
         for start in plan.starts:
             apply(state, AttemptStarted(now_ms, start.job_id, start.attempt, start.grants))
             record = state.running[start.job_id]
             end_ms = min(now_ms + self._trace.run_ms[start.job_id - 1], record.end_ms)
             heappush(self._ends, (end_ms, start.job_id, start.attempt, Outcome.COMPLETED))
+        for earmark in plan.earmarks:
+            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))

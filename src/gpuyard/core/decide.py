@@ -4,6 +4,8 @@ The ladder, from what disturbs nobody to what does: room that is free, room behi
 taken back (reclaim), a lower class preempted. The state is drafted on and left as it was.
 """
 
+from collections.abc import Callable
+
 from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.passes import Pass, free_room
 from gpuyard.core.policy import Backfill, Policy
@@ -29,6 +31,7 @@ _DIFFERS_IN_TIME = _DIFFERS | {ReasonCode.ROOM}
 """The same, where everyone is promised a time."""
 
 _ONE = bytes([_STARTED])
+_NO_ROOM = bytes([_ROOM])
 
 _FORCE_MAY_HELP = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.HELD_BACK})
 
@@ -53,6 +56,11 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
                 job_id = record.id
                 start = _new(Start, (job_id, record.attempt + 1, found))
                 return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
+    elif not policy.order.fair and not policy.rules and not state.earmarks and not policy.backfill.promises_all:
+        plan = _nobody_fits(state, policy, waiting)
+        if plan is not None:
+            state.quiet = Quiet(state.stirred, policy, plan, NEVER_MS, NEVER_MS, set(), set(), True)
+            return plan
     current = Pass(state, policy, now_ms)
     try:
         decision = _Decision(current, waiting)
@@ -76,6 +84,29 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
             decision.looked,
             decision.settled,
         )
+    return plan
+
+
+def _nobody_fits(state: State, policy: Policy, waiting: int) -> Plan | None:
+    """The plan of a full cluster, which on a busy one is every third: the first has no room, nor has anyone else."""
+    tenants = state.tenants
+    if policy.spec.quotas and (tenants.holding or tenants.ruled):
+        # Then the first may lack quota rather than room.
+        return None
+    first = state.queue.first_of_hopeless(state.hopeless)
+    if first is None or not first.shape.ways:
+        return None
+    return _new(Plan, ((), (), (), (), (first.id,), _NO_ROOM, waiting))
+
+
+def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]) -> Plan:
+    """A whole pass, as `decide` makes it, with a look around before it is undone."""
+    current = Pass(state, policy, now_ms)
+    try:
+        plan = _Decision(current, state.queue.count).run()
+        look()
+    finally:
+        current.undo()
     return plan
 
 

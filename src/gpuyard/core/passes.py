@@ -35,14 +35,20 @@ def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, .
 class Wall:
     """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it."""
 
-    __slots__ = ("at_ms", "spare_jobs", "spare_milli")
+    __slots__ = ("at_ms", "for_job", "spare_jobs", "spare_milli")
 
-    def __init__(self, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
+    def __init__(self, for_job: int, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
+        self.for_job = for_job
+        """Who waits."""
         self.at_ms = at_ms
         """When enough of the quota will be free."""
         self.spare_milli = spare_milli
         """What will be free then beyond what it needs."""
         self.spare_jobs = spare_jobs
+
+    def spares(self, milli: int) -> bool:
+        """Whether there is enough for one more job beside whoever waits."""
+        return milli <= self.spare_milli and self.spare_jobs > 0
 
 
 class Pass:
@@ -145,6 +151,9 @@ class Pass:
                 continue
             grants = self.policy.place(state.nodes, shape, way, way.pools)
             if grants is not None:
+                if refused is not None:
+                    # It starts on another GPU model than the one it lacks quota of: nobody waits for that.
+                    self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}
                 return grants
             if self.drafted:
                 self.no_room.add(way.index)
@@ -183,14 +192,14 @@ class Pass:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
         nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
-            if self._quotas and self._quota_refusal(record, way.model) is not None:
+            if self._quotas and self._quota_refusal(record, way.model, forced=True) is not None:
                 continue
             grants = self.policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
         return None
 
-    def _quota_refusal(self, record: JobRecord, model: int) -> ReasonCode | None:
+    def _quota_refusal(self, record: JobRecord, model: int, *, forced: bool = False) -> ReasonCode | None:
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli
@@ -201,19 +210,19 @@ class Pass:
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
                 return ReasonCode.NO_TIME_LIMIT
             if code in _WALLED and number not in self.walls:
-                self.walls[number] = self._wall(number, model, milli, code)
+                self.walls[number] = self._wall(number, model, record)
             return code
         if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
         if self.walls:
-            return self._behind_wall(record, milli)
+            return self._behind_wall(record, milli, forced)
         return None
 
     # -- quota walls -------------------------------------------------------------------------------------------
 
-    def _wall(self, number: int, model: int, milli: int, code: ReasonCode) -> Wall:
+    def _wall(self, number: int, model: int, waiting: JobRecord) -> Wall:
         """When the tenant will have the quota, from the promised ends of what it runs."""
-        tenants = self.state.tenants
+        tenants, milli = self.state.tenants, waiting.shape.gpu_milli
         column = 1 + model
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [
@@ -235,24 +244,27 @@ class Pass:
                 at_ms = end_ms
                 break
         spare = min(most[w] - used[w] - milli for w in (0, column))
-        return Wall(at_ms, spare, tenants.max_running[number] - jobs - 1)
+        return Wall(waiting.id, at_ms, spare, tenants.max_running[number] - jobs - 1)
 
-    def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
+    def _behind_wall(self, record: JobRecord, milli: int, forced: bool) -> ReasonCode | None:
         walls = [self.walls[n] for n in self.state.tenants.chain[record.leaf] if n in self.walls]
+        # What a job lacks of one GPU model does not keep it from another. By force it passes nobody's wall.
+        walls = [wall for wall in walls if forced or wall.for_job != record.id]
         if not walls:
             return None
-        may_overtake = self.policy.spec.backfill != "none"
         for wall in walls:
-            if not may_overtake:
+            if self.delays(record, wall):
                 return ReasonCode.QUOTA_AHEAD
-            if milli <= wall.spare_milli and wall.spare_jobs > 0:
-                continue
-            late_ms = wall.at_ms - record.estimate_ms + 1
-            if self.now_ms >= late_ms:
-                return ReasonCode.QUOTA_AHEAD
-            # It would be over in time if it started now; from then on it would not.
-            self.retry_ms = min(self.retry_ms, late_ms)
+            if not wall.spares(milli):
+                # It would be over in time if it started now; from then on it would not.
+                self.retry_ms = min(self.retry_ms, wall.at_ms - record.estimate_ms + 1)
         return None
+
+    def delays(self, record: JobRecord, wall: Wall) -> bool:
+        """Whether whoever waits for quota would wait longer if this job started now."""
+        if self.policy.spec.backfill == "none":
+            return True
+        return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
 
     def spend_wall(self, record: JobRecord) -> None:
         """A job that passed a wall and will outlast it uses up the spare behind it."""

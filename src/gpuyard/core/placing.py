@@ -131,6 +131,16 @@ def share_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[G
 
 def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """All tasks or none, on the fewest nodes, then the fewest switches; the rest on the fullest node that holds it."""
+    found = _gang(nodes, shape, way, among)
+    if found is not None and not shape.cpu_milli and not shape.memory_mib:
+        # Who asks for no cores was not asked about them. A node that an earmark has overdrawn takes nobody at all.
+        for grant in found:
+            if nodes.cpu_free[grant[0]] < 0 or nodes.memory_free[grant[0]] < 0:
+                return gang(nodes, shape, way, among & ~(1 << grant[0]))
+    return found
+
+
+def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     kind = nodes.kinds[way.kind]
     full = _with_room(nodes, shape, kind, among, way.tasks_per_node)
     if full.bit_count() >= way.full_nodes:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gpuyard.core.policy import Order
 from gpuyard.core.records import JobRecord
+from gpuyard.core.shapes import Shape
 from gpuyard.core.tenants import ROOT, Tenants
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -24,7 +25,7 @@ Row = tuple[Any, ...]
 Hopeless = Callable[[JobRecord], bool]
 """Whether a job, and all of its stream, can be seen not to start."""
 
-_SKIPPED_MAX = 1000
+_SKIPPED_MAX = 200
 """How many jobs that run too long are passed over in one stream before it is left alone."""
 
 StreamKey = tuple[int, int, int]
@@ -136,6 +137,20 @@ class WaitQueue:
             return True
         at = record.leaf if self._fair else ROOT
         return self.groups[record.group].streams[at][record.stream][0] is not record.entry
+
+    def first_of_hopeless(self, hopeless: Callable[[Shape], bool]) -> JobRecord | None:
+        """The first job in line, if there is no hope for anyone. Not asked where the order has groups or tenants."""
+        self.settle()
+        first: Row | None = None
+        for rows in self.groups[()].streams[ROOT].values():
+            row = rows[0]
+            if not hopeless(row[-1].shape):
+                return None
+            if first is None or row < first:
+                first = row
+        assert first is not None
+        record: JobRecord = first[-1]
+        return record
 
     def only(self) -> JobRecord:
         """The job, where there is just one."""

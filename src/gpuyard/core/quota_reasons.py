@@ -1,85 +1,154 @@
-"""Every quota that stands in a job's way, at every level of the tree."""
+"""Which quotas forbid a start: every rule of every tenant on the job's way up, with numbers.
+
+`Tenants.refusal` stops at the first rule, because one is enough to wait. Here all of them are told, from the same
+columns.
+"""
 
 from gpuyard.core.admission import gpus_text
-from gpuyard.core.policy import Policy
+from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
+from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
-from gpuyard.core.tenants import UNLIMITED, Spend
-from gpuyard.core.words import span
+from gpuyard.core.tenants import ROOT, UNLIMITED
+from gpuyard.core.words import count_text, span, hours_text, names_text
 from gpuyard.model import Reason, ReasonCode
-from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS
+from gpuyard.model.units import NO_LIMIT_MS
 
 
-def quota_reasons(state: State, policy: Policy, record: JobRecord) -> list[Reason]:
-    """All refusals on all levels, if every way to serve the job meets one; nothing if one way is open."""
-    if not policy.spec.quotas:
+def quota_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
+    """All quotas in the way, the job's own tenant first."""
+    if not current.policy.spec.quotas:
         return []
-    by_way = [_of_model(state, record, way.model) for way in record.shape.ways]
-    if any(not reasons for reasons in by_way):
-        return []
-    found: list[Reason] = []
-    for reasons in by_way:
-        found += [reason for reason in reasons if reason not in found]
-    return found
+    state, now_ms = current.state, current.now_ms
+    models = sorted({way.model for way in record.shape.ways})
+    reasons: list[Reason] = []
+    for number in state.tenants.chain[record.leaf]:
+        reasons += _amounts(state, record, number, models, may_force)
+        reasons += _counts(state, record, number)
+        reasons += _budget(state, record, number, now_ms)
+    for model in models:
+        reasons += _held_back(state, record, model, may_force)
+    reasons += _walls(current, record)
+    return list(dict.fromkeys(reasons))
 
 
-def _of_model(state: State, record: JobRecord, model: int) -> list[Reason]:
+def tenant_name(state: State, number: int) -> str:
+    """A tenant's path; the root has none."""
+    return state.tenants.path[number] or "the whole yard"
+
+
+def _amounts(
+    state: State, record: JobRecord, number: int, models: list[int], may_force: bool
+) -> list[Reason]:
+    """Limit and borrowing, in total and by GPU model."""
     tenants, milli = state.tenants, record.shape.gpu_milli
-    found: list[Reason] = []
-    for number in tenants.chain[record.leaf]:
-        name = tenants.path[number] or "the yard"
-        for column, what in ((0, "GPUs"), (1 + model, f"{_model_name(state, model)} GPUs")):
-            found += _amounts(state, number, column, what, name, milli)
-        if tenants.running[number] >= tenants.max_running[number]:
-            text = f"{name} runs {tenants.running[number]} jobs and may run {tenants.max_running[number]}"
-            found.append(Reason(ReasonCode.RUNNING_JOBS, name, text, True, f"the end of a job of {name}"))
-        spend = tenants.spend[number]
-        if spend is not None:
-            found += _budget(state, record, spend, name, milli)
-    if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
-        text = f"what is free of {gpus_text(sum(state.nodes.up_milli))} GPUs is guaranteed to others who do not lend it"
-        found.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, True, "the end of a running job"))
-    return found
+    name = tenant_name(state, number)
+    reasons = []
+    for column in (0, *[1 + model for model in models]):
+        used, limit = tenants.used[number][column], tenants.limit[number][column]
+        ceiling, guarantee = tenants.ceiling[number][column], tenants.guarantee[number][column]
+        unit = f" {model_name(state, column - 1)}" if column else ""
+        asks = f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
+        ends = f"jobs of {name} ending"
+        if used + milli > limit:
+            over = gpus_text(used + milli - limit)
+            text = f"{name} would be {over}{unit or ' GPUs'} over its limit of {gpus_text(limit)}{unit} {asks}"
+            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, f"{ends}, or a higher limit"))
+        if used + milli > ceiling:
+            over, borrow = gpus_text(used + milli - ceiling), gpus_text(ceiling - guarantee)
+            text = (
+                f"{name} may borrow {borrow}{unit or ' GPUs'} above its guarantee of {gpus_text(guarantee)} "
+                f"and would be {over} over that {asks}"
+            )
+            reasons.append(Reason(ReasonCode.BORROW, name, text, False, f"{ends}, or a higher borrow"))
+    return reasons
 
 
-def _amounts(state: State, number: int, column: int, what: str, name: str, milli: int) -> list[Reason]:
-    tenants = state.tenants
-    used, limit = tenants.used[number][column], tenants.limit[number][column]
-    ceiling, guarantee = tenants.ceiling[number][column], tenants.guarantee[number][column]
-    found = []
-    if used + milli > limit:
-        over = gpus_text(used + milli - limit)
-        text = f"{name} would be {over} {what} over its limit of {gpus_text(limit)} (uses {gpus_text(used)})"
-        found.append(Reason(ReasonCode.LIMIT, name, text, True, f"{over} {what} of {name} coming free"))
-    if ceiling < UNLIMITED and used + milli > ceiling:
-        over = gpus_text(used + milli - ceiling)
-        text = (
-            f"{name} would borrow {over} {what} more than it may: {gpus_text(guarantee)} guaranteed, "
-            f"{gpus_text(ceiling - guarantee)} to borrow, {gpus_text(used)} in use"
-        )
-        found.append(Reason(ReasonCode.BORROW, name, text, True, f"{over} {what} of {name} coming free"))
-    return found
+def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
+    """GPUs of one job, and running jobs."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    name = tenant_name(state, number)
+    reasons = []
+    if milli > tenants.max_job[number]:
+        most = gpus_text(tenants.max_job[number])
+        text = f"asks for {gpus_text(milli)} GPUs; a job of {name} may have {most}"
+        lifted_by = "fewer GPUs, or a higher max_gpus_per_job"
+        reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by))
+    if tenants.running[number] >= tenants.max_running[number]:
+        runs = count_text(tenants.running[number], "job")
+        text = f"{name} runs {runs} and may run {tenants.max_running[number]}"
+        lifted_by = f"a job of {name} ending, or a higher max_running_jobs"
+        reasons.append(Reason(ReasonCode.RUNNING_JOBS, name, text, False, lifted_by))
+    return reasons
 
 
-def _budget(state: State, record: JobRecord, spend: Spend, name: str, milli: int) -> list[Reason]:
-    if record.limit_ms >= NO_LIMIT_MS:
-        text = f"{name} has a budget of GPU-hours, and a job without a time limit cannot be counted against it"
-        return [Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit")]
-    after = spend.spent_milli_ms + spend.committed_milli_ms + milli * record.limit_ms
+def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[Reason]:
+    spend = state.tenants.spend[number]
+    if spend is None:
+        return []
+    name = tenant_name(state, number)
+    asked = record.shape.gpu_milli * record.limit_ms
+    after = spend.spent_milli_ms + spend.committed_milli_ms + asked
     if after <= spend.budget_milli_ms:
         return []
-    ends_ms = spend.window_start_ms + spend.window_ms - state.now_ms
+    if record.limit_ms >= NO_LIMIT_MS:
+        text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
+        return [Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit")]
+    ends = span(max(0, spend.window_start_ms + spend.window_ms - now_ms))
     text = (
-        f"{name} has {_hours(spend.budget_milli_ms)} GPU-hours: {_hours(spend.spent_milli_ms)} spent, "
-        f"{_hours(spend.committed_milli_ms)} committed to what runs, and this job may take "
-        f"{_hours(milli * record.limit_ms)}"
+        f"{name} has a budget of {hours_text(spend.budget_milli_ms)} GPU-hours: "
+        f"{hours_text(spend.spent_milli_ms)} spent, {hours_text(spend.committed_milli_ms)} promised to "
+        f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
     )
-    return [Reason(ReasonCode.BUDGET, name, text, False, f"the next window, in {span(max(0, ends_ms))}")]
+    lifted_by = "the next window, a shorter time limit, or a higher budget"
+    return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by)]
 
 
-def _hours(milli_ms: int) -> str:
-    return f"{milli_ms / (MILLI * HOUR_MS):,.1f}"
+def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> list[Reason]:
+    """What is free, but guaranteed to tenants that do not lend it."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    if not tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
+        return []
+    up_milli, mine = state.nodes.up_milli, set(tenants.chain[record.leaf])
+    reasons = []
+    for column, capacity in ((0, sum(up_milli)), (1 + model, up_milli[model])):
+        claimed = tenants.claimed[ROOT][column]
+        if not tenants.eats_held_back(record.leaf, column, milli, capacity):
+            continue
+        unit = f" {model_name(state, model)}" if column else " GPUs"
+        holders = [
+            f"{tenant_name(state, n)} ({gpus_text(tenants.held_back[n][column])}, uses {gpus_text(tenants.used[n][column])})"
+            for n in range(len(tenants.path))
+            if n not in mine and tenants.held_back[n][column] > tenants.used[n][column]
+        ]
+        text = (
+            f"{gpus_text(claimed)} of {gpus_text(capacity)}{unit} that are up are in use or held back, "
+            f"and it asks for {gpus_text(milli)}"
+        )
+        if holders:
+            text += f": held back by {names_text(holders)}"
+        lifted_by = "use of others going down, more GPUs, or a higher lend"
+        reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by))
+    return reasons
 
 
-def _model_name(state: State, model: int) -> str:
-    return next(name for name, number in state.models.items() if number == model)
+def _walls(current: Pass, record: JobRecord) -> list[Reason]:
+    """Earlier jobs of the same tenants that wait for quota, and whom this one would delay."""
+    state, now_ms = current.state, current.now_ms
+    reasons = []
+    for number in state.tenants.chain[record.leaf]:
+        wall = current.walls.get(number)
+        if wall is None or not current.delays(record, wall):
+            continue
+        name, first = tenant_name(state, number), state.jobs[wall.for_job].job.label
+        text = f"job {first}, ahead of it, waits for the quota of {name}"
+        if wall.at_ms - now_ms < NO_LIMIT_MS // 2:
+            text += f", which is free in {span(max(0, wall.at_ms - now_ms))}"
+        if record.estimate_ms < NO_LIMIT_MS:
+            text += f"; this one may run for {span(record.estimate_ms)}"
+        lifted_by = f"job {first} starting, or a shorter time limit"
+        reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by))
+    return reasons
+
+
+__all__ = ["UNLIMITED", "quota_reasons", "tenant_name"]

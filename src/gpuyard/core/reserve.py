@@ -106,15 +106,30 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     if have >= gpus and cpu >= 0 and memory >= 0:
         return 0
     if gpus == nodes.home[number].gpus and not shape.cpu_milli and not shape.memory_mib:
-        # The whole node: it is ready when the last one with a GPU is gone.
-        return max([end_ms for end_ms, grant in nodes.on[number].values() if grant[1]], default=NEVER_MS)
+        return _empty_ms(nodes, number)
     for end_ms, _job_id, grant in nodes.ends(number):
+        if grant[2] != MILLI and grant[1]:
+            # A GPU that is shared to the full looks wholly taken, and is not free when one of its sharers ends.
+            cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
+            memory = nodes.memory_free[number] - shape.memory_mib * tasks
+            return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
         have += grant[1].bit_count()
         cpu += grant[3]
         memory += grant[4]
         if have >= gpus and cpu >= 0 and memory >= 0:
             return end_ms
     return NEVER_MS
+
+
+def _empty_ms(nodes: Nodes, number: int) -> int:
+    """When the last one that holds a GPU is gone; never, where a GPU is kept for someone."""
+    ends_ms, accounted = 0, nodes.free_mask[number]
+    for end_ms, grant in nodes.on[number].values():
+        if grant[1]:
+            accounted |= grant[1]
+            if end_ms > ends_ms:
+                ends_ms = end_ms
+    return ends_ms if accounted == (1 << nodes.home[number].gpus) - 1 else NEVER_MS
 
 
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:

@@ -1,111 +1,195 @@
-"""What the nodes have to say: where the room is, why it is not enough, and whose it will be."""
+"""Why there is no room, in numbers: what is asked for on one node, and what the best node has.
 
-from gpuyard.core.admission import ask_text
+Judged on the books as they are at the job's turn, with what starts before it already entered.
+"""
+
+from collections.abc import Iterable
+
 from gpuyard.core.bits import each
-from gpuyard.core.nodes import Kind
 from gpuyard.core.passes import Pass
-from gpuyard.core.policy import Policy
 from gpuyard.core.records import JobRecord
-from gpuyard.core.reserve import promise
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
-from gpuyard.core.words import span
+from gpuyard.core.words import cores_text, count_text, memory_text, names_text
 from gpuyard.model import Reason, ReasonCode
 from gpuyard.model.units import MILLI
 
 
-def room_reasons(
-    state: State, policy: Policy, record: JobRecord, ahead: list[JobRecord], now_ms: int
-) -> list[Reason]:
-    """No room, or room that is promised to someone ahead."""
-    place, shape = policy.place, record.shape
-    if all(place(state.nodes, shape, way, way.pools) is None for way in shape.ways):
-        return [*_no_room(state, shape), *_shut(state, shape)]
-    if not ahead:
-        return []
-    first = next((other for other in ahead if other.earmark is None and not _fits(state, policy, other)), None)
-    if first is None:
-        text = f"{len(ahead)} jobs are ahead of it and start first"
-        return [Reason(ReasonCode.NOT_EXAMINED, "order", text, False, "their start")]
-    if policy.spec.backfill == "none":
-        text = f"job {first.job.label} is ahead and waits for {ask_text(first.shape)}; nobody may overtake"
-        return [Reason(ReasonCode.HEAD_BLOCKED, "order", text, False, f"the start of job {first.job.label}")]
-    promised = promise(Pass(state, policy, now_ms), first)
-    if promised is None or record.estimate_ms <= promised.at_ms - now_ms:
-        return []
-    text = (
-        f"there is room now, but job {first.job.label} is promised {ask_text(first.shape)} in "
-        f"{span(promised.at_ms - now_ms)}, and this job may run {span(record.estimate_ms)}"
-    )
-    return [Reason(ReasonCode.RESERVATION, "backfill", text, False, "a shorter time limit, or its start")]
+def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
+    """For each GPU model that will do and has no room, why; and what is closed or kept for others."""
+    state, shape = current.state, record.shape
+    by_model: dict[int, list[Way]] = {}
+    for way in shape.ways:
+        by_model.setdefault(way.model, []).append(way)
+    reasons: list[Reason] = []
+    for model, ways in by_model.items():
+        if any(current.policy.place(state.nodes, shape, way, way.pools) is not None for way in ways):
+            continue
+        name = model_name(state, model)
+        lifted_by = f"{'room' if name == _NO_GPU else name} coming free when something that runs ends"
+        for text in dict.fromkeys([_shortage(state, shape, way, ways, name) for way in ways]):
+            reasons.append(Reason(ReasonCode.ROOM, "placement", text, may_force, lifted_by))
+        reasons += _closed(state, shape, ways, name)
+        reasons += _kept(state, record, ways, name)
+    return reasons
 
 
-def _fits(state: State, policy: Policy, record: JobRecord) -> bool:
-    return any(policy.place(state.nodes, record.shape, w, w.pools) is not None for w in record.shape.ways)
+_NO_GPU = "node without GPUs"
 
 
-def _no_room(state: State, shape: Shape) -> list[Reason]:
-    """One reason for each way, with the best node and the sum."""
-    return [_of_way(state, shape, way) for way in shape.ways]
+def model_name(state: State, model: int) -> str:
+    """A GPU model by its number."""
+    return next((name for name, number in state.models.items() if number == model and name), _NO_GPU)
 
 
-def _of_way(state: State, shape: Shape, way: Way) -> Reason:
-    kind = state.nodes.kinds[way.kind]
-    free = [(count, bucket & way.pools) for count, bucket in enumerate(kind.buckets)]
-    best = max((count for count, members in free if members), default=0)
-    total = sum(count * members.bit_count() for count, members in free)
-    spread = sum(members.bit_count() for count, members in free if count)
-    if shape.milli != MILLI:
-        left = max((max(state.nodes.gpu_free[n]) for n in each(_open(kind, way))), default=0)
-        text = f"{ask_text(shape)}: the GPU with most left has {max(0, left) / MILLI:g}"
-    elif shape.tasks == 1:
-        text = f"{ask_text(shape)} on one node: best node has {best} free; {total} free in all on {spread} nodes"
-    else:
-        need = shape.gpus * way.tasks_per_node
-        ready = sum(members.bit_count() for count, members in free if count >= need)
-        wanted = way.full_nodes + (way.rest_tasks > 0)
-        text = f"{ask_text(shape)}: needs {wanted} nodes with {need} free, {ready} have them; {total} free in all"
-    if best >= way.node_gpus and shape.tasks == 1 and (shape.cpu_milli or shape.memory_mib):
-        text += _short_of(state, shape, way, kind)
-    return Reason(ReasonCode.ROOM, "placement", text, True, "the end of a running job")
-
-
-def _short_of(state: State, shape: Shape, way: Way, kind: Kind) -> str:
-    """Where GPUs are free and cores or memory are not."""
+def _open(state: State, ways: Iterable[Way]) -> list[int]:
+    """Nodes that take new work and could serve the job one of these ways."""
     nodes = state.nodes
-    enough = [n for n in each(_open(kind, way)) if nodes.free_mask[n].bit_count() >= shape.gpus]
-    cpu = max((nodes.cpu_free[n] for n in enough), default=0)
-    memory = max((nodes.memory_free[n] for n in enough), default=0)
-    short = []
-    if cpu < shape.cpu_milli:
-        short.append(f"{shape.cpu_milli / MILLI:g} cores asked, {cpu / MILLI:g} free at most")
-    if memory < shape.memory_mib:
-        short.append(f"{shape.memory_mib} MiB asked, {memory} free at most")
-    return f"; where GPUs are free: {', '.join(short) or 'cores and memory are free on other nodes'}"
-
-
-def _open(kind: Kind, way: Way) -> int:
     members = 0
-    for bucket in kind.buckets:
-        members |= bucket
-    return members & way.pools
+    for way in ways:
+        members |= nodes.kinds[way.kind].members & way.pools
+    return [number for number in each(members) if not nodes.closed[number]]
 
 
-def _shut(state: State, shape: Shape) -> list[Reason]:
-    """Nodes that could serve the job if they were up and open."""
+def fitting_gpus(state: State, shape: Shape, number: int) -> int:
+    """How many GPUs of a node have at least what is asked of one."""
+    if shape.milli == MILLI:
+        return state.nodes.free_mask[number].bit_count()
+    return sum([left >= shape.milli for left in state.nodes.gpu_free[number]])
+
+
+def tasks_on(state: State, shape: Shape, number: int) -> int:
+    """How many tasks a node could take now."""
     nodes = state.nodes
-    found = []
-    for why, column in (("down", nodes.down), ("cordoned", nodes.cordoned)):
-        numbers = [
-            n
-            for way in shape.ways
-            for n in each(nodes.kinds[way.kind].members & way.pools)
-            if column[n]
-        ]
+    most = shape.tasks
+    for want, have in (
+        (shape.gpus, fitting_gpus(state, shape, number)),
+        (shape.cpu_milli, nodes.cpu_free[number]),
+        (shape.memory_mib, nodes.memory_free[number]),
+    ):
+        if want:
+            most = min(most, have // want)
+    return max(0, most)
+
+
+def _shortage(state: State, shape: Shape, way: Way, ways: list[Way], name: str) -> str:
+    """One sentence. Jobs that go on one node are compared with the best node of the model, whatever its kind."""
+    if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
+        return _spread_shortage(state, shape, way, name)
+    if way.full_nodes == 1 and not way.rest_tasks:
+        alike = [other for other in ways if other.full_nodes == 1 and not other.rest_tasks]
+        return _node_shortage(state, shape, _open(state, alike), name)
+    return _gang_shortage(state, shape, way, name)
+
+
+def _want(shape: Shape, tasks: int, name: str) -> str:
+    """What so many tasks ask of one node."""
+    parts = []
+    if shape.gpus:
+        count = shape.gpus * tasks
+        if shape.milli == MILLI:
+            parts.append(f"{count} x {name}")
+        else:
+            parts.append(f"{count} x {shape.milli / MILLI:g} {name}" if count > 1 else f"{shape.milli / MILLI:g} {name}")
+    if shape.cpu_milli:
+        parts.append(cores_text(shape.cpu_milli * tasks))
+    if shape.memory_mib:
+        parts.append(memory_text(shape.memory_mib * tasks))
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts) or "a place"
+
+
+def _free_in_all(state: State, shape: Shape, numbers: list[int]) -> str:
+    free = [fitting_gpus(state, shape, number) for number in numbers]
+    with_any = sum([count > 0 for count in free])
+    if not sum(free):
+        return f"none is free on {count_text(len(numbers), 'node')}"
+    return f"{sum(free)} free in all on {count_text(with_any, 'node')}"
+
+
+def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) -> str:
+    nodes, tasks = state.nodes, shape.tasks
+    asked = f"{_want(shape, tasks, name)} on one node"
+    if not numbers:
+        return f"{asked}: no node that could hold it takes new work"
+    gpus = shape.gpus * tasks
+    if gpus:
+        best = max([fitting_gpus(state, shape, number) for number in numbers])
+        if best < gpus and shape.milli != MILLI:
+            most = max([max(nodes.gpu_free[number]) for number in numbers])
+            if gpus == 1:
+                return f"{asked}: the best GPU has {max(0, most) / MILLI:g} free"
+            return f"{asked}: the best node has {count_text(best, 'such GPU')}"
+        if best < gpus:
+            everywhere = _free_in_all(state, shape, numbers)
+            return f"{asked}: best node has {best} free; {everywhere}" if best else f"{asked}: {everywhere}"
+        numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
+    have_gpus = f"{count_text(len(numbers), 'node')} {'has' if len(numbers) == 1 else 'have'} the GPUs, " if gpus else ""
+    most_cpu = max([nodes.cpu_free[number] for number in numbers])
+    if most_cpu < shape.cpu_milli * tasks:
+        return f"{asked}: {have_gpus}but at most {cores_text(max(0, most_cpu))} free"
+    most_memory = max([nodes.memory_free[number] for number in numbers])
+    if most_memory < shape.memory_mib * tasks:
+        return f"{asked}: {have_gpus}but at most {memory_text(max(0, most_memory))} free"
+    return f"{asked}: {have_gpus}but none has all of it free at once"
+
+
+def _gang_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
+    numbers = _open(state, [way])
+    held = [tasks_on(state, shape, number) for number in numbers]
+    share, rest = way.tasks_per_node, way.rest_tasks
+    asked = f"{_want(shape, share, name)} on each of {count_text(way.full_nodes, 'node')}"
+    if way.full_nodes == 1:
+        asked = f"{_want(shape, share, name)} on one node"
+    if rest:
+        asked += f" and {_want(shape, rest, name)} on one more"
+    full = sum([tasks >= share for tasks in held])
+    has = f"{count_text(full, 'node')} {'has' if full == 1 else 'have'} that"
+    if rest and full >= way.full_nodes:
+        has = f"{count_text(full, 'node')} can take the full share, and none is left for the rest"
+    return f"{asked}: {has}; {_free_in_all(state, shape, numbers)}" if shape.gpus else f"{asked}: {has}"
+
+
+def _spread_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
+    numbers = _open(state, [way])
+    held = sorted([tasks_on(state, shape, number) for number in numbers], reverse=True)[: way.nodes_max]
+    asked = f"{count_text(shape.tasks, 'task')} of {_want(shape, 1, name)} on at most {count_text(way.nodes_max, 'node')}"
+    return f"{asked}: the best {count_text(way.nodes_max, 'node')} can take {sum(held)}"
+
+
+def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reason]:
+    """Nodes that would have room for at least a part of it, if they took new work."""
+    nodes = state.nodes
+    members = 0
+    for way in ways:
+        members |= nodes.kinds[way.kind].members & way.pools
+    useful = [n for n in each(members) if nodes.closed[n] and tasks_on(state, shape, n)]
+    reasons = []
+    for what, numbers in (
+        ("cordoned", [n for n in useful if not nodes.down[n]]),
+        ("down", [n for n in useful if nodes.down[n]]),
+    ):
         if numbers:
-            gpus = sum(nodes.node[n].gpus for n in numbers)
-            verb = "is" if len(numbers) == 1 else "are"
-            text = f"{len(numbers)} node{'s' * (len(numbers) != 1)} with {gpus} such GPUs {verb} {why}"
-            lifted = "their return" if why == "down" else "yard resume"
-            found.append(Reason(ReasonCode.ROOM, "fleet", text, False, lifted))
-    return found
+            gpus = sum([nodes.node[n].gpus for n in numbers])
+            text = f"{count_text(len(numbers), 'node')} with {gpus} {name} {'is' if len(numbers) == 1 else 'are'} {what}"
+            if not gpus:
+                text = f"{count_text(len(numbers), 'node')} {'is' if len(numbers) == 1 else 'are'} {what}"
+            names = names_text([nodes.node[n].name for n in numbers])
+            reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, f"{names} taking new work again"))
+    return reasons
+
+
+def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[Reason]:
+    """What is kept for others for whom it was freed."""
+    kinds = {way.kind for way in ways}
+    reasons = []
+    for job_id in sorted(state.earmarks):
+        other = state.earmarks[job_id]
+        if other is record or other.earmark is None:
+            continue
+        gpus = sum([g.gpus.bit_count() for g in other.earmark.grants if state.nodes.kind[g.node] in kinds])
+        if gpus:
+            text = f"{gpus} x {name} {'is' if gpus == 1 else 'are'} kept for job {other.job.label}"
+            reasons.append(
+                Reason(ReasonCode.ROOM, f"job {other.job.label}", text, False, f"job {other.job.label} ending")
+            )
+    return reasons

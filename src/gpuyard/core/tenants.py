@@ -66,6 +66,8 @@ class Tenants:
         """Usage, the current period included, over weight: the smaller, the sooner."""
         self.guarded: list[bool] = []
         """Whether any rule applies to a tenant or above it."""
+        self.ruled = False
+        """Whether any rule applies to anyone."""
         self.holding = False
         """Whether anyone holds anything back."""
         self.guaranteed: list[bool] = []
@@ -141,6 +143,7 @@ class Tenants:
             or budget is not None
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
+        self.ruled = self.ruled or own
         return number
 
     def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
@@ -295,17 +298,20 @@ class Tenants:
         """Whether the start would eat into what others hold back."""
         if not self.holding:
             return False
-        for which, capacity in ((0, sum(up_milli)), (1 + model, up_milli[model])):
-            change = milli
-            for number in self.chain[leaf]:
-                before, held = self.claimed[number][which], self.held_back[number][which]
-                after = before + change
-                change = (after if after > held else held) - (before if before > held else held)
-                if change == 0:
-                    break
-            if change > 0 and self.claimed[ROOT][which] + change > capacity:
-                return True
-        return False
+        return self.eats_held_back(leaf, 0, milli, sum(up_milli)) or self.eats_held_back(
+            leaf, 1 + model, milli, up_milli[model]
+        )
+
+    def eats_held_back(self, leaf: int, which: int, milli: int, capacity: int) -> bool:
+        """The same for one column, of which so much is up."""
+        change = milli
+        for number in self.chain[leaf]:
+            before, held = self.claimed[number][which], self.held_back[number][which]
+            after = before + change
+            change = (after if after > held else held) - (before if before > held else held)
+            if change == 0:
+                return False
+        return change > 0 and self.claimed[ROOT][which] + change > capacity
 
 
 def _power(factor: int, exponent: int) -> int:

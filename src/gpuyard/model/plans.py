@@ -62,7 +62,7 @@ class Reservation:
 
 
 class Plan(NamedTuple):
-    """Everything decided in one pass."""
+    """Everything decided in one pass. To be committed in this order: stops, starts, earmarks."""
 
     starts: tuple[Start, ...] = ()
     stops: tuple[Stop, ...] = ()

@@ -277,8 +277,6 @@ class Simulation:
             if stopped_ms < natural_ms:
                 self._outcome[record.id] = Outcome.PREEMPTED
                 heappush(self._heap, (stopped_ms, _END, record.id, record.attempt))
-        for earmark in plan.earmarks:
-            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
         for start in plan.starts:
             job_id = start.job_id
             apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
@@ -295,6 +293,9 @@ class Simulation:
                 need_ms = record.end_ms - now_ms
                 self._outcome[job_id] = Outcome.TIMEOUT
             heappush(self._heap, (now_ms + need_ms, _END, job_id, start.attempt))
+        # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
+        for earmark in plan.earmarks:
+            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
         if plan.earmarks or self._tick_ms == _NEVER:
             wake = state.wake_ms()
             self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)

@@ -1,0 +1,140 @@
+"""When a waiting job will start, if everything that runs ends when promised.
+
+The jobs ahead of it are booked in, in the policy's order, and then the job itself. That is what `conservative`
+promises. Other policies let jobs overtake for whom that finds no time: they start no later than told here as long as
+nobody new comes ahead of them, and often sooner.
+"""
+
+from typing import NamedTuple
+
+from gpuyard.core.line import ahead, in_order
+from gpuyard.core.policy import Policy
+from gpuyard.core.profile import Profile, Slot, freed_ms
+from gpuyard.core.records import JobRecord
+from gpuyard.core.state import State
+from gpuyard.core.words import count_text, span, names_text
+from gpuyard.model import JobState, ReasonCode
+from gpuyard.model.units import NO_LIMIT_MS
+
+AHEAD_MAX = 200
+"""How many of the jobs ahead are taken into account."""
+
+_FORESEEN = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
+"""Refusals that are over when something has ended."""
+
+
+class Estimate(NamedTuple):
+    """A time, and how it was arrived at."""
+
+    at_ms: int | None
+    how: str
+
+
+def estimate_starts(state: State, policy: Policy, now_ms: int, job_id: int) -> int | None:
+    """When a job will start (or did); None where that cannot be told."""
+    record = state.jobs.get(job_id)
+    return None if record is None else estimate(state, policy, now_ms, record).at_ms
+
+
+def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
+    """The same, with the reasoning."""
+    if record.state is not JobState.PENDING:
+        return Estimate(record.started_ms, f"it started {span(now_ms - record.started_ms)} ago")
+    if record.held:
+        return Estimate(None, "it is on hold, and nobody has said for how long")
+    if record.earmark is not None:
+        return Estimate(freed_ms(state, record, now_ms), "its room is kept for it and will be free then")
+    if state.queue.order is not policy.order:
+        state.reindex(policy.order)
+    never = unforeseen(state, policy, record)
+    if never is not None:
+        return Estimate(None, never)
+    return _booked(state, policy, now_ms, record)
+
+
+def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
+    """What keeps a job from starting that no promised end will change; None: nothing."""
+    if not record.shape.ways:
+        return "no node could ever hold it"
+    if not policy.spec.quotas:
+        return None
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    found = ""
+    for way in record.shape.ways:
+        refusal = tenants.refusal(record.leaf, way.model, milli, record.limit_ms)
+        if refusal is not None and refusal[0] not in _FORESEEN:
+            name = tenants.path[refusal[1]] or "everyone"
+            found = found or (
+                f"it waits for the budget of {name}"
+                if refusal[0] is ReasonCode.BUDGET
+                else f"{name} does not allow jobs of this size"
+            )
+        elif tenants.held_back_refusal(record.leaf, way.model, milli, state.nodes.up_milli):
+            found = found or "what is free is held back by others, and nobody knows when they will use it"
+        else:
+            return None
+    return found
+
+
+def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
+    """Book in those ahead, then the job."""
+    profile = Profile(state, policy, now_ms)
+    strict = policy.backfill.name == "none"
+    from_ms = now_ms
+    bookings: list[tuple[JobRecord, Slot]] = []
+    waits = record.id not in state.deferred
+    seen = 0
+    for other in in_order(state.queue):
+        if other is record or seen == AHEAD_MAX:
+            break
+        seen += 1
+        if other.earmark is not None or unforeseen(state, policy, other) is not None:
+            continue
+        slot = profile.earliest(other, from_ms)
+        if slot is not None:
+            profile.book(other, slot)
+            bookings.append((other, slot))
+            if strict:
+                from_ms = max(from_ms, slot.at_ms)
+    slot = profile.earliest(record, max(from_ms, record.job.begin_ms))
+    if slot is None:
+        return Estimate(None, "what it asks for does not come free by anything that runs ending")
+    if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
+        return Estimate(None, f"it waits for {_ending(state, slot, bookings)}, which has no time limit")
+    total = ahead(state.queue, record) if waits else state.queue.count
+    return Estimate(slot.at_ms, _how(state, now_ms, slot, bookings, seen, total))
+
+
+def _how(
+    state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]], seen: int, total: int
+) -> str:
+    parts = []
+    if slot.at_ms > now_ms:
+        ending = _ending(state, slot, bookings)
+        parts.append(f"when {ending} ends as promised" if ending else "when its turn has come")
+    else:
+        parts.append("there is room for it now")
+    if seen < total:
+        parts.append(f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later")
+    elif total:
+        parts.append(f"after {count_text(total, 'job')} ahead of it")
+    return "; ".join(parts)
+
+
+def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> str:
+    """What ends at that time and makes the room: jobs that run or are booked in on the same nodes."""
+    where = {grant.node for grant in slot.grants}
+    found = {
+        job_id
+        for number in where
+        for job_id, (end_ms, _grant) in state.nodes.on[number].items()
+        if end_ms == slot.at_ms or end_ms >= slot.at_ms >= state.now_ms + NO_LIMIT_MS // 2
+    }
+    for other, booked in bookings:
+        if booked.at_ms + other.estimate_ms == slot.at_ms and any(g.node in where for g in booked.grants):
+            found.add(other.id)
+    if not found:
+        # It waited for quota, not for room.
+        found = {r.id for r in state.running.values() if r.end_ms == slot.at_ms}
+    labels = [state.jobs[job_id].job.label for job_id in sorted(found)]
+    return f"job{'s' if len(labels) > 1 else ''} {names_text(labels)}" if labels else ""

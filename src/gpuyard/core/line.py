@@ -1,0 +1,53 @@
+"""The line as it stands: who is ahead of whom, if nobody started meanwhile."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from gpuyard.core.queue import Group, WaitQueue
+from gpuyard.core.records import JobRecord
+from gpuyard.core.tenants import ROOT
+from gpuyard.model.units import NO_LIMIT_MS
+
+_EVERYONE = 1 << 60
+
+
+def ahead(queue: WaitQueue, record: JobRecord) -> int:
+    """How many eligible jobs are ahead of one that is in the queue."""
+    queue.settle()
+    count = sum([_size(queue.groups[key]) for key in queue.group_keys if key < record.group])
+    group = queue.groups[record.group]
+    at = record.leaf if queue.order.fair else ROOT
+    count += sum([bisect_left(rows, record.entry) for rows in group.streams[at].values()])
+    if queue.order.fair:
+        for number in _served(queue, group):
+            if number == record.leaf:
+                break
+            count += sum([len(rows) for rows in group.streams[number].values()])
+    return count
+
+
+def in_order(queue: WaitQueue) -> Iterator[JobRecord]:
+    """All eligible jobs, first to last."""
+    walk = queue.walk(_EVERYONE)
+    record = walk.next()
+    while record is not None:
+        yield record
+        walk.blocked(record, NO_LIMIT_MS)
+        record = walk.next()
+
+
+def _size(group: Group) -> int:
+    return sum([len(rows) for streams in group.streams.values() for rows in streams.values()])
+
+
+def _served(queue: WaitQueue, group: Group) -> Iterator[int]:
+    """Tenants with jobs in this group, in the order in which the fair share comes to them."""
+    tenants = queue.tenants
+    stack = [ROOT]
+    while stack:
+        number = stack.pop()
+        if number in group.streams:
+            yield number
+        # 1. least usage over weight; 2. lowest number. The next one goes on top.
+        children = [child for child in tenants.children[number] if group.counts.get(child, 0)]
+        stack += sorted(children, key=lambda child: (tenants.fair_key[child], child), reverse=True)
