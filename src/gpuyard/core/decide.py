@@ -46,6 +46,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     quiet = state.quiet
     if quiet is not None and quiet.stands(state.stirred, policy, now_ms):
         return quiet.plan._replace(waiting=waiting)
+    no_room: dict[int, bool] = {}
     if waiting == 1 and not state.earmarks:
         # Nobody to be fair to and nothing to draft: most moments of a cluster that keeps up are like this.
         record = state.queue.only()
@@ -57,13 +58,13 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
                 start = _new(Start, (job_id, record.attempt + 1, found))
                 return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
     elif not policy.order.fair and not policy.rules and not state.earmarks and not policy.backfill.promises_all:
-        plan = _nobody_fits(state, policy, waiting)
+        plan = _nobody_fits(state, policy, waiting, no_room)
         if plan is not None:
             state.quiet = Quiet(state.stirred, policy, plan, NEVER_MS, NEVER_MS, set(), set(), True)
             return plan
     current = Pass(state, policy, now_ms)
     try:
-        decision = _Decision(current, waiting)
+        decision = _Decision(current, waiting, no_room)
         plan = decision.run()
     finally:
         current.undo()
@@ -87,13 +88,13 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     return plan
 
 
-def _nobody_fits(state: State, policy: Policy, waiting: int) -> Plan | None:
+def _nobody_fits(state: State, policy: Policy, waiting: int, no_room: dict[int, bool]) -> Plan | None:
     """The plan of a full cluster, which on a busy one is every third: the first has no room, nor has anyone else."""
     tenants = state.tenants
     if policy.spec.quotas and (tenants.holding or tenants.ruled):
         # Then the first may lack quota rather than room.
         return None
-    first = state.queue.first_of_hopeless(state.hopeless)
+    first = state.queue.first_of_hopeless(state.hopeless, no_room)
     if first is None or not first.shape.ways:
         return None
     return _new(Plan, ((), (), (), (), (first.id,), _NO_ROOM, waiting))
@@ -103,7 +104,7 @@ def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]
     """A whole pass, as `decide` makes it, with a look around before it is undone."""
     current = Pass(state, policy, now_ms)
     try:
-        plan = _Decision(current, state.queue.count).run()
+        plan = _Decision(current, state.queue.count, {}).run()
         look()
     finally:
         current.undo()
@@ -128,7 +129,7 @@ class _Decision:
         "settled",
     )
 
-    def __init__(self, current: Pass, waiting: int) -> None:
+    def __init__(self, current: Pass, waiting: int, no_room: dict[int, bool]) -> None:
         self._current = current
         self._waiting = waiting
         self._starts: list[Start] = []
@@ -136,7 +137,8 @@ class _Decision:
         self._earmarks: list[Earmark] = []
         self._examined: list[int] = []
         self._codes: list[int] = []
-        self._no_room: dict[int, bool] = {}
+        self._no_room = no_room
+        """Whether there is hope, by ask, as far as it is known."""
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused for the sake of a promise."""

@@ -1,4 +1,4 @@
-"""Why a job waits: all blockers, with numbers, from the same checks that decide.
+"""Why a job waits: all blockers, with numbers, from the very pass that decides.
 
 A pass stops at the first thing that forbids a start, because that is all it needs. A person needs all of them, how far
 each is from being lifted, and when the job could start. That is worked out here, on demand, for one job.
@@ -6,21 +6,53 @@ each is from being lifted, and when the job could start. That is worked out here
 
 from dataclasses import dataclass
 
-from gpuyard.core.admission import ask_text, gpus_text, never
-from gpuyard.core.policy import Policy
-from gpuyard.core.profile import Profile
+from gpuyard.core.admission import never
+from gpuyard.core.estimate import estimate
+from gpuyard.core.helps import helps
+from gpuyard.core.line import ahead
+from gpuyard.core.line_reasons import (
+    earmark_reasons,
+    fallback,
+    line_reasons,
+    reservation_reasons,
+    set_aside_reasons,
+    victims_reason,
+)
+from gpuyard.core.passes import Pass
+from gpuyard.core.policy import Backfill, Policy
 from gpuyard.core.quota_reasons import quota_reasons
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import room_reasons
 from gpuyard.core.state import State
-from gpuyard.core.words import span
-from gpuyard.model import JobState, Reason, ReasonCode
+from gpuyard.core.watch import watch
+from gpuyard.core.words import names_text, span
+from gpuyard.model import AttemptState, Grant, JobState, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
-_AHEAD_BOOKED_MAX = 200
-"""How many jobs ahead are booked in before the estimate is given up as too far off."""
+_BY_WEIGHT = (
+    ReasonCode.UNSUPPORTED,
+    ReasonCode.NEVER_FITS,
+    ReasonCode.JOB_TOO_LARGE,
+    ReasonCode.NO_TIME_LIMIT,
+    ReasonCode.HELD,
+    ReasonCode.DEPENDENCY,
+    ReasonCode.BEGIN,
+    ReasonCode.EARMARK,
+    ReasonCode.LIMIT,
+    ReasonCode.BORROW,
+    ReasonCode.RUNNING_JOBS,
+    ReasonCode.BUDGET,
+    ReasonCode.HELD_BACK,
+    ReasonCode.QUOTA_AHEAD,
+    ReasonCode.ROOM,
+    ReasonCode.RESERVATION,
+    ReasonCode.HEAD_BLOCKED,
+    ReasonCode.NOT_EXAMINED,
+)
+"""What can never change first, what is only a matter of one's turn last."""
 
-_EVERYONE = 1 << 60
+_QUOTAS = frozenset({ReasonCode.LIMIT, ReasonCode.JOB_TOO_LARGE})
+"""What `never` may say of quotas; a policy may not apply them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +64,16 @@ class Explanation:
     state: JobState
     ahead: int
     """Jobs before it in the policy's order; 0 for the first and for one that does not wait in line."""
+    waiting: int
+    """How many wait in line."""
     reasons: tuple[Reason, ...]
-    """All blockers, the ones that weigh most first. Empty: nothing stands in its way."""
+    """All blockers, the ones that weigh most first. Empty: it starts now, or has started."""
     start_ms: int | None
-    """When it starts if what runs ends as promised and nobody comes in between; None: no promised end brings it."""
+    """When it starts if what runs ends as promised and nobody comes in between; None: that cannot be told."""
     how: str
     """How that was reached."""
+    helps: tuple[str, ...] = ()
+    """What would let it start now, each tried out."""
 
 
 def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation | None:
@@ -45,91 +81,88 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
     record = state.jobs.get(job_id)
     if record is None:
         return None
+    label, waiting = record.job.label, state.queue.count
     if record.state is not JobState.PENDING:
-        how = f"runs since {span(now_ms - record.started_ms)}, promised to end within {_left(record, now_ms)}"
-        return Explanation(job_id, record.job.label, record.state, 0, (), record.started_ms, how)
-    if state.queue.order is not policy.order:
-        state.reindex(policy.order)
-    line = _line(state)
-    position = next((i for i, other in enumerate(line) if other is record), None)
-    ahead = line[: position or 0]
-    reasons = _set_aside(record, now_ms)
-    impossible = never(state, record.job.spec)
-    if impossible is not None:
-        # Nothing else matters then.
-        reasons.append(impossible)
-        start_ms, how = None, "it can never start as it stands"
-    else:
+        how = _running(state, record, now_ms)
+        return Explanation(job_id, label, record.state, 0, waiting, (), record.started_ms, how)
+    turn = _Turn(record)
+    plan = watch(state, policy, now_ms, record, turn.look)
+    before = ahead(state.queue, record) if job_id not in state.deferred else 0
+    if any(start.job_id == job_id for start in plan.starts):
+        return Explanation(job_id, label, record.state, before, waiting, (), now_ms, "it starts now")
+    reasons = _reasons(state, policy, now_ms, turn, plan, before)
+    start_ms, how = estimate(state, policy, now_ms, record)
+    for reservation in plan.reservations:
+        if reservation.job_id == job_id:
+            start_ms, how = reservation.at_ms, "promised, if what runs ends no later than promised"
+    return Explanation(job_id, label, record.state, before, waiting, reasons, start_ms, how, turn.helps)
+
+
+class _Turn:
+    """What was found when the job was looked at."""
+
+    def __init__(self, record: JobRecord) -> None:
+        self.record = record
+        self.found: tuple[Grant, ...] | ReasonCode = ReasonCode.NOT_EXAMINED
+        self.reasons: list[Reason] = []
+        self.helps: tuple[str, ...] = ()
+
+    def look(self, current: Pass, backfill: Backfill) -> None:
+        """Read the books."""
+        record = self.record
         if record.earmark is not None:
-            reasons.append(_earmarked(state, record, now_ms))
-        else:
-            reasons += quota_reasons(state, policy, record)
-            reasons += room_reasons(state, policy, record, ahead, now_ms)
-        start_ms, how = _estimate(state, policy, record, ahead, now_ms)
-    return Explanation(job_id, record.job.label, record.state, len(ahead), tuple(reasons), start_ms, how)
+            self.reasons = earmark_reasons(current, record)
+            return
+        rules = current.policy.rules
+        may_force = any([rule.applies(current.state, record, current.now_ms) for rule in rules])
+        self.reasons = [
+            *quota_reasons(current, record, may_force),
+            *room_reasons(current, record, may_force),
+        ]
+        # Asked a second time when the pass comes to it: that changes nothing but what is remembered of refusals.
+        self.found = backfill.place(record)
+        if self.found is ReasonCode.RESERVATION:
+            self.reasons += reservation_reasons(current, record)
+        if type(self.found) is not tuple:
+            self.helps = helps(current, backfill, record, self.found)
 
 
-def _left(record: JobRecord, now_ms: int) -> str:
+def _reasons(
+    state: State, policy: Policy, now_ms: int, turn: _Turn, plan: Plan, before: int
+) -> tuple[Reason, ...]:
+    """Everything in the way, each once, by weight."""
+    record = turn.record
+    reasons = [] if type(turn.found) is tuple else list(turn.reasons)
+    impossible = never(state, record.job.spec)
+    if impossible is not None and (policy.spec.quotas or impossible.code not in _QUOTAS):
+        same = [r for r in reasons if r.code is impossible.code and r.by == impossible.by]
+        reasons += [impossible] if not same else []
+    reasons += set_aside_reasons(record, now_ms)
+    reasons += victims_reason(state, record, plan)
+    if not reasons and isinstance(turn.found, ReasonCode) and turn.found is not ReasonCode.NOT_EXAMINED:
+        reasons.append(fallback(turn.found))
+    if record.id not in plan.examined and record.id not in state.deferred:
+        reasons += line_reasons(state, policy, record, plan, before, needed=not reasons)
+    unique = list(dict.fromkeys(reasons))
+    return tuple(sorted(unique, key=lambda reason: _BY_WEIGHT.index(reason.code)))
+
+
+def _running(state: State, record: JobRecord, now_ms: int) -> str:
+    """What a job that holds GPUs does."""
+    names = [state.nodes.node[grant.node].name for grant in record.grants]
+    text = f"runs since {span(now_ms - record.started_ms)} on {names_text(names)}"
+    if record.phase is AttemptState.STARTING:
+        text = f"is starting since {span(now_ms - record.started_ms)} on {names_text(names)}"
+    elif record.phase is AttemptState.SUSPENDED:
+        return f"is suspended since {span(now_ms - record.suspended_ms)} and keeps its GPUs on {names_text(names)}"
+    elif record.phase is AttemptState.UNKNOWN:
+        return f"is unknown to the engine, and keeps its GPUs on {names_text(names)} until that is settled"
+    elif record.phase is AttemptState.STOPPING:
+        cause = record.cause.value if record.cause else "asked to"
+        other = state.jobs.get(record.for_job)
+        for_whom = f", to make room for job {other.job.label}" if other else ""
+        return f"{text}, and is stopping ({cause}{for_whom})"
     left_ms = record.end_ms - now_ms
-    return "no known time" if left_ms >= NO_LIMIT_MS // 2 else span(max(0, left_ms))
-
-
-def _line(state: State) -> list[JobRecord]:
-    """All eligible jobs in order. A walk in which nobody starts visits everyone."""
-    walk = state.queue.walk(_EVERYONE)
-    line: list[JobRecord] = []
-    while (record := walk.next()) is not None:
-        line.append(record)
-        walk.blocked(record, NO_LIMIT_MS)
-    return line
-
-
-def _set_aside(record: JobRecord, now_ms: int) -> list[Reason]:
-    found = []
-    if record.held:
-        found.append(
-            Reason(ReasonCode.HELD, "hold", "it is on hold", False, f"yard release {record.job.label}")
-        )
-    begin_ms = record.job.begin_ms
-    if begin_ms > now_ms:
-        text = f"it asked not to start for another {span(begin_ms - now_ms)}"
-        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time"))
-    return found
-
-
-def _earmarked(state: State, record: JobRecord, now_ms: int) -> Reason:
-    assert record.earmark is not None
-    victims = sorted(
-        other.job.label for other in state.running.values() if other.for_job == record.id and other.cause
-    )
-    waiting_for = f"job{'s' if len(victims) != 1 else ''} {', '.join(victims)}" if victims else "its room"
-    left = span(max(0, record.earmark.expires_ms - now_ms))
-    return Reason(
-        ReasonCode.EARMARK,
-        "preemption",
-        f"{gpus_text(record.shape.gpu_milli)} GPUs are kept for it for another {left} while {waiting_for} stop",
-        False,
-        "the engine's word that they have stopped",
-    )
-
-
-def _estimate(
-    state: State, policy: Policy, record: JobRecord, ahead: list[JobRecord], now_ms: int
-) -> tuple[int | None, str]:
-    """Book in everyone ahead, in order, and then this one: the conservative start."""
-    if record.held:
-        return None, "nobody knows when the hold ends"
-    if len(ahead) > _AHEAD_BOOKED_MAX:
-        return None, f"{len(ahead)} jobs are ahead: too many to foretell"
-    profile = Profile(state, policy, now_ms)
-    booked = 0
-    for other in ahead:
-        slot = profile.earliest(other, now_ms) if other.earmark is None else None
-        if slot is not None:
-            profile.book(other, slot)
-            booked += 1
-    slot = profile.earliest(record, max(now_ms, record.job.begin_ms))
-    if slot is None:
-        return None, f"no promised end of what runs makes room for {ask_text(record.shape)}"
-    how = f"{booked} of {len(ahead)} jobs ahead booked in first, everything ending at its time limit"
-    return slot.at_ms, how if ahead else "it is first in line, everything ending at its time limit"
+    if left_ms >= NO_LIMIT_MS // 2:
+        return f"{text}, without a time limit"
+    return f"{text}, promised to end within {span(max(0, left_ms))}"

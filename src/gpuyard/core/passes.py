@@ -136,7 +136,7 @@ class Pass:
         """Room for a job now, or why there is none."""
         state = self.state
         shape = record.shape
-        tenants = state.tenants
+        kinds = state.nodes.kinds
         freed = state.nodes.freed
         refused: ReasonCode | None = None
         guarded = self.ruled(record)
@@ -149,7 +149,9 @@ class Pass:
                     continue
             if state.no_room.get(way.index) == freed or way.index in self.no_room:
                 continue
-            grants = self.policy.place(state.nodes, shape, way, way.pools)
+            grants = None
+            if way.node_gpus <= kinds[way.kind].most_free():
+                grants = self.policy.place(state.nodes, shape, way, way.pools)
             if grants is not None:
                 if refused is not None:
                     # It starts on another GPU model than the one it lacks quota of: nobody waits for that.

@@ -138,13 +138,20 @@ class WaitQueue:
         at = record.leaf if self._fair else ROOT
         return self.groups[record.group].streams[at][record.stream][0] is not record.entry
 
-    def first_of_hopeless(self, hopeless: Callable[[Shape], bool]) -> JobRecord | None:
-        """The first job in line, if there is no hope for anyone. Not asked where the order has groups or tenants."""
+    def first_of_hopeless(
+        self, hopeless: Callable[[Shape], bool], known: dict[int, bool]
+    ) -> JobRecord | None:
+        """The first job in line, if there is no hope for anyone; what was found out on the way is noted.
+
+        Not asked where the order has groups or tenants.
+        """
         self.settle()
         first: Row | None = None
         for rows in self.groups[()].streams[ROOT].values():
             row = rows[0]
-            if not hopeless(row[-1].shape):
+            shape = row[-1].shape
+            known[shape.index] = hope_lost = hopeless(shape)
+            if not hope_lost:
                 return None
             if first is None or row < first:
                 first = row

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from gpuyard.model.units import DAY_MS, GIB_MIB, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 
 _UNITS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
-
-
 _NAMES_MAX = 3
 """How many of a list are named."""
 
@@ -23,7 +21,8 @@ def span(ms: int) -> str:
 
 def hours_text(milli_ms: int) -> str:
     """GPU time in GPU-hours, to a hundredth: `12`, `0.25`."""
-    return f"{milli_ms * 100 // (MILLI * HOUR_MS) / 100:g}"
+    whole, part = divmod(milli_ms * 100 // (MILLI * HOUR_MS), 100)
+    return f"{whole}.{part:02d}".rstrip("0") if part else str(whole)
 
 
 def cores_text(cpu_milli: int) -> str:

@@ -1,0 +1,121 @@
+"""Blockers that have to do with a job's turn: holds and times, promises to others, and who is ahead."""
+
+from gpuyard.core.passes import Pass
+from gpuyard.core.policy import Policy
+from gpuyard.core.profile import freed_ms
+from gpuyard.core.quota_reasons import quota_reasons
+from gpuyard.core.records import JobRecord
+from gpuyard.core.room_reasons import model_name
+from gpuyard.core.state import State
+from gpuyard.core.words import count_text, names_text, span
+from gpuyard.model import AttemptState, Plan, Reason, ReasonCode
+from gpuyard.model.units import NO_LIMIT_MS
+
+_FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
+
+
+def set_aside_reasons(record: JobRecord, now_ms: int) -> list[Reason]:
+    """A hold, a begin time."""
+    found = []
+    if record.held:
+        lifted_by = f"yard release {record.job.label}"
+        found.append(Reason(ReasonCode.HELD, "hold", "it is on hold", False, lifted_by))
+    begin_ms = record.job.begin_ms
+    if begin_ms > now_ms:
+        text = f"it asked not to start for another {span(begin_ms - now_ms)}"
+        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time"))
+    return found
+
+
+def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
+    """Its room is being freed: by whom, until when it is kept, and what else keeps it from starting there."""
+    state, now_ms, earmark = current.state, current.now_ms, record.earmark
+    assert earmark is not None
+    gpus = sum([grant.gpus.bit_count() for grant in earmark.grants])
+    model = model_name(state, state.nodes.home[earmark.grants[0].node].model)
+    where = names_text([state.nodes.node[grant.node].name for grant in earmark.grants])
+    kept = f"{gpus} x {model} on {where}" if gpus else f"room on {where}"
+    stopping = [r for r in state.running.values() if r.phase is AttemptState.STOPPING and r.for_job == record.id]
+    left = span(max(0, earmark.expires_ms - now_ms))
+    text = f"{kept} {'is' if gpus < 2 else 'are'} kept for it for another {left}"
+    lifted_by = "the engine's word that it is free"
+    if stopping:
+        labels = names_text([r.job.label for r in sorted(stopping, key=lambda r: r.id)])
+        soon = span(max(0, freed_ms(state, record, now_ms) - now_ms))
+        text += f": job{'s' if len(stopping) > 1 else ''} {labels} should have stopped in {soon}"
+        lifted_by = "the engine's word that they have stopped"
+    reasons = [Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by)]
+    closed = [state.nodes.node[g.node].name for g in earmark.grants if state.nodes.closed[g.node]]
+    if closed:
+        text = f"{names_text(closed)}, where its room is kept, {'takes' if len(closed) == 1 else 'take'} nothing new"
+        reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, f"{names_text(closed)} taking new work again"))
+    return [*reasons, *quota_reasons(current, record, False)]
+
+
+def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
+    """Room that is there, but promised."""
+    state, now_ms = current.state, current.now_ms
+    inside = [r for r in current.reservations if r.at_ms < now_ms + record.estimate_ms and r.job_id != record.id]
+    if not inside:
+        return [fallback(ReasonCode.RESERVATION)]
+    first = min(inside, key=lambda r: (r.at_ms, r.job_id))
+    label = state.jobs[first.job_id].job.label
+    runs = "has no time limit" if record.estimate_ms >= NO_LIMIT_MS else f"may run {span(record.estimate_ms)}"
+    due = span(max(0, first.at_ms - now_ms))
+    if len(inside) == 1:
+        text = f"there is room now, but job {label} is promised it in {due}, and this job {runs}"
+    else:
+        text = f"there is room now, but it is promised to {len(inside)} jobs, the first of them job {label} in {due}, and this job {runs}"
+    lifted_by = f"a shorter time limit, or the start of job {label}"
+    return [Reason(ReasonCode.RESERVATION, "backfill", text, False, lifted_by)]
+
+
+def victims_reason(state: State, record: JobRecord, plan: Plan) -> list[Reason]:
+    """Jobs that are about to be stopped for it."""
+    stops = [stop for stop in plan.stops if stop.for_job == record.id]
+    if not stops:
+        return []
+    labels = names_text([state.jobs[stop.job_id].job.label for stop in stops])
+    text = f"job{'s' if len(stops) > 1 else ''} {labels} {'are' if len(stops) > 1 else 'is'} to be stopped for it"
+    return [Reason(ReasonCode.EARMARK, "preemption", text, False, "the engine's word that they have stopped")]
+
+
+def line_reasons(
+    state: State, policy: Policy, record: JobRecord, plan: Plan, before: int, *, needed: bool
+) -> list[Reason]:
+    """The pass did not come to it: nobody may overtake, it had looked at enough, or someone like it was refused."""
+    codes = [ReasonCode(code) for code in plan.codes]
+    refused = [code for code in codes if code not in (ReasonCode.STARTED, ReasonCode.EARMARK)]
+    if policy.backfill.name == "none" and refused and codes[-1] in _FOR_ROOM:
+        label = state.jobs[plan.examined[-1]].job.label
+        text = f"job {label} is ahead of it and waits for room; policy {policy.spec.name} lets nobody overtake"
+        return [Reason(ReasonCode.HEAD_BLOCKED, "order", text, False, f"the start of job {label}")]
+    depth = policy.spec.backfill_depth
+    leaf = [j for j, code in zip(plan.examined, codes, strict=True) if state.jobs[j].leaf == record.leaf]
+    if len(refused) >= depth:
+        text = f"{count_text(before, 'job')} {_is(before)} ahead; a pass looks at {depth} that cannot start"
+    elif policy.order.fair and len(leaf) >= policy.spec.depth_per_tenant:
+        most = policy.spec.depth_per_tenant
+        text = f"{count_text(before, 'job')} {_is(before)} ahead; a pass looks at {most} of one tenant that cannot start"
+    elif needed:
+        text = f"{count_text(before, 'job')} {_is(before)} ahead of it, and one that asks for the same cannot start"
+    else:
+        return []
+    return [Reason(ReasonCode.NOT_EXAMINED, "order", text, False, "jobs ahead of it starting")]
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+_TEXTS = {
+    ReasonCode.ROOM: "there is no room for it",
+    ReasonCode.RESERVATION: "there is room now, but it is promised to a job ahead of it",
+    ReasonCode.QUOTA_AHEAD: "an earlier job of its tenant waits for quota, and this one would delay it",
+}
+
+
+def fallback(code: ReasonCode) -> Reason:
+    """A blocker of which no more is known than the pass says."""
+    text = _TEXTS.get(code, f"refused with {code.name}")
+    return Reason(code, "decide", text, False, "a change in what runs")
