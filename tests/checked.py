@@ -63,7 +63,7 @@ class CheckedYard(Yard):
         super().commit(plan)
         check_capacity(self.books)
         check_gangs(self.books)
-        if self.policy.spec.backfill_depth >= 1000:
+        if min(self.policy.spec.backfill_depth, self.policy.spec.depth_per_tenant) >= 1000:
             again = decide(self.state, self.policy, self.now_ms)
             assert not again.starts, f"the same moment starts more: {again.starts}"
 

@@ -235,20 +235,21 @@ class PlanCheck:
         grace_ms = max(self.books.klass(self.books.jobs[victim]).grace_ms for victim in victims)
         assert earmark.expires_ms > self.now_ms + grace_ms, f"{earmark} expires before its victims are gone"
         if not self.plan.reservations:
-            for spared in [set[int](), *[{victim} for victim in victims]]:
-                gone = victims - spared if spared else set[int]()
-                assert not self.would_start(live, gone), f"job {job_id}: {victims - gone} stopped for nothing"
-        assert self.would_start(live, victims), f"stopping {victims} does not make room for job {job_id}"
+            for spared in [victims, *[{victim} for victim in victims]]:
+                needless = self.would_start(live, victims - spared, self.held)
+                assert not needless, f"job {job_id}: {spared} stopped for nothing"
+        enough = self.would_start(live, victims, self.later)
+        assert enough, f"stopping {victims} does not let job {job_id} start"
         self.room.take(earmark.grants)
         for victim in victims:
             del self.later[victim]
         self.later[job_id] = self.holder(live, earmark.grants)
 
-    def would_start(self, live: Live, gone: set[int]) -> bool:
-        """Whether there were room and quota if some running jobs were gone."""
+    def would_start(self, live: Live, gone: set[int], held: dict[int, Holder]) -> bool:
+        """Whether there were room, and quota beside these holders, if some running jobs were gone."""
         freed = [g for job_id in sorted(gone) for g in self.books.jobs[job_id].attempt.grants]  # type: ignore[union-attr]
         self.room.give(freed)
-        quotas = Quotas(self.books, [h for job_id, h in self.later.items() if job_id not in gone])
+        quotas = Quotas(self.books, [h for job_id, h in held.items() if job_id not in gone])
         found = any(
             has_room(self.room, live.job.spec.ask, layout)
             and not (self.spec.quotas and quotas.blockers(live, layout.model))
@@ -435,7 +436,9 @@ def check_fair_first(books: Books, spec: PolicySpec, plan: Plan, dump: dict[str,
 
     Usage is that of the closed periods, and a whole period of what runs.
     """
-    if "fair" not in spec.order or not plan.examined:
+    kept = [live for live in books.jobs.values() if live.earmark]
+    if "fair" not in spec.order or not plan.examined or kept:
+        # Jobs for which something is kept start before anyone is looked at, and count as served then.
         return
     check = PlanCheck(books, spec, plan, books.now_ms)
     before = spec.order[: spec.order.index("fair")]

@@ -48,11 +48,22 @@ class YardMachine(RuleBasedStateMachine):
     spec: PolicySpec
     yard: CheckedYard
 
-    @initialize(fleet=some.fleets(), config=some.settings())
-    def begin(self, fleet: list[Node], config: Settings) -> None:
-        """An empty yard."""
+    @initialize(
+        fleet=some.fleets(),
+        config=some.settings(),
+        specs=st.lists(some.specs(), min_size=3, max_size=7),
+        queue=st.lists(st.tuples(picks, some.limits_ms), min_size=4, max_size=12),
+    )
+    def begin(
+        self, fleet: list[Node], config: Settings, specs: list[JobSpec], queue: list[tuple[int, int]]
+    ) -> None:
+        """A yard with some jobs. Later ones ask for the same, or nearly: what collides is interesting."""
         self.yard = CheckedYard(self.spec, fleet, settings=config)
         self.last_id = 0
+        self.specs = specs
+        for pick, limit_ms in queue:
+            self._submit(pick, limit_ms)
+        self.yard.step()
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 
@@ -70,22 +81,46 @@ class YardMachine(RuleBasedStateMachine):
 
     # -- rules -------------------------------------------------------------------------------------------------------
 
-    @rule(
-        spec=some.specs(),
-        count=st.sampled_from((1, 1, 1, 3)),
-        limit_ms=some.limits_ms,
-        later_ms=st.sampled_from((0, 0, 0, 0, 3000)),
-        due_ms=st.sampled_from((0, 0, 20_000, 90_000)),
-    )
-    def submit(self, spec: JobSpec, count: int, limit_ms: int, later_ms: int, due_ms: int) -> None:
-        """One job, or several alike at the same moment."""
+    def _submit(self, pick: int, limit_ms: int, later_ms: int = 0, due_ms: int = 0) -> None:
         now_ms = self.now()
+        self.last_id += 1
+        begin_ms = now_ms + later_ms if later_ms else 0
+        deadline_ms = now_ms + due_ms if due_ms else 0
+        spec = self.specs[pick % len(self.specs)]
+        self.yard.apply(
+            JobSubmitted(now_ms, Job(self.last_id, spec, now_ms, limit_ms, deadline_ms, begin_ms))
+        )
+
+    @rule(pick=picks, count=st.integers(1, 4), limit_ms=some.limits_ms)
+    def submit(self, pick: int, count: int, limit_ms: int) -> None:
+        """One job, or several alike at the same moment."""
         for _ in range(count):
-            self.last_id += 1
-            begin_ms = now_ms + later_ms if later_ms else 0
-            deadline_ms = now_ms + due_ms if due_ms else 0
-            job = Job(self.last_id, spec, now_ms, limit_ms, deadline_ms, begin_ms)
-            self.yard.apply(JobSubmitted(now_ms, job))
+            self._submit(pick, limit_ms)
+        self.yard.step()
+
+    @rule(
+        jobs=st.lists(
+            st.tuples(
+                picks,
+                some.limits_ms,
+                st.sampled_from((0, 0, 0, 3000)),
+                st.sampled_from((0, 0, 20_000, 90_000)),
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def submit_some(self, jobs: list[tuple[int, int, int, int]]) -> None:
+        """Several at the same moment, some of them for later or with a deadline."""
+        for pick, limit_ms, later_ms, due_ms in jobs:
+            self._submit(pick, limit_ms, later_ms, due_ms)
+        self.yard.step()
+
+    @rule(spec=some.specs())
+    def another_ask(self, spec: JobSpec) -> None:
+        """Something new is asked for."""
+        self.specs.append(spec)
+        self._submit(len(self.specs) - 1, 10_000)
         self.yard.step()
 
     @rule(gap_ms=some.gaps_ms)

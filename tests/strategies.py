@@ -32,15 +32,15 @@ PERIOD_MS = 10 * SECOND_MS
 @st.composite
 def node_shapes(draw: st.DrawFn) -> Node:
     """A kind of node; its name is given later."""
-    gpus = draw(st.sampled_from((4, 2, 8, 1, 4, 0)))
+    gpus = draw(st.sampled_from((4, 8, 4, 2, 4, 4, 0)))
     return Node(
         name="",
-        cluster=draw(st.sampled_from(("main", "main", "other"))),
-        pool=draw(st.sampled_from(("p", "q"))),
-        gpu_model=draw(st.sampled_from(MODELS)) if gpus else "",
+        cluster=draw(st.sampled_from(("main", "main", "main", "other"))),
+        pool=draw(st.sampled_from(("p", "p", "q"))),
+        gpu_model=draw(st.sampled_from((*MODELS, "H100", "H100"))) if gpus else "",
         gpus=gpus,
-        cpu_milli=draw(st.sampled_from((8000, 16_000))),
-        memory_mib=draw(st.sampled_from((4096, 65_536))),
+        cpu_milli=draw(st.sampled_from((16_000, 8000))),
+        memory_mib=draw(st.sampled_from((65_536, 8192))),
         nvlink_group_size=draw(st.sampled_from((0, 2, 4))) if gpus >= 4 else 0,
         switch=draw(st.sampled_from(("s1", "s2"))),
     )
@@ -48,9 +48,9 @@ def node_shapes(draw: st.DrawFn) -> Node:
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Node]:
-    """One to five nodes of one or two kinds, on one or two switches."""
+    """Two to five nodes of one or two kinds, on one or two switches."""
     kinds = draw(st.lists(node_shapes(), min_size=1, max_size=2))
-    count = draw(st.integers(1, 5))
+    count = draw(st.integers(2, 5))
     return [named(kinds[draw(st.integers(0, len(kinds) - 1))], number) for number in range(count)]
 
 
@@ -74,18 +74,19 @@ def named(node: Node, number: int) -> Node:
 @st.composite
 def amounts(draw: st.DrawFn, most: int) -> dict[str, int]:
     """GPUs in total, or of one model."""
-    name = draw(st.sampled_from(("total", "total", *MODELS[:2])))
-    return {name: draw(st.integers(0, most)) * 1000}
+    name = draw(st.sampled_from(("total", "total", "total", *MODELS[:2])))
+    return {name: draw(st.integers(most // 4, most)) * 1000}
 
 
 @st.composite
 def quotas(draw: st.DrawFn) -> Quota:
     """A quota with few of its parts set."""
-    parts = draw(st.sets(st.sampled_from(("guarantee", "limit", "borrow", "lend", "job", "user", "running"))))
+    names = ("guarantee", "limit", "borrow", "lend", "job", "user", "running")
+    parts = draw(st.sets(st.sampled_from(names), max_size=3))
     return Quota(
         guarantee=draw(amounts(8)) if parts & {"guarantee", "borrow", "lend"} else {},
-        limit=draw(amounts(12)) if "limit" in parts else {},
-        borrow=draw(amounts(6)) if "borrow" in parts else {},
+        limit=draw(amounts(16)) if "limit" in parts else {},
+        borrow=draw(amounts(8)) if "borrow" in parts else {},
         lend=draw(amounts(4)) if "lend" in parts else {},
         max_gpus_per_job=draw(st.sampled_from((2000, 4000, 8000))) if "job" in parts else None,
         max_gpus_per_user=draw(st.sampled_from((1000, 4000, 8000))) if "user" in parts else None,
@@ -131,8 +132,8 @@ def settings(draw: st.DrawFn) -> Settings:
 
 
 requests: st.SearchStrategy[GpuRequest] = st.one_of(
-    st.builds(Whole, st.sampled_from((1, 2, 4, 1, 3, 8, 0))),
-    st.builds(Whole, st.sampled_from((1, 2, 4, 1, 2, 8))),
+    st.builds(Whole, st.sampled_from((1, 2, 4, 1, 3, 0))),
+    st.builds(Whole, st.sampled_from((2, 1, 4, 1, 2, 8))),
     st.builds(Milli, st.sampled_from((1, 1, 2)), st.sampled_from((250, 500, 700))),
 )
 odd_requests: st.SearchStrategy[GpuRequest] = st.sampled_from(
@@ -144,16 +145,16 @@ odd_requests: st.SearchStrategy[GpuRequest] = st.sampled_from(
 def asks(draw: st.DrawFn) -> Ask:
     """What a job asks for; now and then something that cannot be served."""
     request = draw(odd_requests if draw(st.integers(0, 30)) == 30 else requests)
-    tasks = draw(st.sampled_from((1, 1, 2, 3, 4, 6))) if isinstance(request, Whole) else 1
-    fussy = draw(st.integers(0, 7))
+    tasks = draw(st.sampled_from((1, 1, 1, 2, 2, 3, 4))) if isinstance(request, Whole) else 1
+    fussy = draw(st.integers(0, 9))
     return Ask(
         request,
         tasks,
-        cpu_milli=draw(st.sampled_from((0, 1000, 5000))),
+        cpu_milli=draw(st.sampled_from((0, 0, 1000, 5000))),
         memory_mib=draw(st.sampled_from((0, 0, 2048))),
-        models=draw(st.sampled_from(((), ("H100",), ("A100-80GB", "H100")))) if fussy == 7 else (),
-        pools=("p",) if fussy == 6 else (),
-        nodes_max=draw(st.sampled_from((1, 2, 4))) if fussy >= 4 else 0,
+        models=draw(st.sampled_from(((), ("H100",), ("A100-80GB", "H100")))) if fussy == 9 else (),
+        pools=("p",) if fussy == 8 else (),
+        nodes_max=draw(st.sampled_from((1, 2, 4))) if fussy >= 7 else 0,
     )
 
 

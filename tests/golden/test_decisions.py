@@ -66,7 +66,8 @@ def decisions(name: str) -> str:
     for row in range(0, len(trace), 3):
         trace.deadline_ms[row] = trace.submit_ms[row] + 2 * trace.limit_ms[row]
     nodes = tuple(
-        Node(f"n{i}", "c", "p", "H100", 8, 96_000, 1_000_000, 4, switch=f"s{i // 4}") for i in range(GPUS // 8)
+        Node(f"n{i}", "c", "p", "H100", 8, 96_000, 1_000_000, 4, switch=f"s{i // 4}")
+        for i in range(GPUS // 8)
     )
     run = Recorded(
         trace,
@@ -94,7 +95,9 @@ def test_decisions_are_as_recorded(name: str) -> None:
     recorded = path.read_text(encoding="utf-8") if path.exists() else ""
     if found != recorded:
         diff = unified_diff(recorded.splitlines(), found.splitlines(), "recorded", "now", lineterm="", n=1)
-        pytest.fail(f"decisions of {name} changed (UPDATE_GOLDEN=1 records them):\n" + "\n".join(list(diff)[:60]))
+        pytest.fail(
+            f"decisions of {name} changed (UPDATE_GOLDEN=1 records them):\n" + "\n".join(list(diff)[:60])
+        )
 
 
 def test_every_golden_file_belongs_to_a_preset() -> None:

@@ -7,7 +7,20 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import BadInput
-from gpuyard.model import Ask, Budget, JobClass, JobSpec, Market, Mig, Node, Pool, Quota, Settings, Tenant, Whole
+from gpuyard.model import (
+    Ask,
+    Budget,
+    JobClass,
+    JobSpec,
+    Market,
+    Mig,
+    Node,
+    Pool,
+    Quota,
+    Settings,
+    Tenant,
+    Whole,
+)
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies import registry
 from gpuyard.sim import generate
@@ -135,9 +148,7 @@ def test_nothing_is_lost_under_failures(policy: str) -> None:
     result = run(jobs, policy, Settings(), fleet=fleet, node_changes=changes)
     assert sorted(result.job_id) == [i + 1 for i in range(400)]
     assert 0 == result.unfinished
-    useful = sum(
-        jobs.run_ms[i - 1] * milli for i, milli in zip(result.job_id, result.gpu_milli, strict=True)
-    )
+    useful = sum(jobs.run_ms[i - 1] * milli for i, milli in zip(result.job_id, result.gpu_milli, strict=True))
     assert 0 == result.timeouts
     assert useful // 1000 == result.used_gpu_ms - result.destroyed_gpu_ms
     assert all(0 <= wait <= jct for wait, jct in zip(result.wait_ms, result.jct_ms, strict=True))

@@ -88,7 +88,9 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return f"asks for {wants} on one node; the largest node has {most_gpus}"
     most_cpu = max((k.cpu_milli for k in fitting), default=0)
     if ask.cpu_milli > most_cpu:
-        return f"asks for {ask.cpu_milli / MILLI:g} cores on one node; the largest node has {most_cpu / MILLI:g}"
+        return (
+            f"asks for {ask.cpu_milli / MILLI:g} cores on one node; the largest node has {most_cpu / MILLI:g}"
+        )
     most_memory = max((k.memory_mib for k in fitting), default=0)
     if ask.memory_mib > most_memory:
         return f"asks for {ask.memory_mib} MiB on one node; the largest node has {most_memory}"

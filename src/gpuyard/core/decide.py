@@ -57,7 +57,9 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
                 job_id = record.id
                 start = _new(Start, (job_id, record.attempt + 1, found))
                 return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
-    elif not policy.order.fair and not policy.rules and not state.earmarks and not policy.backfill.promises_all:
+    elif (
+        not policy.order.fair and not policy.rules and not state.earmarks and not policy.backfill.promises_all
+    ):
         plan = _nobody_fits(state, policy, waiting, no_room)
         if plan is not None:
             state.quiet = Quiet(state.stirred, policy, plan, NEVER_MS, NEVER_MS, set(), set(), True)

@@ -266,8 +266,8 @@ def _derived_queue(queue: WaitQueue, tenants: Tenants) -> dict[str, Any]:
         group = queue.groups[key]
         for at in sorted(group.streams):
             streams = [[row[-1].id for row in rows] for rows in group.streams[at].values()]
-            rows = sorted([row[:-1] for rows in group.streams[at].values() for row in rows])
-            groups.append([list(key), tenants.path[at], [row[-1] for row in rows], sorted(streams)])
+            rows = sorted([row for rows in group.streams[at].values() for row in rows])
+            groups.append([list(key), tenants.path[at], [row[-1].id for row in rows], sorted(streams)])
         counts = {tenants.path[number]: count for number, count in sorted(group.counts.items()) if count}
         groups.append([list(key), counts])
     return {"count": queue.count, "groups": groups}

@@ -12,7 +12,7 @@ from gpuyard.core.policy import Policy
 from gpuyard.core.profile import Profile, Slot, freed_ms
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
-from gpuyard.core.words import count_text, span, names_text
+from gpuyard.core.words import count_text, names_text, span
 from gpuyard.model import JobState, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -115,7 +115,9 @@ def _how(
     else:
         parts.append("there is room for it now")
     if seen < total:
-        parts.append(f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later")
+        parts.append(
+            f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
+        )
     elif total:
         parts.append(f"after {count_text(total, 'job')} ahead of it")
     return "; ".join(parts)

@@ -51,9 +51,6 @@ _BY_WEIGHT = (
 )
 """What can never change first, what is only a matter of one's turn last."""
 
-_QUOTAS = frozenset({ReasonCode.LIMIT, ReasonCode.JOB_TOO_LARGE})
-"""What `never` may say of quotas; a policy may not apply them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -133,11 +130,10 @@ def _reasons(
     """Everything in the way, each once, by weight."""
     record = turn.record
     reasons = [] if type(turn.found) is tuple else list(turn.reasons)
-    impossible = never(state, record.job.spec)
-    if impossible is not None and (policy.spec.quotas or impossible.code not in _QUOTAS):
-        same = [r for r in reasons if r.code is impossible.code and r.by == impossible.by]
-        reasons += [impossible] if not same else []
-    reasons += set_aside_reasons(record, now_ms)
+    impossible = never(state, record.job.spec) if not record.shape.ways else None
+    if impossible is not None:
+        reasons.append(impossible)
+    reasons += set_aside_reasons(state, record, now_ms)
     reasons += victims_reason(state, record, plan)
     if not reasons and isinstance(turn.found, ReasonCode) and turn.found is not ReasonCode.NOT_EXAMINED:
         reasons.append(fallback(turn.found))
@@ -152,7 +148,7 @@ def _running(state: State, record: JobRecord, now_ms: int) -> str:
     names = [state.nodes.node[grant.node].name for grant in record.grants]
     text = f"runs since {span(now_ms - record.started_ms)} on {names_text(names)}"
     if record.phase is AttemptState.STARTING:
-        text = f"is starting since {span(now_ms - record.started_ms)} on {names_text(names)}"
+        text = f"starts since {span(now_ms - record.started_ms)} on {names_text(names)}"
     elif record.phase is AttemptState.SUSPENDED:
         return f"is suspended since {span(now_ms - record.suspended_ms)} and keeps its GPUs on {names_text(names)}"
     elif record.phase is AttemptState.UNKNOWN:

@@ -24,7 +24,9 @@ def fixed_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
     raise AssertionError(f"{count} of {free:b} were said to be free")
 
 
-def fixed_nodes(able: list[int], rest: list[int], way: Way, switches: dict[str, int]) -> tuple[list[int], list[int]]:
+def fixed_nodes(
+    able: list[int], rest: list[int], way: Way, switches: dict[str, int]
+) -> tuple[list[int], list[int]]:
     """Nodes for a gang's full shares, and those that may take what is left over.
 
     1. all on one switch, the first that has enough; 2. otherwise the lowest numbers.

@@ -7,15 +7,19 @@ GPUs, any GPU model.
 from dataclasses import replace
 
 from gpuyard.core.passes import Pass
+from gpuyard.core.placing import placer, share_best_fit, whole_best_fit
 from gpuyard.core.policy import Backfill
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
-from gpuyard.core.shapes import Shape, Shapes
-from gpuyard.core.words import span
+from gpuyard.core.shapes import Shapes
+from gpuyard.core.words import count_text, span
 from gpuyard.model import Ask, Grant, ReasonCode, Whole
 from gpuyard.model.units import SECOND_MS
 
 _LIMITS_TRIED_MAX = 8
+
+_PLACE = placer(whole_best_fit, share_best_fit)
+"""Where something fits does not depend on what a placement likes best, and this one remembers nothing."""
 
 _ABOUT_SIZE = frozenset(
     {ReasonCode.ROOM, ReasonCode.RESERVATION, ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.HELD_BACK}
@@ -36,7 +40,8 @@ def helps(
         if isinstance(ask.gpus, Whole) and ask.tasks == 1:
             for count in range(ask.gpus.count - 1, 0, -1):
                 if _fits(current, backfill, record, replace(ask, gpus=Whole(count))) is not None:
-                    told.append(f"with {count} GPU{'s' if count > 1 else ''} instead of {ask.gpus.count} it could start now")
+                    fewer = count_text(count, "GPU")
+                    told.append(f"with {fewer} instead of {ask.gpus.count} it could start now")
                     break
         if ask.models:
             grants = _fits(current, backfill, record, replace(ask, models=()))
@@ -52,7 +57,9 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
     ends = {r.at_ms - current.now_ms for r in current.reservations} | {
         wall.at_ms - current.now_ms for wall in current.walls.values()
     }
-    for within_ms in sorted([end for end in ends if SECOND_MS <= end < estimate_ms], reverse=True)[:_LIMITS_TRIED_MAX]:
+    for within_ms in sorted([end for end in ends if SECOND_MS <= end < estimate_ms], reverse=True)[
+        :_LIMITS_TRIED_MAX
+    ]:
         # To the second, as people set limits.
         shorter_ms = within_ms // SECOND_MS * SECOND_MS
         try:
@@ -66,18 +73,9 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
 
 def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> tuple[Grant, ...] | None:
     """Room for another ask of the same job, without touching what is known of asks."""
-    state = current.state
-    shape = Shapes().of(ask, state.nodes, state.weights)
-    grants = _with_shape(current, backfill, record, shape)
-    return grants if type(grants) is tuple else None
-
-
-def _with_shape(
-    current: Pass, backfill: Backfill, record: JobRecord, shape: Shape
-) -> tuple[Grant, ...] | None:
-    tenants, milli = current.state.tenants, shape.gpu_milli
-    holds = backfill.holds()
-    nodes = current.state.nodes
+    nodes, tenants = current.state.nodes, current.state.tenants
+    shape = Shapes().of(ask, nodes, current.state.weights)
+    milli, holds = shape.gpu_milli, backfill.holds()
     nodes.shift(holds, -1)
     try:
         for way in shape.ways:
@@ -86,7 +84,7 @@ def _with_shape(
                 or tenants.held_back_refusal(record.leaf, way.model, milli, nodes.up_milli)
             ):
                 continue
-            grants = current.policy.place(nodes, shape, way, way.pools)
+            grants = _PLACE(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
     finally:

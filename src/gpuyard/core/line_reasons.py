@@ -1,5 +1,6 @@
 """Blockers that have to do with a job's turn: holds and times, promises to others, and who is ahead."""
 
+from gpuyard.core.admission import ask_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Policy
 from gpuyard.core.profile import freed_ms
@@ -14,7 +15,7 @@ from gpuyard.model.units import NO_LIMIT_MS
 _FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
 
 
-def set_aside_reasons(record: JobRecord, now_ms: int) -> list[Reason]:
+def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reason]:
     """A hold, a begin time."""
     found = []
     if record.held:
@@ -24,6 +25,9 @@ def set_aside_reasons(record: JobRecord, now_ms: int) -> list[Reason]:
     if begin_ms > now_ms:
         text = f"it asked not to start for another {span(begin_ms - now_ms)}"
         found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time"))
+    elif record.id in state.deferred and not record.held:
+        text = "its begin time has come, and it is about to join the line"
+        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "the next tick"))
     return found
 
 
@@ -35,7 +39,9 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     model = model_name(state, state.nodes.home[earmark.grants[0].node].model)
     where = names_text([state.nodes.node[grant.node].name for grant in earmark.grants])
     kept = f"{gpus} x {model} on {where}" if gpus else f"room on {where}"
-    stopping = [r for r in state.running.values() if r.phase is AttemptState.STOPPING and r.for_job == record.id]
+    stopping = [
+        r for r in state.running.values() if r.phase is AttemptState.STOPPING and r.for_job == record.id
+    ]
     left = span(max(0, earmark.expires_ms - now_ms))
     text = f"{kept} {'is' if gpus < 2 else 'are'} kept for it for another {left}"
     lifted_by = "the engine's word that it is free"
@@ -48,24 +54,32 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     closed = [state.nodes.node[g.node].name for g in earmark.grants if state.nodes.closed[g.node]]
     if closed:
         text = f"{names_text(closed)}, where its room is kept, {'takes' if len(closed) == 1 else 'take'} nothing new"
-        reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, f"{names_text(closed)} taking new work again"))
+        reasons.append(
+            Reason(ReasonCode.ROOM, "fleet", text, False, f"{names_text(closed)} taking new work again")
+        )
     return [*reasons, *quota_reasons(current, record, False)]
 
 
 def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     """Room that is there, but promised."""
     state, now_ms = current.state, current.now_ms
-    inside = [r for r in current.reservations if r.at_ms < now_ms + record.estimate_ms and r.job_id != record.id]
+    inside = [
+        r for r in current.reservations if r.at_ms < now_ms + record.estimate_ms and r.job_id != record.id
+    ]
     if not inside:
         return [fallback(ReasonCode.RESERVATION)]
     first = min(inside, key=lambda r: (r.at_ms, r.job_id))
-    label = state.jobs[first.job_id].job.label
+    other = state.jobs[first.job_id]
+    label, asks = other.job.label, ask_text(other.shape)
     runs = "has no time limit" if record.estimate_ms >= NO_LIMIT_MS else f"may run {span(record.estimate_ms)}"
     due = span(max(0, first.at_ms - now_ms))
     if len(inside) == 1:
-        text = f"there is room now, but job {label} is promised it in {due}, and this job {runs}"
+        text = f"there is room now, but job {label} is promised {asks} in {due}, and this job {runs}"
     else:
-        text = f"there is room now, but it is promised to {len(inside)} jobs, the first of them job {label} in {due}, and this job {runs}"
+        text = (
+            f"there is room now, but {len(inside)} jobs are promised theirs while this one {runs}, "
+            f"first job {label}: {asks} in {due}"
+        )
     lifted_by = f"a shorter time limit, or the start of job {label}"
     return [Reason(ReasonCode.RESERVATION, "backfill", text, False, lifted_by)]
 
@@ -88,24 +102,22 @@ def line_reasons(
     refused = [code for code in codes if code not in (ReasonCode.STARTED, ReasonCode.EARMARK)]
     if policy.backfill.name == "none" and refused and codes[-1] in _FOR_ROOM:
         label = state.jobs[plan.examined[-1]].job.label
-        text = f"job {label} is ahead of it and waits for room; policy {policy.spec.name} lets nobody overtake"
+        text = (
+            f"job {label} is ahead of it and waits for room; policy {policy.spec.name} lets nobody overtake"
+        )
         return [Reason(ReasonCode.HEAD_BLOCKED, "order", text, False, f"the start of job {label}")]
-    depth = policy.spec.backfill_depth
+    depth, of_tenant = policy.spec.backfill_depth, policy.spec.depth_per_tenant
     leaf = [j for j, code in zip(plan.examined, codes, strict=True) if state.jobs[j].leaf == record.leaf]
+    text = f"{count_text(before, 'job')} {'is' if before == 1 else 'are'} ahead of it; "
     if len(refused) >= depth:
-        text = f"{count_text(before, 'job')} {_is(before)} ahead; a pass looks at {depth} that cannot start"
-    elif policy.order.fair and len(leaf) >= policy.spec.depth_per_tenant:
-        most = policy.spec.depth_per_tenant
-        text = f"{count_text(before, 'job')} {_is(before)} ahead; a pass looks at {most} of one tenant that cannot start"
+        text += f"a pass looks at {depth} that cannot start"
+    elif policy.order.fair and len(leaf) >= of_tenant:
+        text += f"a pass looks at {of_tenant} of one tenant that cannot start"
     elif needed:
-        text = f"{count_text(before, 'job')} {_is(before)} ahead of it, and one that asks for the same cannot start"
+        text += "one of them asks for the same and cannot start"
     else:
         return []
     return [Reason(ReasonCode.NOT_EXAMINED, "order", text, False, "jobs ahead of it starting")]
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 _TEXTS = {

@@ -227,14 +227,10 @@ class Pass:
         tenants, milli = self.state.tenants, waiting.shape.gpu_milli
         column = 1 + model
         used, jobs = list(tenants.used[number]), tenants.running[number]
-        most = [
-            min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)
-        ]
-        ends = sorted(
-            (r.end_ms, r.id)
-            for r in self.state.running.values()
-            if number in tenants.chain[r.leaf]
-        )
+        most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
+        chain = tenants.chain
+        ends = [(r.end_ms, r.id) for r in self.state.running.values() if number in chain[r.leaf]]
+        ends.sort()
         at_ms = self.now_ms + NO_LIMIT_MS
         for end_ms, job_id in ends:
             record = self.state.running[job_id]

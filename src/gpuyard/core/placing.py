@@ -93,7 +93,7 @@ def share_candidates(nodes: Nodes, way: Way, among: int) -> Iterator[int]:
         yield from each(kind.buckets[free] & among & ~kind.partial)
 
 
-def share_grant(nodes: Nodes, shape: Shape, number: int, gpus: int) -> tuple[Grant, ...]:
+def share_grant(shape: Shape, number: int, gpus: int) -> tuple[Grant, ...]:
     """The grant of one task on parts of GPUs."""
     return (Grant(number, gpus, shape.milli, shape.cpu_milli, shape.memory_mib, 1),)
 
@@ -112,7 +112,7 @@ def share_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
             if best is None or (left, number) < best[:2]:
                 best = (left, number, gpus)
     if best is not None:
-        return share_grant(nodes, shape, best[1], best[2])
+        return share_grant(shape, best[1], best[2])
     return share_first_fit(nodes, shape, way, among)
 
 
@@ -122,7 +122,7 @@ def share_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[G
         if has_room(nodes, shape, number, 1):
             gpus = share_gpus(nodes, shape, number)
             if gpus:
-                return share_grant(nodes, shape, number, gpus)
+                return share_grant(shape, number, gpus)
     return None
 
 

@@ -259,11 +259,15 @@ class Profile:
     def _choose(self, record: JobRecord, way: Way, at_ms: int, able: Able) -> tuple[Grant, ...]:
         """Which of the nodes that have the room, and which of their GPUs."""
         if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
-            return tuple([self._grant(record, n, tasks, at_ms) for n, tasks in _filled(able, record.shape.tasks)])
+            return tuple(
+                [self._grant(record, n, tasks, at_ms) for n, tasks in _filled(able, record.shape.tasks)]
+            )
         if way.full_nodes == 1 and not way.rest_tasks:
             return (self._fullest(record, able[way.tasks_per_node], way.tasks_per_node, at_ms),)
         switches = self._state.nodes.kinds[way.kind].switches
-        full, rest = fixed_nodes(able.get(way.tasks_per_node, []), able.get(way.rest_tasks, []), way, switches)
+        full, rest = fixed_nodes(
+            able.get(way.tasks_per_node, []), able.get(way.rest_tasks, []), way, switches
+        )
         grants = [self._grant(record, number, way.tasks_per_node, at_ms) for number in full]
         if way.rest_tasks:
             grants.append(self._fullest(record, rest, way.rest_tasks, at_ms))

@@ -20,7 +20,7 @@ from gpuyard.core.tenants import ROOT, Tenants
 from gpuyard.model.units import NO_LIMIT_MS
 
 Row = tuple[Any, ...]
-"""(keys…, submitted, id, record): ids are unique, so records are never compared."""
+"""(keys…, submitted, id, estimate, record): ids are unique, so what stands behind them is never compared."""
 
 Hopeless = Callable[[JobRecord], bool]
 """Whether a job, and all of its stream, can be seen not to start."""
@@ -76,9 +76,10 @@ class WaitQueue:
     def _sort_in(self, record: JobRecord) -> None:
         order, leaf = self.order, record.leaf
         if self._plain:
-            row: Row = (record.job.submitted_ms, record.id, record)
+            row: Row = (record.job.submitted_ms, record.id, record.estimate_ms, record)
         else:
-            row = (*[c.key(record) for c in order.after], record.job.submitted_ms, record.id, record)
+            keys = [c.key(record) for c in order.after]
+            row = (*keys, record.job.submitted_ms, record.id, record.estimate_ms, record)
         priority = record.klass.priority if order.by_rights else 0
         apart = order.by_rights or self.tenants.guarded[leaf]
         record.stream = stream = (record.shape.index, leaf if apart else ROOT, priority)
@@ -182,9 +183,7 @@ class Lane:
 
     def __init__(self, streams: dict[StreamKey, list[Row]], hopeless: "Hopeless | None" = None) -> None:
         self._heap: list[tuple[Row, int, list[Row]]] = [
-            (rows[0], 0, rows)
-            for rows in streams.values()
-            if hopeless is None or not hopeless(rows[0][-1])
+            (rows[0], 0, rows) for rows in streams.values() if hopeless is None or not hopeless(rows[0][-1])
         ]
         if len(self._heap) > 1:
             heapify(self._heap)
@@ -207,7 +206,7 @@ class Lane:
         at += 1
         if within_ms < NO_LIMIT_MS:
             last = min(len(rows), at + _SKIPPED_MAX) if within_ms else at
-            while at < last and rows[at][-1].estimate_ms > within_ms:
+            while at < last and rows[at][-2] > within_ms:
                 at += 1
             if at == last:
                 heappop(heap)
@@ -216,7 +215,6 @@ class Lane:
             heapreplace(heap, (rows[at], at, rows))
         else:
             heappop(heap)
-
 
     def done(self) -> bool:
         """Whether all streams are closed."""
@@ -357,7 +355,11 @@ class FairWalk(Walk):
                     return number
                 best = -1
                 for child in children[number]:
-                    if counts.get(child, 0) and child not in closed and (best < 0 or keys[child] < keys[best]):
+                    if (
+                        counts.get(child, 0)
+                        and child not in closed
+                        and (best < 0 or keys[child] < keys[best])
+                    ):
                         best = child
                 if best < 0:
                     closed.add(number)

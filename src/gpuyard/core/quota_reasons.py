@@ -9,8 +9,8 @@ from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
-from gpuyard.core.tenants import ROOT, UNLIMITED
-from gpuyard.core.words import count_text, span, hours_text, names_text
+from gpuyard.core.tenants import ROOT
+from gpuyard.core.words import count_text, hours_text, names_text, span
 from gpuyard.model import Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -52,8 +52,11 @@ def _amounts(
         ends = f"jobs of {name} ending"
         if used + milli > limit:
             over = gpus_text(used + milli - limit)
-            text = f"{name} would be {over}{unit or ' GPUs'} over its limit of {gpus_text(limit)}{unit} {asks}"
-            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, f"{ends}, or a higher limit"))
+            text = (
+                f"{name} would be {over}{unit or ' GPUs'} over its limit of {gpus_text(limit)}{unit} {asks}"
+            )
+            lifted_by = f"{ends if milli <= limit else 'fewer GPUs'}, or a higher limit"
+            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by))
         if used + milli > ceiling:
             over, borrow = gpus_text(used + milli - ceiling), gpus_text(ceiling - guarantee)
             text = (
@@ -116,11 +119,11 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         if not tenants.eats_held_back(record.leaf, column, milli, capacity):
             continue
         unit = f" {model_name(state, model)}" if column else " GPUs"
-        holders = [
-            f"{tenant_name(state, n)} ({gpus_text(tenants.held_back[n][column])}, uses {gpus_text(tenants.used[n][column])})"
-            for n in range(len(tenants.path))
-            if n not in mine and tenants.held_back[n][column] > tenants.used[n][column]
-        ]
+        holders = []
+        for n in range(len(tenants.path)):
+            held, used = tenants.held_back[n][column], tenants.used[n][column]
+            if n not in mine and held > used:
+                holders.append(f"{tenant_name(state, n)} ({gpus_text(held)}, uses {gpus_text(used)})")
         text = (
             f"{gpus_text(claimed)} of {gpus_text(capacity)}{unit} that are up are in use or held back, "
             f"and it asks for {gpus_text(milli)}"
@@ -138,7 +141,7 @@ def _walls(current: Pass, record: JobRecord) -> list[Reason]:
     reasons = []
     for number in state.tenants.chain[record.leaf]:
         wall = current.walls.get(number)
-        if wall is None or not current.delays(record, wall):
+        if wall is None or wall.for_job == record.id or not current.delays(record, wall):
             continue
         name, first = tenant_name(state, number), state.jobs[wall.for_job].job.label
         text = f"job {first}, ahead of it, waits for the quota of {name}"
@@ -149,6 +152,3 @@ def _walls(current: Pass, record: JobRecord) -> list[Reason]:
         lifted_by = f"job {first} starting, or a shorter time limit"
         reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by))
     return reasons
-
-
-__all__ = ["UNLIMITED", "quota_reasons", "tenant_name"]

@@ -158,7 +158,11 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     state = current.state
     # Arrivals leave the nodes alone, and most passes follow an arrival: the last answer still stands.
     known = state.caches.get("promise")
-    if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, state.nodes.version):
+    if (
+        current.drafted
+        or not isinstance(known, _Known)
+        or not known.holds_for(record.id, state.nodes.version)
+    ):
         known = _Known(record.id, state.nodes.version, _best(state, record.shape))
         if not current.drafted:
             state.caches["promise"] = known
@@ -234,7 +238,9 @@ def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> l
     then = list(now)
     for grant in ending:
         _give(then, grant)
-    will_do = sorted([(left if left > 0 else 0, gpu) for gpu, left in enumerate(now) if then[gpu] >= shape.milli])
+    will_do = sorted(
+        [(left if left > 0 else 0, gpu) for gpu, left in enumerate(now) if then[gpu] >= shape.milli]
+    )
     by_milli: dict[int, int] = {}
     for free, gpu in will_do[: shape.gpus * tasks]:
         keep = free - (then[gpu] - shape.milli)

@@ -87,10 +87,8 @@ def _want(shape: Shape, tasks: int, name: str) -> str:
     parts = []
     if shape.gpus:
         count = shape.gpus * tasks
-        if shape.milli == MILLI:
-            parts.append(f"{count} x {name}")
-        else:
-            parts.append(f"{count} x {shape.milli / MILLI:g} {name}" if count > 1 else f"{shape.milli / MILLI:g} {name}")
+        part = name if shape.milli == MILLI else f"{shape.milli / MILLI:g} {name}"
+        parts.append(part if count == 1 and shape.milli != MILLI else f"{count} x {part}")
     if shape.cpu_milli:
         parts.append(cores_text(shape.cpu_milli * tasks))
     if shape.memory_mib:
@@ -123,7 +121,9 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
             everywhere = _free_in_all(state, shape, numbers)
             return f"{asked}: best node has {best} free; {everywhere}" if best else f"{asked}: {everywhere}"
         numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
-    have_gpus = f"{count_text(len(numbers), 'node')} {'has' if len(numbers) == 1 else 'have'} the GPUs, " if gpus else ""
+    have_gpus = (
+        f"{count_text(len(numbers), 'node')} {_verb(numbers, 'has', 'have')} the GPUs, " if gpus else ""
+    )
     most_cpu = max([nodes.cpu_free[number] for number in numbers])
     if most_cpu < shape.cpu_milli * tasks:
         return f"{asked}: {have_gpus}but at most {cores_text(max(0, most_cpu))} free"
@@ -152,8 +152,13 @@ def _gang_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
 def _spread_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
     numbers = _open(state, [way])
     held = sorted([tasks_on(state, shape, number) for number in numbers], reverse=True)[: way.nodes_max]
-    asked = f"{count_text(shape.tasks, 'task')} of {_want(shape, 1, name)} on at most {count_text(way.nodes_max, 'node')}"
-    return f"{asked}: the best {count_text(way.nodes_max, 'node')} can take {sum(held)}"
+    most = count_text(way.nodes_max, "node")
+    asked = f"{count_text(shape.tasks, 'task')} of {_want(shape, 1, name)} on at most {most}"
+    return f"{asked}: the best {most} can take {sum(held)}"
+
+
+def _verb(numbers: list[int], one: str, several: str) -> str:
+    return one if len(numbers) == 1 else several
 
 
 def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reason]:
@@ -170,9 +175,8 @@ def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reas
     ):
         if numbers:
             gpus = sum([nodes.node[n].gpus for n in numbers])
-            text = f"{count_text(len(numbers), 'node')} with {gpus} {name} {'is' if len(numbers) == 1 else 'are'} {what}"
-            if not gpus:
-                text = f"{count_text(len(numbers), 'node')} {'is' if len(numbers) == 1 else 'are'} {what}"
+            with_gpus = f" with {gpus} {name}" if gpus else ""
+            text = f"{count_text(len(numbers), 'node')}{with_gpus} {_verb(numbers, 'is', 'are')} {what}"
             names = names_text([nodes.node[n].name for n in numbers])
             reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, f"{names} taking new work again"))
     return reasons
@@ -190,6 +194,8 @@ def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[R
         if gpus:
             text = f"{gpus} x {name} {'is' if gpus == 1 else 'are'} kept for job {other.job.label}"
             reasons.append(
-                Reason(ReasonCode.ROOM, f"job {other.job.label}", text, False, f"job {other.job.label} ending")
+                Reason(
+                    ReasonCode.ROOM, f"job {other.job.label}", text, False, f"job {other.job.label} ending"
+                )
             )
     return reasons

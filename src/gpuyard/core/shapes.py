@@ -159,7 +159,9 @@ class Shapes:
             rest_tasks=rest,
             nodes_max=max(fewest, ask.nodes_max),
             pools=pools,
-            node_gpus=shape.gpus * (per_node if full else rest) if shape.milli == MILLI and not ask.nodes_max else 0,
+            node_gpus=shape.gpus * (per_node if full else rest)
+            if shape.milli == MILLI and not ask.nodes_max
+            else 0,
             rate=charge_milli(shape, kind) * shape.tasks * weight // MILLI,
         )
 

@@ -107,9 +107,8 @@ class NodeSteps(Steps):
         gaps = self._gaps.get(need)
         if gaps is None:
             gaps = self._gaps[need] = self._find_gaps(need)
-        for start_ms, end_ms in gaps:
-            if start_ms < from_ms:
-                start_ms = from_ms
+        for gap_ms, end_ms in gaps:
+            start_ms = gap_ms if gap_ms > from_ms else from_ms
             if start_ms + run_ms <= end_ms:
                 return start_ms
         return NEVER_MS

@@ -193,8 +193,9 @@ class Tenants:
             rates[number] += rate
             accrued[number] -= offset
         if self._keyed:
+            usage, keys, weight, period_ms = self.usage, self.fair_key, self.weight, self.settings.period_ms
             for number in self.chain[leaf]:
-                self.rekey(number)
+                keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
         if self.holding:
             self._claim(leaf, column, milli)
 
@@ -258,8 +259,10 @@ class Tenants:
             usage = self.usage[number] + self.accrued[number] + rate
             self.accrued[number] = 0
             if rate == 0:
-                usage = (usage * self._factor >> _FIXED) * later >> _FIXED if closed > 1 else (
-                    usage * self._factor >> _FIXED
+                usage = (
+                    (usage * self._factor >> _FIXED) * later >> _FIXED
+                    if closed > 1
+                    else (usage * self._factor >> _FIXED)
                 )
             else:
                 usage = usage * self._factor >> _FIXED

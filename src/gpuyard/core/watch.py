@@ -32,6 +32,8 @@ class Watch:
         """The last start, which the pass may not have entered in the books if nobody was left to look at."""
         self.name = policy.backfill.name
         self.promises_all = policy.backfill.promises_all
+        self.window_ms = 0
+        self.settled = False
         self.seen = False
         """Whether the job's turn has come."""
 
@@ -41,18 +43,6 @@ class Watch:
         self._asked = self._policy.backfill.begin(current)
         return self
 
-    @property
-    def window_ms(self) -> int:
-        """As the policy's own says."""
-        assert self._asked is not None
-        return self._asked.window_ms
-
-    @property
-    def settled(self) -> bool:
-        """As the policy's own says."""
-        assert self._asked is not None
-        return self._asked.settled
-
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """The policy's answer. The watched job is looked at before it, or, if it was passed over, where it stood."""
         assert self._asked is not None
@@ -61,6 +51,7 @@ class Watch:
         found = self._asked.place(record)
         if type(found) is tuple:
             self._entered = (record, found)
+        self.window_ms, self.settled = self._asked.window_ms, self._asked.settled
         return found
 
     def holds(self) -> tuple[Grant, ...]:
@@ -71,7 +62,9 @@ class Watch:
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
         """As the policy's own says."""
         assert self._asked is not None
-        return self._asked.blocked(record, code)
+        goes_on = self._asked.blocked(record, code)
+        self.window_ms, self.settled = self._asked.window_ms, self._asked.settled
+        return goes_on
 
     def finish(self) -> None:
         """The pass is over. Whoever was not looked at is so now."""

@@ -184,8 +184,18 @@ fleets = st.lists(
 ).map(lambda fleet: [replace(each, name=f"n{i}") for i, each in enumerate(fleet)])
 
 asks = st.one_of(
-    st.builds(ask, st.sampled_from((1, 1, 2, 4)), st.sampled_from((1, 1, 2, 3)), cpu_milli=st.sampled_from((0, 0, 3000))),
-    st.builds(share, st.sampled_from((250, 500, 700)), st.sampled_from((1, 1, 2)), cpu_milli=st.sampled_from((0, 2000))),
+    st.builds(
+        ask,
+        st.sampled_from((1, 1, 2, 4)),
+        st.sampled_from((1, 1, 2, 3)),
+        cpu_milli=st.sampled_from((0, 0, 3000)),
+    ),
+    st.builds(
+        share,
+        st.sampled_from((250, 500, 700)),
+        st.sampled_from((1, 1, 2)),
+        cpu_milli=st.sampled_from((0, 2000)),
+    ),
 )
 arrivals = st.lists(st.tuples(st.integers(0, 12), asks, st.integers(1, 30)), min_size=1, max_size=14)
 
@@ -256,7 +266,9 @@ def test_the_earliest_time_is_the_earliest(fleet: list[Node], jobs: list[tuple[A
         record = yard.state.jobs[job_id]
         slot = profile.earliest(record, 0)
         run_ms = record.estimate_ms
-        expected = next((at for at in range(200) if fits(fleet, slots, record.job.spec.ask, at, run_ms)), None)
+        expected = next(
+            (at for at in range(200) if fits(fleet, slots, record.job.spec.ask, at, run_ms)), None
+        )
         assert expected == (slot and slot.at_ms)
         if slot is not None:
             slots.append((slot.at_ms, slot.at_ms + run_ms, slot.grants))
@@ -309,7 +321,9 @@ def fits(
 
     kinds = {(each.gpus, each.nvlink_group_size, each.cluster) for each in fleet}
     for kind in kinds:
-        members = [i for i, each in enumerate(fleet) if (each.gpus, each.nvlink_group_size, each.cluster) == kind]
+        members = [
+            i for i, each in enumerate(fleet) if (each.gpus, each.nvlink_group_size, each.cluster) == kind
+        ]
         empty = min(
             wanted.tasks,
             kind[0] // wanted.gpus.count,
@@ -319,7 +333,7 @@ def fits(
             continue
         full, rest = divmod(wanted.tasks, empty)
         held = sorted((min(most(number), empty) for number in members), reverse=True)
-        if len(held) >= full + (rest > 0) and all(tasks == empty for tasks in held[:full]):
-            if not rest or held[full] >= rest:
-                return True
+        enough = len(held) >= full + (rest > 0) and all(tasks == empty for tasks in held[:full])
+        if enough and (not rest or held[full] >= rest):
+            return True
     return False

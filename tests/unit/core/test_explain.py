@@ -109,9 +109,9 @@ def test_a_promise_to_someone_ahead_is_the_reason_where_there_is_room() -> None:
     small = submit(state, 2, hours=5)
     found = why(state, small)
     assert 1 == found.ahead
-    assert [
-        f"there is room now, but job {big} is promised 8 GPUs in 1 h, and this job may run 5 h"
-    ] == texts(found)
+    assert [f"there is room now, but job {big} is promised 8 GPUs in 1 h, and this job may run 5 h"] == texts(
+        found
+    )
     assert ReasonCode.HEAD_BLOCKED is why(state, small, STRICT).reasons[0].code
 
 
@@ -153,7 +153,13 @@ def test_a_job_that_can_start_has_no_reason_and_a_running_one_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(0, "0 s"), (5_000, "5 s"), (125 * MINUTE_MS, "2 h 5 min"), (3 * DAY_MS + 1000, "3 d"), (90_000, "1 min 30 s")],
+    [
+        (0, "0 s"),
+        (5_000, "5 s"),
+        (125 * MINUTE_MS, "2 h 5 min"),
+        (3 * DAY_MS + 1000, "3 d"),
+        (90_000, "1 min 30 s"),
+    ],
 )
 def test_spans(ms: int, text: str) -> None:
     assert text == span(ms)

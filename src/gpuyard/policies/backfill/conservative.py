@@ -54,12 +54,15 @@ class ConservativePass:
         """How many jobs were looked at."""
         self._slot: Slot | None = None
         """What was found for the job that was just refused."""
+        self._starting: tuple[JobRecord, int] | None = None
+        """The job that was just found room, and the GPU model it gets."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
         current = self._pass
         self._turns += 1
         self._slot = None
+        self._note_start()
         found = self._find(record)
         if type(found) is not tuple:
             return found
@@ -70,11 +73,17 @@ class ConservativePass:
         ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
         slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.ways) else ways)
         if slot is not None and slot.at_ms == now_ms:
-            self._profile.started(record, slot.way.model)
+            self._starting = (record, slot.way.model)
             return slot.grants
         if len(ways) == len(shape.ways):
             self._slot = slot
         return _RESERVATION
+
+    def _note_start(self) -> None:
+        """What is in the books by now did start, and uses quota as long as it runs."""
+        if self._starting is not None and self._starting[0].grants:
+            self._profile.started(*self._starting)
+        self._starting = None
 
     def _find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         # Walls keep quota for whoever waits for it. Here that is booked, exactly, like room.

@@ -40,7 +40,7 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
     if number < 0:
         return None
     gpus = 1 << demand.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
-    return share_grant(nodes, shape, number, gpus)
+    return share_grant(shape, number, gpus)
 
 
 place = placer(_whole, _share)

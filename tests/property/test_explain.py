@@ -1,0 +1,156 @@
+"""`explain` is true of the state: driven through anything that can happen, and judged by other books.
+
+1. A waiting job has no blocker if and only if the plan starts it. 2. A job that was looked at is told, among other
+things, what the plan says of it. 3. The numbers in the sentences are those of books kept another way. 4. Nothing in
+the state moves.
+"""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+import machine
+from books import Live, ask_milli, chain
+from builders import Yard
+from gpuyard.core import Explanation, decide, explain
+from gpuyard.core.dump import canonical, derived
+from gpuyard.model import Milli, Plan, ReasonCode
+from gpuyard.model.settings import TOTAL
+from gpuyard.policies import registry
+from judge import Room
+
+POLICIES = ("fifo", "strict-fifo", "conservative", "default", "fair", "sjf", "fgd")
+NODE = re.compile(
+    r"^(\d+) x (\S+)(?: with .*)? on one node: "
+    r"(?:best node has (\d+) free; (\d+) free in all on (\d+) nodes?|none is free on (\d+) nodes?)$"
+)
+LIMIT = re.compile(
+    r"^(\S+) would be (\S+) (\S+) over its limit of (\S+?)(?: \S+)? \(uses (\S+), asks for (\S+)\)$"
+)
+RUNS = re.compile(r"^(\S+) runs (\d+) jobs? and may run (\d+)$")
+
+
+class ExplainedYard(Yard):
+    """Explains every waiting job before and after each plan is carried out."""
+
+    def step(self) -> Plan:
+        """Decide, explain, commit, explain again."""
+        wake_ms = self.state.wake_ms()
+        if wake_ms is not None and wake_ms <= self.now_ms:
+            self.tick()
+        plan = self.decide()
+        self._check(plan)
+        self.commit(plan)
+        self.plans.append(plan)
+        again = self.decide()
+        told = self._check(again)
+        if not (again.starts or again.stops):
+            for live, explanation in told:
+                check_numbers(self, live, explanation)
+        return plan
+
+    def cut(self) -> None:
+        """Whether explanations survive a restart is the same question as whether plans do."""
+
+    def _check(self, plan: Plan) -> list[tuple[Live, Explanation]]:
+        state = self.state
+        before = canonical(state), derived(state)
+        told = []
+        for live in self.books.jobs.values():
+            if live.attempt is None:
+                explanation = explain(state, self.policy, live.job.id, self.now_ms)
+                assert explanation is not None
+                self._agrees(live, explanation, plan)
+                told.append((live, explanation))
+        assert before == (canonical(state), derived(state)), "explaining moved something"
+        again = decide(state, self.policy, self.now_ms)
+        assert plan == again, "after explaining, another plan is made"
+        return told
+
+    def _agrees(self, live: Live, explanation: Explanation, plan: Plan) -> None:
+        job_id, codes = live.job.id, {reason.code for reason in explanation.reasons}
+        starts = job_id in self.started(plan)
+        assert starts == (not codes), f"job {job_id}: {explanation} against {plan}"
+        if starts:
+            assert explanation.start_ms == self.now_ms
+            return
+        said = self.code(plan, job_id)
+        if said is not ReasonCode.NOT_EXAMINED:
+            assert said in codes, f"job {job_id}: the plan says {said.name}, told was {explanation.reasons}"
+        assert all(reason.text and reason.lifted_by and reason.by for reason in explanation.reasons)
+        assert explanation.start_ms is None or explanation.start_ms >= self.now_ms
+        assert live.eligible or codes & {ReasonCode.HELD, ReasonCode.BEGIN}
+        if self.policy.spec.order == ("fifo",) and live.eligible:
+            key = (live.job.submitted_ms, job_id)
+            keys = [(other.job.submitted_ms, other.job.id) for other in self.books.waiting()]
+            assert explanation.ahead == sum(other < key for other in keys)
+
+
+def check_numbers(yard: Yard, live: Live, explanation: Explanation) -> None:
+    """Every number that can be worked out from the log alone."""
+    for reason in explanation.reasons:
+        if found := NODE.match(reason.text):
+            check_node(yard, live, found)
+        elif found := LIMIT.match(reason.text):
+            check_limit(yard, live, found)
+        elif found := RUNS.match(reason.text):
+            assert yard.books.run_by(found[1]) == int(found[2]) >= int(found[3])
+
+
+def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
+    """The best node, and all that is free, of the nodes that could hold the job."""
+    books, ask = yard.books, live.job.spec.ask
+    assert not isinstance(ask.gpus, Milli)
+    room = Room(books, books.grants(earmarks=True))
+    wanted = int(found[1])
+    free = []
+    for number, node in enumerate(books.nodes):
+        if (
+            node.gpu_model == found[2]
+            and node.gpus >= wanted
+            and books.schedulable(number)
+            and (not ask.pools or node.pool in ask.pools)
+            and node.cpu_milli >= ask.cpu_milli * ask.tasks
+            and node.memory_mib >= ask.memory_mib * ask.tasks
+        ):
+            free.append(sum(left == 1000 for left in room.free[number].gpu))
+    assert wanted == ask.gpus.count * ask.tasks
+    if found[6] is not None:
+        assert (0, int(found[6])) == (sum(free), len(free))
+    else:
+        assert (max(free), sum(free), sum(count > 0 for count in free)) == tuple(
+            int(found[i]) for i in (3, 4, 5)
+        )
+        assert max(free) < wanted
+
+
+def check_limit(yard: Yard, live: Live, found: re.Match[str]) -> None:
+    """Over by so much, of a limit that is set, with so much in use."""
+    books, path = yard.books, found[1]
+    model = None if found[3] == "GPUs" else found[3]
+    used = books.used(path, model)
+    over, limit, uses, asks = (round(float(found[i]) * 1000) for i in (2, 4, 5, 6))
+    assert path in chain(live.leaf)
+    assert (used, ask_milli(live.job.spec.ask)) == (uses, asks)
+    assert over == used + asks - limit > 0
+    configured = [t.quota.limit.get(model or TOTAL) for t in books.settings.tenants if t.path == path]
+    per_user = [t.quota.max_gpus_per_user for t in books.settings.tenants if t.path in chain(path)[1:]]
+    assert limit in [value for value in (*configured, *per_user) if value is not None]
+
+
+@pytest.fixture(autouse=True)
+def explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's histories, with a yard that explains."""
+    monkeypatch.setattr(machine, "CheckedYard", ExplainedYard)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_explanations_are_true(name: str) -> None:
+    spec = replace(registry.PRESETS[name], backfill_depth=1000, depth_per_tenant=1000)
+    machine.run(spec, examples=8, steps=12)
+
+
+@pytest.mark.parametrize("name", ["fifo", "default", "conservative"])
+def test_explanations_are_true_where_a_pass_looks_at_few(name: str) -> None:
+    machine.run(replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2), examples=6, steps=12)
