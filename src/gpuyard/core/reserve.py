@@ -117,7 +117,7 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
         cpu += grant[3]
         memory += grant[4]
         if have >= gpus and cpu >= 0 and memory >= 0:
-            return end_ms
+            return end_ms or 1
     return NEVER_MS
 
 
@@ -129,7 +129,7 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
             accounted |= grant[1]
             if end_ms > ends_ms:
                 ends_ms = end_ms
-    return ends_ms if accounted == (1 << nodes.home[number].gpus) - 1 else NEVER_MS
+    return ends_ms or 1 if accounted == (1 << nodes.home[number].gpus) - 1 else NEVER_MS
 
 
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
@@ -142,6 +142,8 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         if row is None:
             return NEVER_MS
         end_ms, _job_id, grant = row
+        # An end at the very beginning of time is still to come; 0 means that there is room already.
+        end_ms = end_ms or 1
         _give(free, grant)
         cpu += grant.cpu_milli
         memory += grant.memory_mib

@@ -69,9 +69,10 @@ def test_no_room_names_the_best_node_and_the_sum() -> None:
     start_all(state)
     job = submit(state, 8)
     found = why(state, job)
-    assert ["8 GPUs on one node: best node has 2 free; 4 free in all on 2 nodes"] == texts(found)
+    assert ["8 x H100 on one node: best node has 2 free; 4 free in all on 2 nodes"] == texts(found)
     assert 2 * HOUR_MS == found.start_ms
-    assert "it is first in line, everything ending at its time limit" == found.how
+    assert "when job 1 ends as promised" == found.how
+    assert ("with 2 GPUs instead of 8 it could start now",) == found.helps
 
 
 def test_all_quotas_on_all_levels_are_named() -> None:
@@ -83,9 +84,9 @@ def test_all_quotas_on_all_levels_are_named() -> None:
     start_all(state)
     found = why(state, submit(state, 4, tenant="org/lab/ben"))
     assert [
-        "org/lab would be 4 H100 GPUs over its limit of 6 (uses 6)",
-        "org/lab runs 1 jobs and may run 1",
-        "org would be 2 GPUs over its limit of 8 (uses 6)",
+        "org/lab would be 4 H100 over its limit of 6 H100 (uses 6, asks for 4)",
+        "org would be 2 GPUs over its limit of 8 (uses 6, asks for 4)",
+        "org/lab runs 1 job and may run 1",
     ] == texts(found)
     assert 2 * HOUR_MS == found.start_ms
 
@@ -96,9 +97,9 @@ def test_a_budget_says_what_is_spent_and_when_the_window_turns() -> None:
     start_all(state)
     found = why(state, submit(state, 4))
     assert [
-        "research has 10.0 GPU-hours: 0.0 spent, 8.0 committed to what runs, and this job may take 8.0"
+        "research has a budget of 10 GPU-hours: 0 spent, 8 promised to what runs, and this job may take 8; "
+        "the window ends in 1 d"
     ] == texts(found)
-    assert ["the next window, in 1 d"] == [reason.lifted_by for reason in found.reasons]
 
 
 def test_a_promise_to_someone_ahead_is_the_reason_where_there_is_room() -> None:
@@ -121,7 +122,7 @@ def test_cordoned_nodes_that_would_matter_are_counted() -> None:
     start_all(state)
     apply(state, NodeCordoned(0, 1, "maintenance"))
     found = why(state, submit(state, 8))
-    assert "1 node with 8 such GPUs is cordoned" in texts(found)
+    assert "1 node with 8 H100 is cordoned" in texts(found)
 
 
 def test_a_held_job_and_one_that_can_never_run() -> None:
@@ -139,7 +140,7 @@ def test_a_gang_says_how_many_nodes_it_lacks() -> None:
     submit(state, 3)
     start_all(state)
     found = why(state, submit(state, 8, tasks=2))
-    assert ["2 x (8 GPUs): needs 2 nodes with 8 free, 1 have them; 13 free in all"] == texts(found)
+    assert ["8 x H100 on each of 2 nodes: 1 node has that; 13 free in all on 2 nodes"] == texts(found)
 
 
 def test_a_job_that_can_start_has_no_reason_and_a_running_one_says_so() -> None:
@@ -147,7 +148,7 @@ def test_a_job_that_can_start_has_no_reason_and_a_running_one_says_so() -> None:
     job = submit(state, 1)
     assert () == why(state, job).reasons
     start_all(state)
-    assert "runs since 0 s, promised to end within 2 h" == why(state, job).how
+    assert "starts since 0 s on n0, promised to end within 2 h" == why(state, job).how
     assert None is explain(state, FIFO, 99, 0)
 
 
