@@ -237,6 +237,7 @@ class PlanCheck:
         if not self.plan.reservations:
             for spared in [victims, *[{victim} for victim in victims]]:
                 needless = self.would_start(live, victims - spared, self.held)
+                needless = needless and self.would_start(live, victims - spared, self.later)
                 assert not needless, f"job {job_id}: {spared} stopped for nothing"
         enough = self.would_start(live, victims, self.later)
         assert enough, f"stopping {victims} does not let job {job_id} start"
@@ -344,6 +345,8 @@ def check_totals(books: Books, derived: dict[str, Any]) -> None:
     waiting = [live.job.id for live in books.waiting()]
     assert sorted(_queue_ids(derived["queue"])) == waiting, f"{waiting} wait: {derived['queue']}"
     assert derived["queue"]["count"] == len(waiting)
+    leaving = [live.job.id for live in books.running() if live.attempt.phase is AttemptState.STOPPING]  # type: ignore[union-attr]
+    assert leaving == derived["leaving"], f"{leaving} are leaving, the core says {derived['leaving']}"
     assert derived["deferred"] == sorted(job_id for job_id, live in books.jobs.items() if live.deferred)
     assert derived["earmarks"] == sorted(job_id for job_id, live in books.jobs.items() if live.earmark)
     assert derived["used_milli"] == books.used("")

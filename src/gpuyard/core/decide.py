@@ -251,6 +251,7 @@ class _Decision:
         current.stopping.update(stop.job_id for stop in stops)
         patience_ms = _patience_ms(current.state, stops)
         self._earmarks.append(Earmark(record.id, grants, current.now_ms + patience_ms))
+        current.kept.append((record, grants))
         current.draft_take(grants)
         return True
 
@@ -275,6 +276,13 @@ def _patience_ms(state: State, stops: tuple[Stop, ...]) -> int:
     return grace_ms + state.settings.earmark_ms
 
 
+def _over_quota(state: State, record: JobRecord, model: int) -> bool:
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    return tenants.refusal(record.leaf, model, milli, record.limit_ms) is not None or (
+        tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli)
+    )
+
+
 def _start_earmarked(current: Pass, starts: list[Start]) -> None:
     """Start the jobs whose slices have become free."""
     state = current.state
@@ -284,11 +292,7 @@ def _start_earmarked(current: Pass, starts: list[Start]) -> None:
         grants = record.earmark.grants
         if state.nodes.overdrawn(grants) or not all(state.nodes.schedulable(g.node) for g in grants):
             continue
-        model = state.nodes.kinds[state.nodes.kind[grants[0].node]].model
-        if (
-            current.policy.spec.quotas
-            and state.tenants.refusal(record.leaf, model, record.shape.gpu_milli, record.limit_ms) is not None
-        ):
+        if current.policy.spec.quotas and _over_quota(state, record, state.nodes.home[grants[0].node].model):
             continue
         starts.append(Start(job_id, record.attempt + 1, grants))
         # Its room is taken already, by the earmark: give that back first, and take it again on undoing.

@@ -176,6 +176,8 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     state.jobs[record.id] = record
     if record.grants:
         state.running[record.id] = record
+        if record.phase is AttemptState.STOPPING:
+            state.leaving[record.id] = record
         _hold_again(state, record)
     if row["deferred"]:
         state.deferred[record.id] = record
@@ -211,6 +213,7 @@ def derived(state: State) -> dict[str, Any]:
         "weights": list(state.weights),
         "classes": sorted(state.classes),
         "running": sorted(state.running),
+        "leaving": sorted(state.leaving),
         "deferred": sorted(state.deferred),
         "earmarks": sorted(state.earmarks),
         "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in enumerate(tenants.path)},

@@ -100,7 +100,8 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     if slot is None:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
     if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
-        return Estimate(None, f"it waits for {_ending(state, slot, bookings)}, which has no time limit")
+        ending, several = _ending(state, slot, bookings)
+        return Estimate(None, f"it waits for {ending}, which {'have' if several else 'has'} no time limit")
     total = ahead(state.queue, record) if waits else state.queue.count
     return Estimate(slot.at_ms, _how(state, now_ms, slot, bookings, seen, total))
 
@@ -110,8 +111,9 @@ def _how(
 ) -> str:
     parts = []
     if slot.at_ms > now_ms:
-        ending = _ending(state, slot, bookings)
-        parts.append(f"when {ending} ends as promised" if ending else "when its turn has come")
+        ending, several = _ending(state, slot, bookings)
+        begins = "at its begin time, when there is room"
+        parts.append(f"when {ending} {'end' if several else 'ends'} as promised" if ending else begins)
     else:
         parts.append("there is room for it now")
     if seen < total:
@@ -123,8 +125,8 @@ def _how(
     return "; ".join(parts)
 
 
-def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> str:
-    """What ends at that time and makes the room: jobs that run or are booked in on the same nodes."""
+def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> tuple[str, bool]:
+    """What ends at that time and makes the room: jobs that run or are booked in on the same nodes; if several."""
     where = {grant.node for grant in slot.grants}
     found = {
         job_id
@@ -135,8 +137,12 @@ def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) ->
     for other, booked in bookings:
         if booked.at_ms + other.estimate_ms == slot.at_ms and any(g.node in where for g in booked.grants):
             found.add(other.id)
+    for other in state.earmarks.values():
+        if freed_ms(state, other, state.now_ms) + other.estimate_ms == slot.at_ms:
+            found.add(other.id)
     if not found:
         # It waited for quota, not for room.
         found = {r.id for r in state.running.values() if r.end_ms == slot.at_ms}
     labels = [state.jobs[job_id].job.label for job_id in sorted(found)]
-    return f"job{'s' if len(labels) > 1 else ''} {names_text(labels)}" if labels else ""
+    several = len(labels) > 1
+    return f"job{'s' if several else ''} {names_text(labels)}" if labels else "", several

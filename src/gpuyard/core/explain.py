@@ -89,10 +89,19 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
         return Explanation(job_id, label, record.state, before, waiting, (), now_ms, "it starts now")
     reasons = _reasons(state, policy, now_ms, turn, plan, before)
     start_ms, how = estimate(state, policy, now_ms, record)
-    for reservation in plan.reservations:
-        if reservation.job_id == job_id:
-            start_ms, how = reservation.at_ms, "promised, if what runs ends no later than promised"
+    promised_ms = _promised(state, record, plan, now_ms)
+    if promised_ms is not None and promised_ms != start_ms:
+        start_ms, how = promised_ms, "so the plan foresees, if what runs ends no later than promised"
     return Explanation(job_id, label, record.state, before, waiting, reasons, start_ms, how, turn.helps)
+
+
+def _promised(state: State, record: JobRecord, plan: Plan, now_ms: int) -> int | None:
+    """What the plan itself foresees: the end of those to be stopped for the job, or a promise."""
+    graces = [state.jobs[stop.job_id].klass.grace_ms for stop in plan.stops if stop.for_job == record.id]
+    if graces:
+        return now_ms + max(graces)
+    at = [r.at_ms for r in plan.reservations if r.job_id == record.id and r.at_ms - now_ms < NO_LIMIT_MS // 2]
+    return at[0] if at else None
 
 
 class _Turn:
@@ -145,19 +154,19 @@ def _reasons(
 
 def _running(state: State, record: JobRecord, now_ms: int) -> str:
     """What a job that holds GPUs does."""
-    names = [state.nodes.node[grant.node].name for grant in record.grants]
-    text = f"runs since {span(now_ms - record.started_ms)} on {names_text(names)}"
-    if record.phase is AttemptState.STARTING:
-        text = f"starts since {span(now_ms - record.started_ms)} on {names_text(names)}"
-    elif record.phase is AttemptState.SUSPENDED:
-        return f"is suspended since {span(now_ms - record.suspended_ms)} and keeps its GPUs on {names_text(names)}"
-    elif record.phase is AttemptState.UNKNOWN:
-        return f"is unknown to the engine, and keeps its GPUs on {names_text(names)} until that is settled"
-    elif record.phase is AttemptState.STOPPING:
+    where = names_text([state.nodes.node[grant.node].name for grant in record.grants])
+    text = f"it has run for {span(now_ms - record.started_ms)} on {where}"
+    if record.phase is AttemptState.SUSPENDED:
+        return f"it has been suspended for {span(now_ms - record.suspended_ms)} and keeps its GPUs on {where}"
+    if record.phase is AttemptState.UNKNOWN:
+        return f"the engine does not know it; it keeps its GPUs on {where} until that is settled"
+    if record.phase is AttemptState.STOPPING:
         cause = record.cause.value if record.cause else "asked to"
         other = state.jobs.get(record.for_job)
         for_whom = f", to make room for job {other.job.label}" if other else ""
-        return f"{text}, and is stopping ({cause}{for_whom})"
+        return f"{text} and is stopping ({cause}{for_whom})"
+    if record.phase is AttemptState.STARTING:
+        text = f"it has been starting for {span(now_ms - record.started_ms)} on {where}"
     left_ms = record.end_ms - now_ms
     if left_ms >= NO_LIMIT_MS // 2:
         return f"{text}, without a time limit"

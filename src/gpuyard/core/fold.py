@@ -105,6 +105,7 @@ def _node_added(state: State, event: NodeAdded) -> None:
     model = state.model_number(event.node.gpu_model if event.node.gpus else "")
     state.node_number[event.node.name] = state.nodes.add(event.node, model)
     state.shapes.refresh(state.nodes, state.weights)
+    state.caches.clear()
 
 
 def _node_down(state: State, event: NodeDown) -> None:
@@ -223,6 +224,7 @@ def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
 def _attempt_stopping(state: State, event: AttemptStopping) -> None:
     record = _record(state, event)
     record.phase = AttemptState.STOPPING
+    state.leaving[record.id] = record
     record.cause = event.cause
     record.for_job = event.for_job
     state.promise_end(record, min(record.end_ms, event.at_ms + record.klass.grace_ms))
@@ -234,6 +236,8 @@ def _attempt_ended(state: State, event: AttemptEnded) -> None:
         record = _record(state, event)
     state.release(record, event.at_ms)
     del state.running[record.id]
+    if record.cause is not None:
+        del state.leaving[record.id]
     record.phase = None
     outcome = event.outcome
     if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:

@@ -59,6 +59,7 @@ class Pass:
         "_undo",
         "_version",
         "drafted",
+        "kept",
         "no_room",
         "now_ms",
         "policy",
@@ -79,6 +80,10 @@ class Pass:
         """Ways without room under the drafts."""
         self.reservations: list[Reservation] = []
         self.walls: dict[int, Wall] = {}
+        self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = [
+            (record, record.earmark.grants) for record in state.earmarks.values() if record.earmark
+        ]
+        """Jobs for which room is kept, by earlier plans and by this one."""
         self.stopping: set[int] = set()
         """Victims chosen in this pass."""
         self.retry_ms = NEVER_MS
@@ -123,6 +128,24 @@ class Pass:
         """The exact inverse of `draft_stop`."""
         self.state.nodes.take(victim.grants)
         self._move_tenant(victim, 1)
+
+    def look_ahead(self, sign: int) -> None:
+        """Move tenants to where they will be once all stops are confirmed and all earmarks used (1), or back (-1).
+
+        Who takes room by force is judged by that: what is leaving cannot be taken again, and what is kept for
+        someone is as good as his.
+        """
+        state, tenants = self.state, self.state.tenants
+        for victim in state.leaving.values():
+            self._move_tenant(victim, -sign)
+        for job_id in self.stopping:
+            self._move_tenant(state.running[job_id], -sign)
+        for record, grants in self.kept:
+            if not record.grants:
+                milli, model = record.shape.gpu_milli, state.nodes.home[grants[0][0]].model
+                tenants.move(record.leaf, model, milli, 0, self.now_ms, sign)
+                if tenants.budgeted:
+                    tenants.commit(record.leaf, sign * milli * record.limit_ms)
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli

@@ -32,6 +32,14 @@ def protected_until_ms(victim: JobRecord) -> int:
 
 def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
     """Victims and the room they make, or None."""
+    current.look_ahead(1)
+    try:
+        return _make_room(current, record)
+    finally:
+        current.look_ahead(-1)
+
+
+def _make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
     state, now_ms = current.state, current.now_ms
     rules = current.policy.rules
     rights = [

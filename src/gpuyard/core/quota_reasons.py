@@ -12,7 +12,7 @@ from gpuyard.core.state import State
 from gpuyard.core.tenants import ROOT
 from gpuyard.core.words import count_text, hours_text, names_text, span
 from gpuyard.model import Reason, ReasonCode
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import MILLI, NO_LIMIT_MS
 
 
 def quota_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
@@ -51,20 +51,23 @@ def _amounts(
         asks = f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
         ends = f"jobs of {name} ending"
         if used + milli > limit:
-            over = gpus_text(used + milli - limit)
-            text = (
-                f"{name} would be {over}{unit or ' GPUs'} over its limit of {gpus_text(limit)}{unit} {asks}"
-            )
+            over = _amount(used + milli - limit, unit)
+            text = f"{name} would be {over} over its limit of {gpus_text(limit)}{unit} {asks}"
             lifted_by = f"{ends if milli <= limit else 'fewer GPUs'}, or a higher limit"
             reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by))
         if used + milli > ceiling:
-            over, borrow = gpus_text(used + milli - ceiling), gpus_text(ceiling - guarantee)
+            over, borrow = gpus_text(used + milli - ceiling), _amount(ceiling - guarantee, unit)
             text = (
-                f"{name} may borrow {borrow}{unit or ' GPUs'} above its guarantee of {gpus_text(guarantee)} "
+                f"{name} may borrow {borrow} above its guarantee of {gpus_text(guarantee)} "
                 f"and would be {over} over that {asks}"
             )
             reasons.append(Reason(ReasonCode.BORROW, name, text, False, f"{ends}, or a higher borrow"))
     return reasons
+
+
+def _amount(milli: int, unit: str) -> str:
+    """`1 GPU`, `4 GPUs`, `4 H100`."""
+    return f"{gpus_text(milli)}{unit or (' GPU' if milli == MILLI else ' GPUs')}"
 
 
 def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:

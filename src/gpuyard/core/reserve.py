@@ -44,6 +44,10 @@ class Promise:
             [gpus * tasks == kinds[kind_of[number]].gpus for number, tasks in self.where.items()]
         )
 
+    def forget_holds(self) -> None:
+        """Another pass begins: what was free under the drafts of the last one says nothing."""
+        self._holds = None
+
     def holds(self, nodes: Nodes) -> tuple[Grant, ...]:
         """What is free now and must still be free then. Worked out when first asked for: often nobody asks."""
         if self._holds is None:
@@ -172,6 +176,8 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     if best is not None and best.at_ms <= current.now_ms:
         # Something that should have ended and has not is expected to end right away.
         return Promise(record.shape, current.now_ms + 1, best.where)
+    if best is not None:
+        best.forget_holds()
     return best
 
 

@@ -122,15 +122,15 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
             return f"{asked}: best node has {best} free; {everywhere}" if best else f"{asked}: {everywhere}"
         numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
     have_gpus = (
-        f"{count_text(len(numbers), 'node')} {_verb(numbers, 'has', 'have')} the GPUs, " if gpus else ""
+        f"{count_text(len(numbers), 'node')} {_verb(numbers, 'has', 'have')} the GPUs, but " if gpus else ""
     )
     most_cpu = max([nodes.cpu_free[number] for number in numbers])
     if most_cpu < shape.cpu_milli * tasks:
-        return f"{asked}: {have_gpus}but at most {cores_text(max(0, most_cpu))} free"
+        return f"{asked}: {have_gpus}at most {cores_text(max(0, most_cpu))} free"
     most_memory = max([nodes.memory_free[number] for number in numbers])
     if most_memory < shape.memory_mib * tasks:
-        return f"{asked}: {have_gpus}but at most {memory_text(max(0, most_memory))} free"
-    return f"{asked}: {have_gpus}but none has all of it free at once"
+        return f"{asked}: {have_gpus}at most {memory_text(max(0, most_memory))} free"
+    return f"{asked}: {have_gpus}none has all of it free at once"
 
 
 def _gang_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
@@ -143,7 +143,7 @@ def _gang_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
     if rest:
         asked += f" and {_want(shape, rest, name)} on one more"
     full = sum([tasks >= share for tasks in held])
-    has = f"{count_text(full, 'node')} {'has' if full == 1 else 'have'} that"
+    has = f"{count_text(full, 'node')} {'has' if full == 1 else 'have'} the room"
     if rest and full >= way.full_nodes:
         has = f"{count_text(full, 'node')} can take the full share, and none is left for the rest"
     return f"{asked}: {has}; {_free_in_all(state, shape, numbers)}" if shape.gpus else f"{asked}: {has}"

@@ -44,6 +44,8 @@ class State:
         """Live jobs only."""
         self.running: dict[int, JobRecord] = {}
         """Those that hold GPUs."""
+        self.leaving: dict[int, JobRecord] = {}
+        """Those of them that were told to stop."""
         self.deferred: dict[int, JobRecord] = {}
         """Pending, but held or before their begin time."""
         self.earmarks: dict[int, JobRecord] = {}
@@ -104,6 +106,7 @@ class State:
         self.shapes.refresh(self.nodes, self.weights)
         self.reindex(self.queue.order)
         self.nodes.freed += 1
+        self.caches.clear()
 
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
