@@ -128,11 +128,11 @@ def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
 def check_limit(yard: Yard, live: Live, found: re.Match[str]) -> None:
     """Over by so much, of a limit that is set, with so much in use."""
     books, path = yard.books, found[1]
-    model = None if found[3] == "GPUs" else found[3]
+    model = None if found[3] in ("GPU", "GPUs") else found[3]
     used = books.used(path, model)
     over, limit, uses, asks = (round(float(found[i]) * 1000) for i in (2, 4, 5, 6))
     assert path in chain(live.leaf)
-    assert (used, ask_milli(live.job.spec.ask)) == (uses, asks)
+    assert (used, ask_milli(live.job.spec.ask)) == (uses, asks), f"{live.job} of {live.leaf}: {found[0]}"
     assert over == used + asks - limit > 0
     configured = [t.quota.limit.get(model or TOTAL) for t in books.settings.tenants if t.path == path]
     per_user = [t.quota.max_gpus_per_user for t in books.settings.tenants if t.path in chain(path)[1:]]
