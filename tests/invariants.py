@@ -215,6 +215,7 @@ class PlanCheck:
             assert any(code in blockers for blockers in by_model.values()), f"{name}: {by_model}"
             passable = [layout for layout in now if not by_model[layout.model]]
             assert not passable or self.walled & set(chain(live.leaf)), f"{name}: {passable} would do"
+            assert code is not ReasonCode.HELD_BACK or now, f"{name}: nothing is free that is held back"
             if code in _WALLS:
                 self.walled |= set(chain(live.leaf))
 

@@ -252,6 +252,7 @@ class _Decision:
         patience_ms = _patience_ms(current.state, stops)
         self._earmarks.append(Earmark(record.id, grants, current.now_ms + patience_ms))
         current.kept.append((record, grants))
+        current.drop_walls(record)
         current.draft_take(grants)
         return True
 

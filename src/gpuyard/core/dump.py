@@ -148,6 +148,7 @@ def _load_tenants(tenants: Tenants, plain: dict[str, Plain]) -> None:
         if spend is not None:
             spend.window_start_ms = row["window_start_ms"]
             spend.spent_milli_ms = row["spent_milli_ms"]
+    tenants.set_due()
 
 
 def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:

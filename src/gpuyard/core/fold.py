@@ -66,8 +66,12 @@ _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outco
 
 def apply(state: State, event: Event) -> None:
     """Fold one event into the state."""
-    state.now_ms = event.at_ms
+    state.now_ms = at_ms = event.at_ms
     state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        # Shares and budgets have moved: what the last pass found no longer holds, not even for quiet arrivals.
+        state.tenants.pass_time(at_ms)
+        state.stirred += 1
     _STEPS[type(event)](state, event)
 
 
@@ -204,9 +208,6 @@ def _attempt_started(state: State, event: AttemptStarted) -> None:
         raise InvalidEvent(f"{event}: {story(record)}")
     if record.earmark is not None:
         _drop_earmark(state, record)
-    if not state.running:
-        # While nobody is charged no tick is due, so periods may have gone by that nobody closed.
-        state.tenants.close_periods(at_ms)
     if not state.hold(record, grants, at_ms):
         raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
     state.queue.remove(record)
@@ -308,7 +309,6 @@ def _drop_earmark(state: State, record: JobRecord) -> None:
 
 
 def _ticked(state: State, event: Ticked) -> None:
-    state.tenants.tick(event.at_ms)
     for record in [r for r in state.deferred.values() if not r.held and r.job.begin_ms <= event.at_ms]:
         _requeue_if_due(state, record, event.at_ms)
     for record in [r for r in state.earmarks.values() if r.earmark and r.earmark.expires_ms <= event.at_ms]:

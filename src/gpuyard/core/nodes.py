@@ -8,7 +8,8 @@ Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those
 and is ready when nothing it took is below zero.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import positions
@@ -84,6 +85,31 @@ class Kind:
         )
 
 
+class _GpuFree:
+    """What is free on each GPU, by node: kept only where it does not follow from the mask of wholly free GPUs."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self, nodes: "Nodes") -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, number: int) -> Sequence[int]:
+        row = self._nodes.odd.get(number)
+        return (
+            row
+            if row is not None
+            else _plain_row(self._nodes.free_mask[number], self._nodes.home[number].gpus)
+        )
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return map(self.__getitem__, range(len(self._nodes.node)))
+
+
+@cache
+def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
+    return tuple([MILLI if mask >> gpu & 1 else 0 for gpu in range(gpus)])
+
+
 class Nodes:
     """All nodes. A node's number is its index here."""
 
@@ -92,12 +118,12 @@ class Nodes:
         self.kind: list[int] = []
         self.kinds: list[Kind] = []
         self.by_pool: dict[str, int] = {}
-        self.gpu_free: list[list[int]] = []
-        """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.free_mask: list[int] = []
         """The wholly free GPUs of each node."""
-        self.odd: set[int] = set()
-        """Nodes with a GPU that is neither wholly free nor wholly taken (or overdrawn)."""
+        self.odd: dict[int, list[int]] = {}
+        """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
+        self.gpu_free = _GpuFree(self)
+        """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
         self.down: list[str] = []
@@ -144,7 +170,6 @@ class Nodes:
         self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
         self.node.append(node)
         self.kind.append(index)
-        self.gpu_free.append([MILLI] * node.gpus)
         self.free_mask.append((1 << node.gpus) - 1)
         self.cpu_free.append(node.cpu_milli)
         self.memory_free.append(node.memory_mib)
@@ -285,12 +310,7 @@ class Nodes:
                     self._move_gpus(number, gpus, sign * milli)
                     continue
                 # By far the most frequent: whole GPUs that are wholly free, or become so.
-                free = self.gpu_free[number]
-                after = before ^ gpus
-                left = MILLI if sign > 0 else 0
-                for gpu in positions[gpus]:
-                    free[gpu] = left
-                self.free_mask[number] = after
+                self.free_mask[number] = after = before ^ gpus
                 if not self.closed[number]:
                     buckets = self.home[number].buckets
                     bit = 1 << number
@@ -298,7 +318,7 @@ class Nodes:
                     buckets[after.bit_count()] ^= bit
 
     def _move_gpus(self, number: int, gpus: int, milli: int) -> None:
-        free = self.gpu_free[number]
+        free = list(self.gpu_free[number])
         mask = before = self.free_mask[number]
         partial = number in self.odd or milli % MILLI != 0
         for gpu in positions[gpus]:
@@ -311,9 +331,9 @@ class Nodes:
         if mask != before:
             self._rebucket(number, before, mask)
         if any(left not in _PLAIN for left in free):
-            self.odd.add(number)
+            self.odd[number] = free
         else:
-            self.odd.discard(number)
+            self.odd.pop(number, None)
         if partial and not self.closed[number]:
             kind = self.home[number]
             if self._has_partial(number):
@@ -339,8 +359,9 @@ class Nodes:
         self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:
-            on[grant[0]][job_id] = (end_ms, grant)
-            touched.append(grant[0])
+            number = grant[0]
+            on[number][job_id] = (end_ms, grant)
+            touched.append(number)
         return True
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
@@ -349,8 +370,9 @@ class Nodes:
         self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:
-            del on[grant[0]][job_id]
-            touched.append(grant[0])
+            number = grant[0]
+            del on[number][job_id]
+            touched.append(number)
         if len(touched) > _TOUCHED_MAX:
             touched.clear()
             self.epoch += 1

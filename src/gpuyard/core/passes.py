@@ -18,6 +18,9 @@ _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOB
 """Refusals that end when something of the same tenant ends: who waits for that must not be overtaken for ever."""
 
 
+_HELD_BACK = ReasonCode.HELD_BACK
+
+
 def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, ...] | None:
     """Room for a job to whom no quota applies, on the state as it is. What has none is remembered."""
     nodes = state.nodes
@@ -167,6 +170,9 @@ class Pass:
         for way in shape.ways if rank is None else rank(state.nodes, shape):
             if guarded:
                 code = self._quota_refusal(record, way.model)
+                if code is _HELD_BACK and not self._has_room(shape, way):
+                    # Nothing is free that anyone could hold back.
+                    continue
                 if code is not None:
                     refused = refused or code
                     continue
@@ -178,7 +184,7 @@ class Pass:
             if grants is not None:
                 if refused is not None:
                     # It starts on another GPU model than the one it lacks quota of: nobody waits for that.
-                    self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}
+                    self.drop_walls(record)
                 return grants
             if self.drafted:
                 self.no_room.add(way.index)
@@ -197,16 +203,18 @@ class Pass:
 
     def any_room(self, shape: Shape) -> bool:
         """Whether there is room, whoever may use it."""
+        return any(self._has_room(shape, way) for way in shape.ways)
+
+    def _has_room(self, shape: Shape, way: Way) -> bool:
         state, freed = self.state, self.state.nodes.freed
-        for way in shape.ways:
-            if state.no_room.get(way.index) == freed or way.index in self.no_room:
-                continue
-            if self.policy.place(state.nodes, shape, way, way.pools) is not None:
-                return True
-            if self.drafted:
-                self.no_room.add(way.index)
-            else:
-                state.no_room[way.index] = freed
+        if state.no_room.get(way.index) == freed or way.index in self.no_room:
+            return False
+        if self.policy.place(state.nodes, shape, way, way.pools) is not None:
+            return True
+        if self.drafted:
+            self.no_room.add(way.index)
+        else:
+            state.no_room[way.index] = freed
         return False
 
     def refused(self, record: JobRecord, way: Way) -> bool:
@@ -217,14 +225,14 @@ class Pass:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
         nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
-            if self._quotas and self._quota_refusal(record, way.model, forced=True) is not None:
+            if self._quotas and self._quota_refusal(record, way.model) is not None:
                 continue
             grants = self.policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
         return None
 
-    def _quota_refusal(self, record: JobRecord, model: int, *, forced: bool = False) -> ReasonCode | None:
+    def _quota_refusal(self, record: JobRecord, model: int) -> ReasonCode | None:
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli
@@ -240,7 +248,7 @@ class Pass:
         if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
         if self.walls:
-            return self._behind_wall(record, milli, forced)
+            return self._behind_wall(record, milli)
         return None
 
     # -- quota walls -------------------------------------------------------------------------------------------
@@ -267,10 +275,10 @@ class Pass:
         spare = min(most[w] - used[w] - milli for w in (0, column))
         return Wall(waiting.id, at_ms, spare, tenants.max_running[number] - jobs - 1)
 
-    def _behind_wall(self, record: JobRecord, milli: int, forced: bool) -> ReasonCode | None:
+    def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
         walls = [self.walls[n] for n in self.state.tenants.chain[record.leaf] if n in self.walls]
-        # What a job lacks of one GPU model does not keep it from another. By force it passes nobody's wall.
-        walls = [wall for wall in walls if forced or wall.for_job != record.id]
+        # What a job itself waits for does not stand in its way: not on another GPU model, and not by force.
+        walls = [wall for wall in walls if wall.for_job != record.id]
         if not walls:
             return None
         for wall in walls:
@@ -286,6 +294,10 @@ class Pass:
         if self.policy.spec.backfill == "none":
             return True
         return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
+
+    def drop_walls(self, record: JobRecord) -> None:
+        """A job that waited for quota does so no longer."""
+        self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}
 
     def spend_wall(self, record: JobRecord) -> None:
         """A job that passed a wall and will outlast it uses up the spare behind it."""

@@ -5,6 +5,7 @@ field is written with its name, and what is read back is equal to what was writt
 (what a task asks of GPUs, what a job runs) carry their kind.
 """
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -18,66 +19,81 @@ T = TypeVar("T")
 Plain = Any
 """None, bool, int, str, a list of plain values, or a dict of them by str."""
 
-_KINDS: dict[str, type] = {
-    kind.__name__.lower(): kind for kind in (Whole, Milli, Mig, Memory, Command, Image)
-}
+_ATOMS = frozenset({NoneType, bool, int, str})
+_KINDS: dict[str, Any] = {kind.__name__.lower(): kind for kind in (Whole, Milli, Mig, Memory, Command, Image)}
 _KIND_OF = {kind: name for name, kind in _KINDS.items()}
 
 
 def to_plain(value: object) -> Plain:
     """A value of the model in JSON's own types."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: to_plain(value[key]) for key in sorted(value)}
     kind: Any = type(value)
-    names = _field_names(kind)
-    if names:
-        plain = {name: to_plain(getattr(value, name)) for name in names}
-        return {"kind": _KIND_OF[kind], **plain} if kind in _KIND_OF else plain
-    if isinstance(value, tuple | list):
-        return [to_plain(part) for part in value]
-    raise TypeError(f"{type(value).__name__} has no plain form")
+    return value if kind in _ATOMS else _writer(kind)(value)
 
 
 def from_plain(kind: type[T], plain: Plain) -> T:
     """The value of this type that `to_plain` wrote."""
-    value: T = _read(kind, plain)
+    declared: Any = kind
+    value: T = _reader(declared)(plain)
     return value
 
 
-def _read(kind: Any, plain: Plain) -> Any:
+@cache
+def _writer(kind: Any) -> Callable[[Any], Plain]:
+    """How values of a type are written. Made once for each type: a dump has thousands of them."""
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if kind is dict:
+        return lambda value: {key: to_plain(value[key]) for key in sorted(value)}
+    names = _field_names(kind)
+    if names and kind in _KIND_OF:
+        tag = _KIND_OF[kind]
+        return lambda value: {"kind": tag, **{name: to_plain(getattr(value, name)) for name in names}}
+    if names:
+        return lambda value: {name: to_plain(getattr(value, name)) for name in names}
+    if kind is tuple or kind is list:
+        return lambda value: [to_plain(part) for part in value]
+    raise TypeError(f"{kind.__name__} has no plain form")
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Plain], Any]:
+    """How values of a declared type are read."""
     origin = get_origin(kind)
     if origin is UnionType:
-        return _read_union(get_args(kind), plain)
+        return _union_reader(get_args(kind))
     if origin is tuple:
-        return _read_tuple(get_args(kind), plain)
+        return _tuple_reader(get_args(kind))
     if origin is dict:
-        _key, part = get_args(kind)
-        return {name: _read(part, value) for name, value in plain.items()}
+        part = _reader(get_args(kind)[1])
+        return lambda plain: {name: part(value) for name, value in plain.items()}
     if _field_names(kind):
-        hints = _hints(kind)
-        return kind(**{name: _read(hints[name], plain[name]) for name in hints if name in plain})
+        hints = get_type_hints(kind)
+        readers = [(name, _reader(hints[name])) for name in _field_names(kind)]
+        return lambda plain: kind(**{name: read(plain[name]) for name, read in readers if name in plain})
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(plain)
-    return plain
+        return kind
+    return lambda plain: plain
 
 
-def _read_union(kinds: tuple[Any, ...], plain: Plain) -> Any:
-    if plain is None and NoneType in kinds:
-        return None
-    if isinstance(plain, dict) and "kind" in plain:
-        return _read(_KINDS[plain["kind"]], plain)
-    (only,) = [kind for kind in kinds if kind is not NoneType]
-    return _read(only, plain)
+def _union_reader(kinds: tuple[Any, ...]) -> Callable[[Plain], Any]:
+    only = _reader(kinds[0])
+
+    def read(plain: Plain) -> Any:
+        if plain is None and NoneType in kinds:
+            return None
+        if isinstance(plain, dict) and "kind" in plain:
+            return _reader(_KINDS[plain["kind"]])(plain)
+        return only(plain)
+
+    return read
 
 
-def _read_tuple(parts: tuple[Any, ...], plain: Plain) -> tuple[Any, ...]:
+def _tuple_reader(parts: tuple[Any, ...]) -> Callable[[Plain], Any]:
+    readers = [_reader(part) for part in parts if part is not Ellipsis]
     if parts[-1] is Ellipsis:
-        return tuple([_read(parts[0], value) for value in plain])
-    return tuple([_read(part, value) for part, value in zip(parts, plain, strict=True)])
+        one = readers[0]
+        return lambda plain: tuple([one(value) for value in plain])
+    return lambda plain: tuple([read(value) for read, value in zip(readers, plain, strict=True)])
 
 
 @cache
@@ -87,9 +103,3 @@ def _field_names(kind: Any) -> tuple[str, ...]:
         return tuple([field.name for field in fields(kind)])
     names: tuple[str, ...] = getattr(kind, "_fields", ())
     return names
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {name: hints[name] for name in _field_names(kind)}

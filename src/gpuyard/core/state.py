@@ -102,6 +102,7 @@ class State:
             self._count_running(record)
         for number in range(len(self.tenants.path)):
             self.tenants.rekey(number)
+        self.tenants.set_due()
         self.intake.clear()
         self.shapes.refresh(self.nodes, self.weights)
         self.reindex(self.queue.order)
@@ -233,11 +234,10 @@ class State:
     # -- time --------------------------------------------------------------------------------------------------
 
     def wake_ms(self) -> int | None:
-        """When a `Ticked` is next due: a period ends, a begin time is reached, an earmark expires."""
+        """When time alone may change a decision: a begin time, an earmark's end, shares or budgets of who waits."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
         times += [r.job.begin_ms for r in self.deferred.values() if not r.held]
-        if self.running or self.tenants.usage[0]:
-            times.append(self.tenants.period_start_ms + self.settings.period_ms)
-        if self.tenants.budgeted and self.queue.count:
-            times += [s.window_start_ms + s.window_ms for s in self.tenants.spend if s is not None]
+        tenants, queue = self.tenants, self.queue
+        if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
+            times.append(tenants.due_ms)
         return min(times) if times else None

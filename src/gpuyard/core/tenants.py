@@ -76,6 +76,8 @@ class Tenants:
         """Whether anyone has a budget."""
         self._keyed = False
         self.period_start_ms = 0
+        self.due_ms = 0
+        """When a period or a budget's window next ends. Events from then on close it first."""
         self._by_path = {tenant.path: tenant for tenant in settings.tenants}
         self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
         self._add("", ROOT, Tenant(""))
@@ -235,17 +237,21 @@ class Tenants:
         total = self.usage[number] + self.rate[number] * self.settings.period_ms
         self.fair_key[number] = (total << _SCALE) // self.weight[number]
 
-    def tick(self, at_ms: int) -> None:
+    def pass_time(self, at_ms: int) -> None:
         """Close what time has closed: periods and budgets' windows."""
-        self.close_periods(at_ms)
-        if self.budgeted:
-            for spend in self.spend:
-                if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
-                    spend.window_start_ms = at_ms // spend.window_ms * spend.window_ms
-                    spend.spent_milli_ms = 0
+        self._close_periods(at_ms)
+        for spend in self.spend if self.budgeted else ():
+            if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
+                spend.window_start_ms = at_ms // spend.window_ms * spend.window_ms
+                spend.spent_milli_ms = 0
+        self.set_due()
 
-    def close_periods(self, at_ms: int) -> None:
-        """Charge and decay for every period that has ended by now."""
+    def set_due(self) -> None:
+        """Work out when something closes next."""
+        windows = [s.window_start_ms + s.window_ms for s in self.spend if s is not None]
+        self.due_ms = min([self.period_start_ms + self.settings.period_ms, *windows])
+
+    def _close_periods(self, at_ms: int) -> None:
         period = self.settings.period_ms
         closed = (at_ms - self.period_start_ms) // period
         if closed <= 0:

@@ -1,7 +1,7 @@
 """Measuring a simulation: per job as it ends, and the cluster at regular times."""
 
 from array import array
-from operator import sub
+from operator import mul, sub
 
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
@@ -32,18 +32,21 @@ class Meter:
         """Tenant number -> index in the result."""
         self._team_number: list[int] = []
         """Index in the result -> tenant number that carries its weight."""
-        self.waiting_milli: list[int] = []
-        self.used_milli: list[int] = []
+        self._alive_milli: list[int] = []
+        """What the jobs of each team ask for that have arrived and not ended, as of the last sample."""
+        self._arrived = self._ended = 0
+        """How many arrivals and ends are counted in that."""
+        self.spec_team: list[int | None] = [None] * len(trace.specs)
+        """By spec: the team it is measured under; -1: it is rejected; None: not seen yet."""
         self._price: dict[int, int] = {}
         price_of = {node.name: pool.price_micro_usd_h for pool in pools for node in pool.nodes}
         for number, node in enumerate(state.nodes.node):
             self._price[number] = price_of.get(node.name, 0)
-        self._one_price = len(set(self._price.values())) <= 1
+        self.one_price = len(set(self._price.values())) <= 1
         self.end_ms = array("q")
         """When each job of `Result.job_id` ended."""
         self._cost_milli = 0
         """Micro-dollars an hour x milli-GPU x ms, summed."""
-        self._used_milli_ms = 0
         self._destroyed_milli_ms = 0
         self._unusable: list[list[int]] | None = None
         result.first_submit_ms = trace.submit_ms[0] if len(trace) else 0
@@ -65,8 +68,7 @@ class Meter:
                 index = len(self._result.tenants)
                 self._result.tenants.append(path)
                 self._team_number.append(number)
-                self.waiting_milli.append(0)
-                self.used_milli.append(0)
+                self._alive_milli.append(0)
                 samples = self._result.samples
                 empty = [0] * len(samples.at_ms)
                 samples.tenant_used_milli.append(array("q", empty))
@@ -79,28 +81,18 @@ class Meter:
         team = self._teams.get(leaf)
         return self._team(leaf) if team is None else team
 
-    def ended(self, record: JobRecord, team: int, ran_ms: int) -> None:
-        """An attempt gave its GPUs back."""
-        milli = record.shape.gpu_milli
-        self.used_milli[team] -= milli
-        self._used_milli_ms += milli * ran_ms
-        if not self._one_price:
-            for grant in record.grants:
-                self._cost_milli += grant.gpu_milli * ran_ms * self._price[grant.node]
+    def charge(self, record: JobRecord, ran_ms: int) -> None:
+        """An attempt gave its GPUs back. Only asked where nodes have different prices."""
+        for grant in record.grants:
+            self._cost_milli += grant.gpu_milli * ran_ms * self._price[grant.node]
 
     def destroyed(self, record: JobRecord, lost_ms: int) -> None:
         """Work of an attempt was for nothing."""
         self._destroyed_milli_ms += record.shape.gpu_milli * lost_ms
 
-    def finish(self) -> None:
-        """Totals, and the columns that follow from the others."""
+    def finish(self, ran_ms: dict[int, int]) -> None:
+        """Totals, and the columns that follow from the others; `ran_ms` is of the jobs that have not ended."""
         result, trace = self._result, self._trace
-        result.used_gpu_ms = self._used_milli_ms // MILLI
-        result.destroyed_gpu_ms = self._destroyed_milli_ms // MILLI
-        cost = self._cost_milli
-        if self._one_price:
-            cost = self._used_milli_ms * next(iter(self._price.values()), 0)
-        result.cost_micro_usd = cost // (MILLI * HOUR_MS)
         rows = min(len(result.job_id), len(result.wait_ms), len(self.end_ms))
         del result.job_id[rows:], result.wait_ms[rows:], self.end_ms[rows:]
         tenants, shape_of = self._state.tenants, self._state.shape_of
@@ -113,17 +105,24 @@ class Meter:
         result.gpu_milli = array("q", [milli[s] for s in spec])
         result.tenant = array("i", [team[s] for s in spec])
         result.last_end_ms = self.end_ms[-1] if rows else 0
+        used = sum(map(mul, result.gpu_milli, map(sub, result.jct_ms, result.wait_ms)))
+        used += sum([milli[trace.spec[job_id - 1]] * ms for job_id, ms in ran_ms.items()])
+        result.used_gpu_ms = used // MILLI
+        result.destroyed_gpu_ms = self._destroyed_milli_ms // MILLI
+        cost = used * next(iter(self._price.values()), 0) if self.one_price else self._cost_milli
+        result.cost_micro_usd = cost // (MILLI * HOUR_MS)
 
     # -- the cluster -------------------------------------------------------------------------------------------
 
-    def sample(self, now_ms: int) -> None:
-        """Note the cluster as it has been since the last event."""
+    def sample(self, now_ms: int, arrived: int) -> None:
+        """Note the cluster as it has been since the last event; so many rows of the trace have arrived."""
+        self._count(arrived)
         samples, state = self._result.samples, self._state
         at_ms = self.next_sample_ms
         last_submit = self._trace.submit_ms[-1] if len(self._trace) else 0
         if now_ms > (1 << 61):
             now_ms = max(state.now_ms, last_submit)
-        entitled = self._entitled()
+        entitled, used = self._entitled(), self._used()
         stranded = self._stranded()
         up = sum(state.nodes.up_milli)
         while at_ms <= now_ms:
@@ -132,14 +131,37 @@ class Meter:
             samples.up_milli.append(up)
             samples.waiting.append(state.queue.count)
             samples.stranded_milli.append(stranded)
-            for team, used in enumerate(self.used_milli):
-                samples.tenant_used_milli[team].append(used)
+            for team, milli in enumerate(used):
+                samples.tenant_used_milli[team].append(milli)
                 samples.tenant_entitled_milli[team].append(entitled[team])
             at_ms += self._interval_ms
             if len(samples.at_ms) >= _SAMPLES_MAX:
                 self._thin()
                 at_ms = samples.at_ms[-1] + self._interval_ms
         self.next_sample_ms = at_ms
+
+    def _count(self, arrived: int) -> None:
+        """Bring what is alive up to date: nobody asks for it between two samples."""
+        alive, team_of, spec = self._alive_milli, self.spec_team, self._trace.spec
+        milli = [self._state.shape_of(s.ask).gpu_milli for s in self._trace.specs]
+        for at in spec[self._arrived : arrived]:
+            team = team_of[at]
+            if team is not None and team >= 0:
+                alive[team] += milli[at]
+        ended = self._result.job_id
+        for job_id in ended[self._ended :]:
+            at = spec[job_id - 1]
+            alive[team_of[at] or 0] -= milli[at]
+        self._arrived, self._ended = arrived, len(ended)
+
+    def _used(self) -> list[int]:
+        """What the jobs of each team hold."""
+        tenants = self._state.tenants
+        used = [0] * len(self._team_number)
+        for number, team in self._teams.items():
+            members = [tenants.used[child][0] for child in tenants.children[number]]
+            used[team] += tenants.used[number][0] - sum(members)
+        return used
 
     def _thin(self) -> None:
         samples = self._result.samples
@@ -152,7 +174,7 @@ class Meter:
     def _entitled(self) -> list[int]:
         """Shares of what is up by weight among those who have work; what one cannot use goes to the others."""
         tenants = self._state.tenants
-        demand = [w + u for w, u in zip(self.waiting_milli, self.used_milli, strict=True)]
+        demand = self._alive_milli
         weight = [tenants.weight[n] for n in self._team_number]
         left = min(sum(self._state.nodes.up_milli), sum(demand))
         share = [0] * len(demand)

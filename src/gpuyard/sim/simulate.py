@@ -86,10 +86,11 @@ class Simulation:
         self._changes = list(node_changes)
         for index, change in enumerate(self._changes):
             heappush(self._heap, (change.at_ms, _NODE, index, 0))
-        self._team: list[int | None] = [None] * len(trace.specs)
-        """By spec: the tenant it is measured under; -1: it is rejected; None: not seen yet."""
+        self._team = self._meter.spec_team
         self._time_decisions = time_decisions
         self._tick_ms = _NEVER
+        self._timed = policy.order.fair or self.state.tenants.budgeted
+        """Whether time alone may let a waiting job start."""
         self.ended = 0
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -107,9 +108,9 @@ class Simulation:
         finally:
             if collecting:
                 gc.enable()
-        for record in list(self.state.running.values()):
-            self._meter.ended(record, self._team_of(record.id), self.state.now_ms - record.started_ms)
-        self._meter.finish()
+        for record in self.state.running.values():
+            self._stopped(record, self.state.now_ms - record.started_ms)
+        self._meter.finish(self._ran)
         self.result.cpu_s = process_time() - started
         self.result.finished = self.ended - self.result.timeouts
         self.result.unfinished = self.result.jobs - self.ended - self.result.rejected
@@ -130,7 +131,7 @@ class Simulation:
             if self._tick_ms < now_ms:
                 now_ms = self._tick_ms
             if now_ms >= meter.next_sample_ms:
-                meter.sample(now_ms)
+                meter.sample(now_ms, row)
             if now_ms == _NEVER or (row >= rows and not self._alive()):
                 break
             if self._tick_ms <= now_ms:
@@ -183,9 +184,7 @@ class Simulation:
         if team < 0:
             self.result.rejected += 1
             return
-        job = self.trace.job(row)
-        apply(self.state, _new(JobSubmitted, (now_ms, job)))
-        self._meter.waiting_milli[team] += self.state.jobs[row + 1].shape.gpu_milli
+        apply(self.state, _new(JobSubmitted, (now_ms, self.trace.job(row))))
 
     def _admit(self, spec: int) -> int:
         """Who a spec is measured under, or -1 if it could never run."""
@@ -213,9 +212,11 @@ class Simulation:
         if record.attempt > 1:
             waited_ms -= self._ran.pop(job_id, 0)
             self._saved.pop(job_id, None)
-        meter.ended(record, self._team_of(job_id), ran_ms)
-        self.result.job_id.append(job_id)
-        self.result.wait_ms.append(waited_ms)
+        if not meter.one_price:
+            meter.charge(record, ran_ms)
+        result = self.result
+        result.job_id.append(job_id)
+        result.wait_ms.append(waited_ms)
         meter.end_ms.append(at_ms)
         self.ended += 1
         apply(self.state, _new(AttemptEnded, (at_ms, job_id, record.attempt, outcome, 0, 0)))
@@ -232,17 +233,15 @@ class Simulation:
             return
         saved_ms = saved_before + self._kept(record, ran_ms)
         self._saved[job_id] = saved_ms
-        self._ran[job_id] = self._ran.get(job_id, 0) + ran_ms
-        team = self._team_of(job_id)
-        self._meter.ended(record, team, ran_ms)
+        self._stopped(record, ran_ms)
         self._meter.destroyed(record, ran_ms - (saved_ms - saved_before))
         apply(self.state, AttemptEnded(at_ms, job_id, record.attempt, outcome, saved_ms))
-        self._meter.waiting_milli[team] += record.shape.gpu_milli
 
-    def _team_of(self, job_id: int) -> int:
-        team = self._team[self.trace.spec[job_id - 1]]
-        assert team is not None
-        return team
+    def _stopped(self, record: JobRecord, ran_ms: int) -> None:
+        """An attempt of a job that has not ended ran so long."""
+        self._ran[record.id] = self._ran.get(record.id, 0) + ran_ms
+        if not self._meter.one_price:
+            self._meter.charge(record, ran_ms)
 
     def _kept(self, record: JobRecord, ran_ms: int) -> int:
         """How much of an interrupted attempt's work is saved: whole checkpoint intervals."""
@@ -267,7 +266,7 @@ class Simulation:
     # -- what is decided ---------------------------------------------------------------------------------------
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
-        state, trace, meter = self.state, self.trace, self._meter
+        state, running, run_ms = self.state, self.state.running, self.trace.run_ms
         for stop in plan.stops:
             record = state.running[stop.job_id]
             apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
@@ -280,13 +279,8 @@ class Simulation:
         for start in plan.starts:
             job_id = start.job_id
             apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
-            record = state.running[job_id]
-            row = job_id - 1
-            team = self._team[trace.spec[row]] or 0
-            milli = record.shape.gpu_milli
-            meter.waiting_milli[team] -= milli
-            meter.used_milli[team] += milli
-            need_ms = trace.run_ms[row]
+            record = running[job_id]
+            need_ms = run_ms[job_id - 1]
             if start.attempt > 1:
                 need_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
             if now_ms + need_ms > record.end_ms:
@@ -296,7 +290,7 @@ class Simulation:
         # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
         for earmark in plan.earmarks:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
-        if plan.earmarks or self._tick_ms == _NEVER:
+        if plan.earmarks or (self._timed and self._tick_ms == _NEVER):
             wake = state.wake_ms()
             self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
 

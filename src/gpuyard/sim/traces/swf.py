@@ -4,6 +4,8 @@ A processor stands for a GPU unless the caller says how many make one. What was 
 where the log has no request, what was allocated.
 """
 
+from collections.abc import Callable
+
 from gpuyard.model import JobSpec
 from gpuyard.model.units import MILLI
 from gpuyard.sim.traces.builder import Builder
@@ -13,6 +15,8 @@ from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source
 
 FIELDS = 18
+Known = dict[tuple[str, str, str, str], int]
+"""(requested, allocated, group, user) -> the number of the spec."""
 # Places in a line, from 0.
 _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME, _STATUS, _USER, _GROUP = 1, 3, 4, 7, 8, 10, 11, 12
 
@@ -35,9 +39,12 @@ def matches(lines: list[str]) -> bool:
 
 def read(source: Source, builder: Builder, options: Options) -> None:
     """Hand every row to the builder."""
-    known: dict[tuple[str, str, str, str], int] = {}
+    known: Known = {}
+    add = builder.add
     for number, line in source.lines(builder):
         cells = line.split()
+        if len(cells) == FIELDS and _plain_row(cells, known, add):
+            continue
         if line.startswith(";"):
             _comment(line, builder)
             continue
@@ -60,6 +67,19 @@ def read(source: Source, builder: Builder, options: Options) -> None:
             builder.broken(number, str(error))
         else:
             builder.add(index, submit_ms, run_ms, limit_ms)
+
+
+def _plain_row(cells: list[str], known: Known, add: Callable[[int, int, int, int], None]) -> bool:
+    """Take a line as nearly all are: plain seconds, and an ask seen before. False: it needs a closer look."""
+    _id, submit, _wait, run, used, _cpu, _memory, wanted, asked, _m, status, user, group, *_rest = cells
+    index = known.get((wanted, used, group, user))
+    if index is None or status in _BURSTS or not (submit + run + asked).isdecimal():
+        return False
+    submit_ms, run_ms, limit_ms = int(submit) * 1000, int(run) * 1000, int(asked) * 1000
+    if submit_ms > TIME_MS_MAX or run_ms > TIME_MS_MAX or limit_ms > TIME_MS_MAX:
+        return False
+    add(index, submit_ms, run_ms, limit_ms)
+    return True
 
 
 def _comment(line: str, builder: Builder) -> None:

@@ -1,0 +1,171 @@
+"""Who may pass whom: the promise of EASY, who gets it, and what it keeps out of reach."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import Yard, ask, nodes, share, tenant
+from checked import CheckedYard
+from gpuyard.model import ConfigSet, JobSuspended, NodeCordoned, NodeDown, ReasonCode, Reservation
+
+S = 1000
+
+
+def half_full(**options: object) -> Yard:
+    """One node of 8 GPUs; four of them are taken until 10 s."""
+    here = CheckedYard("fifo", nodes(1), **options)  # type: ignore[arg-type]
+    here.submit(4, limit_ms=10 * S)
+    here.step()
+    return here
+
+
+def test_a_job_passes_if_it_is_over_by_the_promised_time() -> None:
+    here = half_full()
+    head = here.submit(8, limit_ms=S)
+    late = here.submit(1, limit_ms=10 * S + 1)
+    in_time = here.submit(1, limit_ms=10 * S)
+    plan = here.step()
+    assert [in_time] == here.started(plan)
+    assert (Reservation(head, 10 * S),) == plan.reservations
+    assert ReasonCode.RESERVATION is here.code(plan, late)
+
+
+def test_a_job_passes_if_it_takes_nothing_that_is_promised() -> None:
+    """Two GPUs are left over beside the six that are promised."""
+    here = half_full()
+    here.submit(6, limit_ms=S)
+    long = [here.submit(1, limit_ms=100 * S) for _ in range(3)]
+    assert long[:2] == here.started(here.step())
+
+
+def test_cores_are_promised_too() -> None:
+    here = CheckedYard("fifo", nodes(1, cpu_milli=8000))
+    here.submit(ask(1, cpu_milli=4000), limit_ms=10 * S)
+    here.step()
+    here.submit(ask(1, cpu_milli=8000), limit_ms=S)
+    thirsty = here.submit(ask(1, cpu_milli=1000), limit_ms=100 * S)
+    frugal = here.submit(ask(1), limit_ms=100 * S)
+    plan = here.step()
+    assert [frugal] == here.started(plan)
+    assert ReasonCode.RESERVATION is here.code(plan, thirsty)
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        {"wanted": 3, "tenant": "poor"},
+        {"wanted": ask(1, models=("T4",))},
+        {"wanted": ask(9)},
+    ],
+    ids=["waits for quota", "asks for what is not there", "asks for too much"],
+)
+def test_the_first_who_waits_for_room_is_promised_it_whoever_else_is_ahead(ahead: dict) -> None:
+    """Jobs ahead that wait for something else than room must not cost it its promise."""
+    here = half_full(tenants=[tenant("poor", limit=2)])
+    here.submit(ahead.pop("wanted"), **ahead)
+    head = here.submit(8, limit_ms=S)
+    long = here.submit(1, limit_ms=100 * S)
+    # Twice, so that what is known from the first pass is used in the second.
+    for _ in range(2):
+        plan = here.step()
+        assert [] == here.started(plan)
+        assert (Reservation(head, 10 * S),) == plan.reservations
+        assert ReasonCode.RESERVATION is here.code(plan, long)
+        here.submit(8, limit_ms=S)
+
+
+@pytest.mark.parametrize("gone", [NodeDown, NodeCordoned])
+def test_who_cannot_be_promised_anything_leaves_it_to_the_next(gone: type) -> None:
+    """The only A100 node is closed. Who waits for it cannot be told a time; who waits for the H100s can."""
+    here = CheckedYard("fifo", [*nodes(1), *nodes(1, model="A100-80GB")])
+    here.submit(ask(4, models=("H100",)), limit_ms=10 * S)
+    here.step()
+    here.apply(gone(0, 1, "closed"))
+    lost = here.submit(ask(8, models=("A100-80GB",)), limit_ms=S)
+    head = here.submit(ask(8, models=("H100",)), limit_ms=S)
+    long = here.submit(1, limit_ms=100 * S)
+    plan = here.step()
+    assert (Reservation(head, 10 * S),) == plan.reservations
+    assert (ReasonCode.ROOM, ReasonCode.RESERVATION) == (here.code(plan, lost), here.code(plan, long))
+
+
+def test_a_full_cluster_is_full_even_where_someone_holds_back() -> None:
+    """All that is held back is in use by its owner: who waits then waits for room, and is promised it."""
+    here = CheckedYard("fifo", nodes(1), [tenant("owner", guarantee=4, lend=0)])
+    here.submit(4, tenant="owner", limit_ms=10 * S)
+    here.step()
+    head = here.submit(ask(4, 2, nodes_max=1), tenant="other", limit_ms=S)
+    plan = here.step()
+    assert ReasonCode.ROOM is here.code(plan, head)
+    long = here.submit(1, tenant="other", limit_ms=100 * S)
+    assert ReasonCode.RESERVATION is here.code(here.step(), long)
+
+
+def test_deciding_without_committing_changes_nothing() -> None:
+    """What is promised is worked out among drafts: the next decision must not go by those."""
+    here = half_full()
+    here.submit(6, limit_ms=S)
+    here.submit(2, limit_ms=5 * S)
+    here.submit(2, limit_ms=100 * S)
+    plans = [here.decide() for _ in range(3)]
+    assert plans[0] == plans[1] == plans[2]
+    assert plans[0].starts
+
+
+def test_new_weights_change_where_a_promise_is_kept() -> None:
+    """Both models would serve at the same time; the cheaper one does, also after the prices have changed places."""
+    here = CheckedYard("fifo", [*nodes(1), *nodes(1, model="A100-80GB")])
+    for model in ("H100", "A100-80GB"):
+        here.submit(ask(4, models=(model,)), limit_ms=10 * S)
+    here.step()
+    here.submit(8, limit_ms=S)
+    here.submit(1, limit_ms=100 * S)
+    here.decide()
+    weights = {"H100": 1, "A100-80GB": 1000}
+    here.apply(ConfigSet(0, replace(here.state.settings, share_weights=weights)))
+    (start,) = here.step().starts
+    assert "A100-80GB" == here.books.nodes[start.grants[0].node].gpu_model
+
+
+def test_a_suspended_job_is_not_expected_to_end_soon() -> None:
+    here = half_full()
+    here.apply(JobSuspended(0, 1))
+    here.submit(8, limit_ms=S)
+    year = here.submit(1, limit_ms=365 * 24 * 3600 * S)
+    assert [year] == here.started(here.step())
+
+
+def test_in_strict_order_the_first_without_room_ends_the_pass() -> None:
+    here = CheckedYard("strict-fifo", nodes(1), [tenant("poor", limit=0)])
+    here.submit(4, limit_ms=10 * S)
+    here.step()
+    poor = here.submit(1, tenant="poor")
+    head = here.submit(8)
+    behind = here.submit(1, limit_ms=S)
+    plan = here.step()
+    assert (poor, head) == plan.examined
+    assert ReasonCode.NOT_EXAMINED is here.code(plan, behind)
+
+
+def test_depth_limits_how_many_are_looked_at() -> None:
+    """Each asks for something else, so each is looked at by itself."""
+    here = half_full()
+    here.policy = replace(here.policy, spec=replace(here.policy.spec, backfill_depth=2))
+    here.submit(8, limit_ms=S)
+    blocked = [here.submit(gpus, limit_ms=100 * S) for gpus in (1, 2, 3)]
+    plan = here.step()
+    assert 2 == len(plan.examined)
+    assert ReasonCode.NOT_EXAMINED is here.code(plan, blocked[-1])
+
+
+def test_shares_of_a_gpu_are_promised_one_by_one() -> None:
+    here = CheckedYard("fifo", nodes(1, gpus=1))
+    here.submit(share(600), limit_ms=10 * S)
+    here.step()
+    head = here.submit(share(700), limit_ms=S)
+    long = here.submit(share(400), limit_ms=100 * S)
+    fine = here.submit(share(300), limit_ms=100 * S)
+    plan = here.step()
+    assert [fine] == here.started(plan)
+    assert (Reservation(head, 10 * S),) == plan.reservations
+    assert ReasonCode.RESERVATION is here.code(plan, long)
