@@ -43,8 +43,19 @@ def never(state: State, spec: JobSpec) -> Reason | None:
     if not shape.ways:
         return Reason(ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, "a smaller ask")
     tenants = state.tenants
-    leaf = tenants.leaf(spec.tenant)
-    for number in tenants.chain[leaf]:
+    nearest = tenants.nearest(spec.tenant)
+    chain = tenants.chain[nearest]
+    is_leaf = tenants.path[nearest] == spec.tenant and not tenants.children[nearest]
+    own = tenants.user_limit(chain[1:] if is_leaf else chain)
+    if shape.gpu_milli > own:
+        return Reason(
+            ReasonCode.LIMIT,
+            spec.tenant,
+            f"asks for {gpus_text(shape.gpu_milli)} GPUs; one user there may have {gpus_text(own)}",
+            False,
+            "fewer GPUs, or a higher max_gpus_per_user",
+        )
+    for number in chain:
         name = tenants.path[number]
         if shape.gpu_milli > tenants.max_job[number]:
             most = gpus_text(tenants.max_job[number])

@@ -26,6 +26,7 @@ from gpuyard.model import (
     Node,
     Settings,
     StopCause,
+    Verb,
 )
 
 VERSION = 1
@@ -43,7 +44,12 @@ def dump(state: State) -> dict[str, Plain]:
         "settings": to_plain(state.settings),
         "models": list(state.models),
         "nodes": [
-            {"node": to_plain(node), "down": nodes.down[number], "cordoned": nodes.cordoned[number]}
+            {
+                "node": to_plain(node),
+                "down": nodes.down[number],
+                "cordoned": nodes.cordoned[number],
+                "foreign": list(nodes.foreign.get(number, (0, ""))),
+            }
             for number, node in enumerate(nodes.node)
         ],
         "period_start_ms": state.tenants.period_start_ms,
@@ -107,6 +113,9 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "preemptions": record.preemptions,
         "cause": to_plain(record.cause),
         "for_job": record.for_job,
+        "failures": record.failures,
+        "not_before_ms": record.begin_ms,
+        "wanted": to_plain(record.wanted),
         "earmark": to_plain(record.earmark),
     }
 
@@ -127,6 +136,8 @@ def load(plain: dict[str, Plain]) -> State:
             state.nodes.set_down(number, row["down"])
         if row["cordoned"]:
             state.nodes.set_cordoned(number, row["cordoned"])
+        if row["foreign"][0]:
+            state.nodes.set_foreign(number, *row["foreign"])
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
@@ -169,7 +180,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.state = JobState(row["state"])
     for name in ("held", "attempt", "model", "rate", "started_ms", "end_ms"):
         setattr(record, name, row[name])
-    for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job"):
+    record.begin_ms = row["not_before_ms"]
+    record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
+    for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):
         setattr(record, name, row[name])
     record.phase = from_plain(AttemptState, row["phase"]) if row["phase"] else None
     record.cause = from_plain(StopCause, row["cause"]) if row["cause"] else None

@@ -96,7 +96,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
             bookings.append((other, slot))
             if strict:
                 from_ms = max(from_ms, slot.at_ms)
-    slot = profile.earliest(record, max(from_ms, record.job.begin_ms))
+    slot = profile.earliest(record, max(from_ms, record.begin_ms))
     if slot is None:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
     if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:

@@ -9,12 +9,14 @@ from typing import Any
 
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import InvalidEvent, State
+from gpuyard.core.transitions import current, story
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
     AttemptStarted,
     AttemptState,
     AttemptStopping,
+    AttemptUnknown,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
@@ -22,6 +24,7 @@ from gpuyard.model import (
     EarmarkDropped,
     EarmarkSet,
     Event,
+    GpusTaken,
     JobCancelled,
     JobContinued,
     JobHeld,
@@ -35,33 +38,21 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
     Outcome,
+    Requested,
     StopCause,
     Ticked,
+    Verb,
 )
 from gpuyard.model.units import NO_LIMIT_MS
-
-FROM: dict[type, frozenset[AttemptState | None]] = {
-    AttemptConfirmed: frozenset({AttemptState.STARTING, AttemptState.UNKNOWN}),
-    AttemptStopping: frozenset(
-        {AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED, AttemptState.UNKNOWN}
-    ),
-    AttemptEnded: frozenset(AttemptState),
-    CheckpointSeen: frozenset(AttemptState),
-    JobSuspended: frozenset({AttemptState.STARTING, AttemptState.RUNNING}),
-    JobContinued: frozenset({AttemptState.SUSPENDED}),
-    AttemptStarted: frozenset({None}),
-    JobHeld: frozenset({None}),
-    JobReleased: frozenset({None}),
-    JobCancelled: frozenset({None}),
-    EarmarkSet: frozenset({None}),
-    EarmarkDropped: frozenset({None}),
-}
-"""Which state the current attempt must be in (None: the job waits and has none)."""
-
 
 # Looking a member up on its enum costs more than the rest of a step.
 _STARTING, _RUNNING, _DONE = AttemptState.STARTING, JobState.RUNNING, JobState.COMPLETED
 _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
+
+
+RETRY_FIRST_MS = 10_000
+RETRY_MAX_MS = 600_000
+"""A job that failed and may be tried again waits so long at first, twice as long each time, at most so long."""
 
 
 def apply(state: State, event: Event) -> None:
@@ -73,27 +64,6 @@ def apply(state: State, event: Event) -> None:
         state.tenants.pass_time(at_ms)
         state.stirred += 1
     _STEPS[type(event)](state, event)
-
-
-def _record(state: State, event: Any) -> JobRecord:
-    record = state.jobs.get(event.job_id)
-    if record is None:
-        raise InvalidEvent(f"{event}: no live job {event.job_id}")
-    if record.phase not in FROM[type(event)]:
-        raise InvalidEvent(f"{event}: {story(record)}")
-    attempt = getattr(event, "attempt", None)
-    if attempt is not None and type(event) is not AttemptStarted and attempt != record.attempt:
-        raise InvalidEvent(f"{event}: the current attempt is {record.attempt}; {story(record)}")
-    return record
-
-
-def story(record: JobRecord) -> str:
-    """What is known of a job, in a line."""
-    phase = record.phase.value if record.phase else "no attempt"
-    return (
-        f"job {record.job.label} is {record.state.value} ({phase}), attempt {record.attempt}, "
-        f"started {record.started_ms}, preempted {record.preemptions} times"
-    )
 
 
 # -- settings and fleet ------------------------------------------------------------------------------------------
@@ -126,6 +96,10 @@ def _node_cordoned(state: State, event: NodeCordoned) -> None:
 
 def _node_uncordoned(state: State, event: NodeUncordoned) -> None:
     state.nodes.set_cordoned(event.node, "")
+
+
+def _gpus_taken(state: State, event: GpusTaken) -> None:
+    state.nodes.set_foreign(event.node, event.gpus, event.why)
 
 
 def _demand_learned(state: State, event: DemandLearned) -> None:
@@ -166,7 +140,10 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
 
 
 def _job_held(state: State, event: JobHeld) -> None:
-    record = _record(state, event)
+    _hold(state, current(state, event))
+
+
+def _hold(state: State, record: JobRecord) -> None:
     # What is kept for it would only stand idle, and it may not start there.
     _drop_earmark(state, record)
     if record.id not in state.deferred:
@@ -176,19 +153,50 @@ def _job_held(state: State, event: JobHeld) -> None:
 
 
 def _job_released(state: State, event: JobReleased) -> None:
-    record = _record(state, event)
+    record = current(state, event)
     record.held = False
     _requeue_if_due(state, record, event.at_ms)
 
 
 def _requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
-    if record.id in state.deferred and not record.held and record.job.begin_ms <= at_ms:
+    if record.id in state.deferred and not record.held and record.begin_ms <= at_ms:
         del state.deferred[record.id]
         state.queue.add(record)
 
 
+def _requested(state: State, event: Requested) -> None:
+    record = state.jobs.get(event.job_id)
+    if record is None:
+        return
+    waits, verb = record.phase is None, event.verb
+    if verb is Verb.CANCEL and waits:
+        _cancel(state, record)
+    elif verb is Verb.HOLD and waits:
+        _hold(state, record)
+    elif verb is Verb.RELEASE and waits:
+        record.held = False
+        # Who releases a job does not want it to sit out a failure either.
+        record.begin_ms = record.job.begin_ms
+        _requeue_if_due(state, record, event.at_ms)
+    elif not waits and verb in _WANTED_FROM and record.phase in _WANTED_FROM[verb]:
+        # A cancellation stands, whatever else is asked for.
+        record.wanted = record.wanted if record.wanted is Verb.CANCEL else verb
+
+
+_WANTED_FROM = {
+    Verb.CANCEL: frozenset(AttemptState),
+    Verb.REQUEUE: frozenset(AttemptState) - {AttemptState.STOPPING},
+    Verb.SUSPEND: frozenset({AttemptState.STARTING, AttemptState.RUNNING}),
+    Verb.CONTINUE: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
+}
+"""In which state of the attempt a wish about it makes sense."""
+
+
 def _job_cancelled(state: State, event: JobCancelled) -> None:
-    record = _record(state, event)
+    _cancel(state, current(state, event))
+
+
+def _cancel(state: State, record: JobRecord) -> None:
     _drop_earmark(state, record)
     if state.deferred.pop(record.id, None) is None:
         state.queue.remove(record)
@@ -203,13 +211,20 @@ def _attempt_started(state: State, event: AttemptStarted) -> None:
     at_ms, job_id, attempt, grants = event
     record = state.jobs.get(job_id)
     if record is None or record.phase is not None:
-        record = _record(state, event)
+        record = current(state, event)
     if attempt != record.attempt + 1 or job_id in state.deferred:
         raise InvalidEvent(f"{event}: {story(record)}")
-    if record.earmark is not None:
-        _drop_earmark(state, record)
+    earmark = record.earmark
+    if earmark is not None:
+        state.nodes.give(earmark.grants)
     if not state.hold(record, grants, at_ms):
+        if earmark is not None:
+            state.nodes.take(earmark.grants)
         raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
+    if earmark is not None:
+        state.nodes.freed += 1
+        record.earmark = None
+        del state.earmarks[record.id]
     state.queue.remove(record)
     record.attempt = attempt
     record.phase = _STARTING
@@ -219,11 +234,16 @@ def _attempt_started(state: State, event: AttemptStarted) -> None:
 
 
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
-    _record(state, event).phase = AttemptState.RUNNING
+    current(state, event).phase = AttemptState.RUNNING
+
+
+def _attempt_unknown(state: State, event: AttemptUnknown) -> None:
+    current(state, event).phase = AttemptState.UNKNOWN
 
 
 def _attempt_stopping(state: State, event: AttemptStopping) -> None:
-    record = _record(state, event)
+    record = current(state, event)
+    record.wanted = record.wanted if record.wanted is Verb.CANCEL else None
     record.phase = AttemptState.STOPPING
     state.leaving[record.id] = record
     record.cause = event.cause
@@ -234,22 +254,26 @@ def _attempt_stopping(state: State, event: AttemptStopping) -> None:
 def _attempt_ended(state: State, event: AttemptEnded) -> None:
     record = state.jobs.get(event.job_id)
     if record is None or record.phase is None or record.attempt != event.attempt:
-        record = _record(state, event)
+        record = current(state, event)
     state.release(record, event.at_ms)
     del state.running[record.id]
     if record.cause is not None:
         del state.leaving[record.id]
     record.phase = None
     outcome = event.outcome
-    if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
-        record.state = _DONE if outcome is _COMPLETED else JobState(outcome.value)
+    if outcome is _COMPLETED:
+        record.state = _DONE
         del state.jobs[record.id]
         return
-    if record.cause is StopCause.CANCEL:
+    if not _waits_again(record, outcome):
         # It was to be cancelled, and it is gone; that its node went first does not bring it back.
-        record.state = JobState.CANCELLED
+        gone = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
+        record.state = JobState.CANCELLED if gone else JobState(outcome.value)
         del state.jobs[record.id]
         return
+    if outcome is Outcome.FAILED:
+        record.failures += 1
+        record.begin_ms = event.at_ms + min(RETRY_MAX_MS, RETRY_FIRST_MS << min(record.failures - 1, 16))
     record.clear()
     if record.cause is not None and record.cause.preempts:
         record.preemptions += 1
@@ -257,38 +281,52 @@ def _attempt_ended(state: State, event: AttemptEnded) -> None:
     record.for_job = 0
     record.keep(event.saved_ms)
     record.state = JobState.PENDING
-    if record.held:
+    record.wanted = None
+    if record.held or record.begin_ms > event.at_ms:
         state.deferred[record.id] = record
     else:
         state.queue.add(record)
 
 
+def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
+    """Whether a job whose attempt did not complete gets another one."""
+    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:
+        return False
+    if outcome is _PREEMPTED:
+        return True
+    if outcome is _NODE_FAIL:
+        return record.job.spec.requeue
+    return outcome is Outcome.FAILED and record.failures < record.job.spec.retries
+
+
 def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
-    _record(state, event).checkpoint_ms = event.saved_at_ms
+    current(state, event).checkpoint_ms = event.saved_at_ms
 
 
 def _job_suspended(state: State, event: JobSuspended) -> None:
-    record = _record(state, event)
+    record = current(state, event)
     record.suspended_ms = event.at_ms
     state.promise_end(record, record.end_ms + NO_LIMIT_MS)
     record.phase = AttemptState.SUSPENDED
     record.state = JobState.SUSPENDED
+    record.wanted = record.wanted if record.wanted is not Verb.SUSPEND else None
 
 
 def _job_continued(state: State, event: JobContinued) -> None:
-    record = _record(state, event)
+    record = current(state, event)
     frozen_ms = event.at_ms - record.suspended_ms
     state.promise_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)
     record.suspended_ms = 0
     record.phase = AttemptState.RUNNING
     record.state = JobState.RUNNING
+    record.wanted = record.wanted if record.wanted is not Verb.CONTINUE else None
 
 
 # -- earmarks and time ---------------------------------------------------------------------------------------------
 
 
 def _earmark_set(state: State, event: EarmarkSet) -> None:
-    record = _record(state, event)
+    record = current(state, event)
     if record.earmark is not None:
         raise InvalidEvent(f"{event}: it has an earmark; {story(record)}")
     record.earmark = Earmark(record.id, event.grants, event.expires_ms)
@@ -297,7 +335,7 @@ def _earmark_set(state: State, event: EarmarkSet) -> None:
 
 
 def _earmark_dropped(state: State, event: EarmarkDropped) -> None:
-    _drop_earmark(state, _record(state, event))
+    _drop_earmark(state, current(state, event))
 
 
 def _drop_earmark(state: State, record: JobRecord) -> None:
@@ -309,7 +347,7 @@ def _drop_earmark(state: State, record: JobRecord) -> None:
 
 
 def _ticked(state: State, event: Ticked) -> None:
-    for record in [r for r in state.deferred.values() if not r.held and r.job.begin_ms <= event.at_ms]:
+    for record in [r for r in state.deferred.values() if not r.held and r.begin_ms <= event.at_ms]:
         _requeue_if_due(state, record, event.at_ms)
     for record in [r for r in state.earmarks.values() if r.earmark and r.earmark.expires_ms <= event.at_ms]:
         _drop_earmark(state, record)
@@ -322,6 +360,7 @@ _STEPS: dict[type, Callable[[State, Any], None]] = {
     NodeUp: _node_up,
     NodeCordoned: _node_cordoned,
     NodeUncordoned: _node_uncordoned,
+    GpusTaken: _gpus_taken,
     DemandLearned: _demand_learned,
     JobSubmitted: _job_submitted,
     JobHeld: _job_held,
@@ -329,8 +368,10 @@ _STEPS: dict[type, Callable[[State, Any], None]] = {
     JobCancelled: _job_cancelled,
     JobSuspended: _job_suspended,
     JobContinued: _job_continued,
+    Requested: _requested,
     AttemptStarted: _attempt_started,
     AttemptConfirmed: _attempt_confirmed,
+    AttemptUnknown: _attempt_unknown,
     AttemptStopping: _attempt_stopping,
     AttemptEnded: _attempt_ended,
     CheckpointSeen: _checkpoint_seen,

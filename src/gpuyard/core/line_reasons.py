@@ -21,9 +21,11 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
     if record.held:
         lifted_by = f"yard release {record.job.label}"
         found.append(Reason(ReasonCode.HELD, "hold", "it is on hold", False, lifted_by))
-    begin_ms = record.job.begin_ms
+    begin_ms = record.begin_ms
     if begin_ms > now_ms:
         text = f"it asked not to start for another {span(begin_ms - now_ms)}"
+        if begin_ms > record.job.begin_ms:
+            text = f"its last attempt failed; it is tried again in {span(begin_ms - now_ms)}"
         found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time"))
     elif record.id in state.deferred and not record.held:
         text = "its begin time has come, and it is about to join the line"

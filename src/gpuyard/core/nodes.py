@@ -124,6 +124,8 @@ class Nodes:
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
         self.gpu_free = _GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
+        self.foreign: dict[int, tuple[int, str]] = {}
+        """GPUs used by someone outside the yard, by node: mask and by whom."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
         self.down: list[str] = []
@@ -209,6 +211,15 @@ class Nodes:
         self._close(number, bool(why or self.down[number]))
         self._enter(number)
         self._changed(number)
+        self.freed += 1
+
+    def set_foreign(self, number: int, gpus: int, why: str) -> None:
+        """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
+        before, _why = self.foreign.pop(number, (0, ""))
+        self.give((Grant(number, before, MILLI, 0, 0, 0),))
+        self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
+        if gpus:
+            self.foreign[number] = (gpus, why)
         self.freed += 1
 
     def _close(self, number: int, closed: bool) -> None:

@@ -60,7 +60,6 @@ class Pass:
     __slots__ = (
         "_quotas",
         "_undo",
-        "_version",
         "drafted",
         "kept",
         "no_room",
@@ -70,6 +69,7 @@ class Pass:
         "retry_ms",
         "state",
         "stopping",
+        "version",
         "walls",
     )
 
@@ -93,7 +93,8 @@ class Pass:
         """When a search for victims that failed could go otherwise, if nothing else happens."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
-        self._version = state.nodes.version
+        self.version = state.nodes.version
+        """Of the books as the pass found them. Tries that were taken back move the nodes' own on, drafts apart."""
 
     # -- drafts ------------------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class Pass:
             function(*arguments)
         self._undo.clear()
         # Nothing has changed, so what is remembered by version still holds.
-        self.state.nodes.version = self._version
+        self.state.nodes.version = self.version
 
     def draft_stop(self, victim: JobRecord) -> None:
         """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""
@@ -225,14 +226,15 @@ class Pass:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
         nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
-            if self._quotas and self._quota_refusal(record, way.model) is not None:
+            if self._quotas and self._quota_refusal(record, way.model, builds=False) is not None:
                 continue
             grants = self.policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
         return None
 
-    def _quota_refusal(self, record: JobRecord, model: int) -> ReasonCode | None:
+    def _quota_refusal(self, record: JobRecord, model: int, *, builds: bool = True) -> ReasonCode | None:
+        """What forbids a start; who lacks quota gets a wall, unless the question is only a try."""
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli
@@ -242,7 +244,7 @@ class Pass:
             code, number = refusal
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
                 return ReasonCode.NO_TIME_LIMIT
-            if code in _WALLED and number not in self.walls:
+            if builds and code in _WALLED and number not in self.walls:
                 self.walls[number] = self._wall(number, model, record)
             return code
         if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):

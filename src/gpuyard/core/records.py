@@ -6,7 +6,7 @@ Ended jobs leave the state; the log and its readers keep them.
 from typing import Any
 
 from gpuyard.core.shapes import Shape
-from gpuyard.model import AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause
+from gpuyard.model import AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 
 _PENDING = JobState.PENDING
@@ -18,12 +18,14 @@ class JobRecord:
 
     __slots__ = (
         "attempt",
+        "begin_ms",
         "cause",
         "checkpoint_ms",
         "earmark",
         "end_ms",
         "entry",
         "estimate_ms",
+        "failures",
         "for_job",
         "grants",
         "group",
@@ -43,6 +45,7 @@ class JobRecord:
         "state",
         "stream",
         "suspended_ms",
+        "wanted",
     )
 
     def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int) -> None:
@@ -55,6 +58,8 @@ class JobRecord:
         limit_ms = job[3]
         most_ms = klass.limit_ms
         self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
+        self.begin_ms = job[5]
+        """Not to start before."""
         self.state = _PENDING
         self.held = False
         self.attempt = 0
@@ -72,6 +77,10 @@ class JobRecord:
         self.preemptions = 0
         self.cause: StopCause | None = None
         self.for_job = 0
+        self.failures = 0
+        """How often it failed by itself and was tried again."""
+        self.wanted: Verb | None = None
+        """What someone asked for about the current attempt and has not been done yet."""
         self.earmark: Earmark | None = None
         # Its place in the queue.
         self.group: tuple[int, ...] = ()

@@ -167,9 +167,9 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     if (
         current.drafted
         or not isinstance(known, _Known)
-        or not known.holds_for(record.id, state.nodes.version)
+        or not known.holds_for(record.id, current.version)
     ):
-        known = _Known(record.id, state.nodes.version, _best(state, record.shape))
+        known = _Known(record.id, current.version, _best(state, record.shape))
         if not current.drafted:
             state.caches["promise"] = known
     best = known.promise

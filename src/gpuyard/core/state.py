@@ -18,6 +18,9 @@ _MICRO_PER_MILLI_USD = 1000
 _DEFAULT_WEIGHT = 1000
 """Milli-dollars an hour for a GPU model nobody has priced."""
 
+_INTAKE_MAX = 10_000
+"""Specs remembered at a time: a trace has few and shares them, a live yard has a new one for every job."""
+
 FIFO = Order((), False, ())
 
 
@@ -153,6 +156,8 @@ class State:
         if len(self.tenants.path) != tenants:
             # The tree has grown: what was a leaf may have members now.
             self.intake.clear()
+        if len(self.intake) >= _INTAKE_MAX:
+            self.intake.clear()
         known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf)
         self.intake[id(spec)] = known
         return known
@@ -236,7 +241,7 @@ class State:
     def wake_ms(self) -> int | None:
         """When time alone may change a decision: a begin time, an earmark's end, shares or budgets of who waits."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
-        times += [r.job.begin_ms for r in self.deferred.values() if not r.held]
+        times += [r.begin_ms for r in self.deferred.values() if not r.held]
         tenants, queue = self.tenants, self.queue
         if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
             times.append(tenants.due_ms)

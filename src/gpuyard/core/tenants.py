@@ -161,10 +161,19 @@ class Tenants:
         tenant = self._by_path.get(path)
         return UNLIMITED if tenant is None else tenant.quota.limit.get(TOTAL, UNLIMITED)
 
+    def nearest(self, path: str) -> int:
+        """A tenant, or the lowest one above it that is in the tree; nobody is added."""
+        while path not in self.number:
+            path = path.rpartition("/")[0]
+        return self.number[path]
+
     def _user_limit(self, number: int) -> int:
-        """The tightest `max_gpus_per_user` above: it holds for every leaf, configured or not."""
+        return self.user_limit(self.chain[number][1:])
+
+    def user_limit(self, above_it: tuple[int, ...]) -> int:
+        """The tightest `max_gpus_per_user` among those above: it holds for every leaf, configured or not."""
         tightest = UNLIMITED
-        for above in self.chain[number][1:]:
+        for above in above_it:
             tenant = self._by_path.get(self.path[above])
             if tenant is not None and tenant.quota.max_gpus_per_user is not None:
                 tightest = min(tightest, tenant.quota.max_gpus_per_user)
@@ -256,24 +265,15 @@ class Tenants:
         closed = (at_ms - self.period_start_ms) // period
         if closed <= 0:
             return
-        later = _power(self._factor, closed - 1)
-        # What runs through all closed periods is charged in each; the geometric sum of their decays is applied
-        # step by step only for as many periods as still carry weight.
-        steps = min(closed, 64 * max(1, self.settings.half_life_ms // period))
         for number in range(len(self.path)):
             rate = self.rate[number] * period
-            usage = self.usage[number] + self.accrued[number] + rate
+            usage = self.usage[number] + self.accrued[number]
             self.accrued[number] = 0
-            if rate == 0:
-                usage = (
-                    (usage * self._factor >> _FIXED) * later >> _FIXED
-                    if closed > 1
-                    else (usage * self._factor >> _FIXED)
-                )
-            else:
-                usage = usage * self._factor >> _FIXED
-                for _ in range(steps - 1):
-                    usage = (usage + rate) * self._factor >> _FIXED
+            # Step by step, so that it makes no difference when it is done; a value that stays as it is has settled.
+            for _ in range(closed):
+                before, usage = usage, (usage + rate) * self._factor >> _FIXED
+                if usage == before:
+                    break
             self.usage[number] = usage
             self.rekey(number)
         self.period_start_ms += closed * period
@@ -321,14 +321,3 @@ class Tenants:
             if change == 0:
                 return False
         return change > 0 and self.claimed[ROOT][which] + change > capacity
-
-
-def _power(factor: int, exponent: int) -> int:
-    """A fixed-point power, by squaring."""
-    result = 1 << _FIXED
-    while exponent > 0:
-        if exponent & 1:
-            result = result * factor >> _FIXED
-        factor = factor * factor >> _FIXED
-        exponent >>= 1
-    return result

@@ -10,12 +10,14 @@ from gpuyard.model.events import (
     AttemptEnded,
     AttemptStarted,
     AttemptStopping,
+    AttemptUnknown,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
     EarmarkDropped,
     EarmarkSet,
     Event,
+    GpusTaken,
     JobCancelled,
     JobContinued,
     JobHeld,
@@ -27,6 +29,7 @@ from gpuyard.model.events import (
     NodeDown,
     NodeUncordoned,
     NodeUp,
+    Requested,
     Ticked,
 )
 from gpuyard.model.fleet import Market, Node, Pool
@@ -40,6 +43,7 @@ from gpuyard.model.jobs import (
     JobState,
     Outcome,
     StopCause,
+    Verb,
     Work,
 )
 from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
@@ -55,6 +59,7 @@ __all__ = [
     "AttemptStarted",
     "AttemptState",
     "AttemptStopping",
+    "AttemptUnknown",
     "Budget",
     "CheckpointSeen",
     "Command",
@@ -66,6 +71,7 @@ __all__ = [
     "Event",
     "GpuModel",
     "GpuRequest",
+    "GpusTaken",
     "Grant",
     "Image",
     "Isolation",
@@ -96,6 +102,7 @@ __all__ = [
     "Quota",
     "Reason",
     "ReasonCode",
+    "Requested",
     "Reservation",
     "Settings",
     "Start",
@@ -103,6 +110,7 @@ __all__ = [
     "StopCause",
     "Tenant",
     "Ticked",
+    "Verb",
     "Whole",
     "Work",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuyard.model.fleet import Node
-from gpuyard.model.jobs import Ask, Job, Outcome, StopCause
+from gpuyard.model.jobs import Ask, Job, Outcome, StopCause, Verb
 from gpuyard.model.plans import Grant
 from gpuyard.model.settings import Settings
 
@@ -63,6 +63,17 @@ class NodeUncordoned:
     node: int
 
 
+@dataclass(frozen=True, slots=True)
+class GpusTaken:
+    """These GPUs of a node, and no others of it, are used by someone outside the yard: they are not free."""
+
+    at_ms: int
+    node: int
+    gpus: int
+    """As a bit mask; 0: none any more."""
+    why: str
+
+
 class JobSubmitted(NamedTuple):
     """A job was accepted."""
 
@@ -110,6 +121,20 @@ class JobContinued:
     job_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """Someone asked for something about a job.
+
+    Anyone may write this at any time, so it always holds: what has become impossible meanwhile changes nothing. What
+    concerns a running attempt is noted, for the control loop to do.
+    """
+
+    at_ms: int
+    job_id: int
+    verb: Verb
+    by: str = ""
+
+
 class AttemptStarted(NamedTuple):
     """An attempt was committed: from here on it holds its grants."""
 
@@ -122,6 +147,15 @@ class AttemptStarted(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class AttemptConfirmed:
     """The engine has seen the attempt run."""
+
+    at_ms: int
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptUnknown:
+    """The engine no longer knows the attempt. It may still run, so it keeps its grants."""
 
     at_ms: int
     job_id: int
@@ -151,6 +185,7 @@ class AttemptEnded(NamedTuple):
     outcome: Outcome
     saved_ms: int = 0
     exit_code: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +238,17 @@ Event = (
     | NodeUp
     | NodeCordoned
     | NodeUncordoned
+    | GpusTaken
     | JobSubmitted
     | JobHeld
     | JobReleased
     | JobCancelled
     | JobSuspended
     | JobContinued
+    | Requested
     | AttemptStarted
     | AttemptConfirmed
+    | AttemptUnknown
     | AttemptStopping
     | AttemptEnded
     | CheckpointSeen

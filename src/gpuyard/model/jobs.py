@@ -55,6 +55,14 @@ class JobSpec:
     """Interval at which it saves its work; 0: it never does."""
     restart_cost_ms: int = 0
     """Time it needs after a restart before it makes progress again."""
+    user: str = ""
+    """Who submitted it."""
+    recipe: str = ""
+    """Hash of how to run it; empty: there is none, as in a simulation."""
+    retries: int = 0
+    """How often it may be tried again after it failed by itself."""
+    requeue: bool = True
+    """Whether it waits again when its node is lost."""
 
 
 class Job(NamedTuple):
@@ -139,6 +147,22 @@ class Outcome(Enum):
     """Made room for another; the job waits again."""
     NODE_FAIL = "NODE_FAIL"
     """Lost a node; the job waits again."""
+
+
+class Verb(Enum):
+    """What people ask for about a job that is there already."""
+
+    CANCEL = "cancel"
+    HOLD = "hold"
+    """Do not start it."""
+    RELEASE = "release"
+    """The hold is over."""
+    SUSPEND = "suspend"
+    """Freeze it; it keeps its GPUs."""
+    CONTINUE = "continue"
+    """Let a frozen one go on."""
+    REQUEUE = "requeue"
+    """Stop it and let it wait again."""
 
 
 class StopCause(Enum):

@@ -6,7 +6,7 @@ from builders import Yard, nodes
 from checked import CheckedYard, replayed
 from gpuyard.core import InvalidEvent, apply
 from gpuyard.core.dump import canonical
-from gpuyard.core.fold import FROM
+from gpuyard.core.transitions import FROM
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,

@@ -18,6 +18,7 @@ from gpuyard.model import (
     Outcome,
     Plan,
     ReasonCode,
+    Reservation,
     Settings,
     StopCause,
 )
@@ -318,3 +319,22 @@ def test_a_job_being_cancelled_does_not_come_back_when_its_node_fails() -> None:
     assert () == here.step().starts
     assert {job: JobState.CANCELLED} == here.books.ended
     assert {} == here.state.jobs
+
+
+def test_a_promise_worked_out_between_two_tries_is_not_taken_for_a_later_one() -> None:
+    """A try that is taken back leaves no trace: the promise to the larger job sees what is kept for the smaller."""
+    protected = replace(BATCH, min_run_ms=2 * S)
+    tenants = (tenant("a"), tenant("a/x", guarantee=2, limit=4, borrow=2))
+    settings = Settings(tenants=tenants, classes=(protected, URGENT))
+    here = CheckedYard("fair", nodes(1, gpus=4), settings=settings)
+    here.submit(1, tenant="a", limit_ms=10 * S)
+    here.step()
+    here.now_ms = 2 * S
+    for limit_ms in (S, 60 * S, 60 * S, 60 * S, 60 * S):
+        here.submit(1, tenant="a", limit_ms=limit_ms)
+    here.step()
+    larger = here.submit(2, tenant="a/x", limit_ms=10 * S)
+    here.step()
+    here.submit(1, tenant="a/x", limit_ms=10 * S)
+    assert [1] == stopped(here.step())
+    assert (Reservation(larger, 62 * S),) == here.step().reservations
