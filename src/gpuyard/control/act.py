@@ -1,0 +1,134 @@
+"""What is to be done about the world, from the state and the last reports: what should be so and is not.
+
+There is no list of things to do that could be lost in a crash. An attempt that is committed and that the engine does
+not know is to be started, under the same key, however often; one that is stopping and not gone is to be stopped.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+from gpuyard.control.observe import attempt_of, key_of
+from gpuyard.core import State
+from gpuyard.core.bits import positions
+from gpuyard.core.records import JobRecord
+from gpuyard.engines.contract import Halt, Launch, Part, Phase, Recipe, Report
+from gpuyard.model import AttemptState, Outcome, StopCause, Verb
+from gpuyard.model.units import NO_LIMIT_MS
+
+FIRST_RETRY_MS = 1_000
+MAX_RETRY_MS = 30_000
+"""A call that did not come to an answer is made again after so long, twice as long each time, at most so long."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """When each call was last made, so that one that does not help is not made again and again."""
+
+    _next_ms: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def due(self, what: str, key: str, now_ms: int) -> bool:
+        """Whether a call may be made now. Clocks may be set back, so a wait that looks too long is over."""
+        at_ms, wait_ms = self._next_ms.get((what, key), (0, 0))
+        return now_ms >= at_ms or at_ms - now_ms > wait_ms
+
+    def made(self, what: str, key: str, now_ms: int) -> None:
+        """It was made: not again before its time."""
+        _at_ms, before_ms = self._next_ms.get((what, key), (0, 0))
+        wait_ms = min(MAX_RETRY_MS, max(FIRST_RETRY_MS, 2 * before_ms))
+        self._next_ms[what, key] = (now_ms + wait_ms, wait_ms)
+
+    def forget(self, alive: set[str]) -> None:
+        """Only these attempts are still of interest."""
+        self._next_ms = {at: when for at, when in self._next_ms.items() if at[1] in alive}
+
+
+@dataclass(slots=True)
+class Todo:
+    """Calls to make, in this order."""
+
+    halts: list[Halt] = field(default_factory=list)
+    suspend: list[str] = field(default_factory=list)
+    resume: list[str] = field(default_factory=list)
+    starts: list[JobRecord] = field(default_factory=list)
+    forget: list[str] = field(default_factory=list)
+
+
+def todo(
+    yard: str, state: State, reports: Mapping[str, Report], lost: Container[str], pace: Pace, now_ms: int
+) -> Todo:
+    """What the world lacks, as far as the last reports show. Attempts without a report are left alone.
+
+    Those that have been unknown for too long, `lost`, are stopped, so that they cannot turn up later.
+    """
+    found = Todo()
+    for record in state.running.values():
+        key = key_of(yard, record)
+        report = reports.get(key)
+        if report is None or report.phase is Phase.ENDED:
+            continue
+        if record.phase is AttemptState.STOPPING or key in lost:
+            if pace.due("stop", key, now_ms):
+                found.halts.append(Halt(key, _outcome(record), _grace_ms(record)))
+        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:
+            if pace.due("start", key, now_ms):
+                found.starts.append(record)
+        elif report.phase is Phase.RUNNING and _frozen(record) and pace.due("suspend", key, now_ms):
+            found.suspend.append(key)
+        elif report.phase is Phase.SUSPENDED and not _frozen(record) and pace.due("resume", key, now_ms):
+            found.resume.append(key)
+    return found
+
+
+def strays(
+    yard: str, state: State, listing: Mapping[str, Report], pace: Pace, now_ms: int
+) -> tuple[list[Halt], list[str]]:
+    """Attempts that the engine knows and that no live job owns: those to stop, and those over, to be forgotten."""
+    owned = {key_of(yard, record) for record in state.running.values()}
+    halts, over = [], []
+    for key, report in listing.items():
+        if key in owned or attempt_of(yard, key) is None:
+            continue
+        if report.phase is Phase.ENDED:
+            over.append(key)
+        elif report.phase is not Phase.UNKNOWN and pace.due("stop", key, now_ms):
+            halts.append(Halt(key, Outcome.CANCELLED, 0))
+    return halts, over
+
+
+def _frozen(record: JobRecord) -> bool:
+    """Whether an attempt should stand still."""
+    if record.wanted is Verb.SUSPEND:
+        return True
+    return record.phase is AttemptState.SUSPENDED and record.wanted is not Verb.CONTINUE
+
+
+def _outcome(record: JobRecord) -> Outcome:
+    return Outcome.CANCELLED if record.cause is StopCause.CANCEL else Outcome.PREEMPTED
+
+
+def _grace_ms(record: JobRecord) -> int:
+    return record.klass.grace_ms
+
+
+def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch:
+    """The start of a job's current attempt."""
+    job = record.job
+    nodes = state.nodes.node
+    parts = [
+        Part(nodes[g.node].name, positions[g.gpus], g.milli, g.cpu_milli, g.memory_mib, g.tasks)
+        for g in record.grants
+    ]
+    return Launch(
+        key=key_of(yard, record),
+        job_id=job.id,
+        attempt=record.attempt,
+        label=job.label,
+        name=job.spec.name,
+        recipe=recipe,
+        parts=tuple(parts),
+        limit_ms=0 if record.limit_ms >= NO_LIMIT_MS else record.limit_ms,
+        grace_ms=_grace_ms(record),
+        restarts=record.attempt - 1,
+        array_id=job.array_id,
+        array_index=job.array_index,
+    )

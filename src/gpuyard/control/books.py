@@ -1,0 +1,123 @@
+"""A process's own books: the log folded into a state, and the one way to add to both.
+
+Every process that answers questions keeps books; the leader decides on its own. Whatever is written is judged under
+the log's lock, on books that have caught up with everything written before, so nothing is committed that no longer
+holds. What the books say and the log does not (a write that failed) is thrown away with the books: they are read anew.
+"""
+
+from collections.abc import Callable, Iterable
+from threading import RLock
+
+from gpuyard.control.ends import history_row
+from gpuyard.core import InvalidEvent, Policy, State, apply
+from gpuyard.core.dump import dump, load
+from gpuyard.model import Event, PolicySpec
+from gpuyard.policies.registry import build
+from gpuyard.store import Commit, HistoryRow, Store
+
+SNAPSHOT_EVERY = 20_000
+"""Events after which the leader saves the state, so that a start reads no more than these."""
+
+
+class Draft:
+    """Events that are about to be written: each is folded as it is added, so that the next one sees it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.events: list[Event] = []
+        self.rows: list[HistoryRow] = []
+
+    def add(self, event: Event) -> None:
+        """Fold an event; raises, and adds nothing, where it may not follow what is there."""
+        record = self.state.jobs.get(getattr(event, "job_id", 0))
+        started_ms = record.started_ms if record is not None else 0
+        apply(self.state, event)
+        self.events.append(event)
+        if record is not None and record.id not in self.state.jobs:
+            self.rows.append(history_row(record, started_ms, event))
+
+    def offer(self, event: Event) -> bool:
+        """Add an event if it still holds: what was decided a moment ago may have been overtaken."""
+        try:
+            self.add(event)
+        except InvalidEvent:
+            return False
+        return True
+
+
+class Books:
+    """The state, how far it has read, and a lock that everyone who looks at it takes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.lock = RLock()
+        self.state = State()
+        self.seq = 0
+        """The last event that is folded in."""
+        self._saved_seq = 0
+        self._policy: tuple[PolicySpec, Policy] | None = None
+        self.reload()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that the settings name."""
+        spec = self.state.settings.policy
+        if self._policy is None or self._policy[0] is not spec:
+            self._policy = (spec, build(spec))
+        return self._policy[1]
+
+    def reload(self) -> None:
+        """Read everything anew, from the last snapshot on."""
+        with self.lock:
+            found = self.store.latest_snapshot()
+            self.state, self.seq = (load(found.plain), found.seq) if found is not None else (State(), 0)
+            self._saved_seq = self.seq
+            while self.catch_up():
+                pass
+
+    def catch_up(self) -> int:
+        """Fold what others have written; how many events that was."""
+        with self.lock:
+            new = self.store.read(self.seq)
+            self._fold(new)
+            return len(new)
+
+    def _fold(self, new: Iterable[tuple[int, Event]]) -> None:
+        for seq, event in new:
+            apply(self.state, event)
+            self.seq = seq
+
+    def commit(self, epoch: int | None, make: Callable[[Draft], None]) -> list[Event]:
+        """Write what `make` adds to the draft, durably, and what it ended to the history.
+
+        With an epoch only the leader of that epoch may; None is for what any process may write.
+        """
+        draft: Draft | None = None
+
+        def judged(new: list[tuple[int, Event]]) -> Commit:
+            nonlocal draft
+            self._fold(new)
+            draft = Draft(self.state)
+            make(draft)
+            return Commit(draft.events, draft.rows)
+
+        with self.lock:
+            try:
+                seqs = self.store.commit(epoch, self.seq, judged)
+            except BaseException:
+                if draft is not None and draft.events:
+                    self.reload()
+                raise
+            if seqs:
+                self.seq = seqs[-1]
+            return draft.events if draft is not None else []
+
+    def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:
+        """Save the state if so many events have come since the last time."""
+        with self.lock:
+            if self.seq - self._saved_seq < every:
+                return False
+            seq, plain = self.seq, dump(self.state)
+        self.store.save_snapshot(seq, plain, now_ms)
+        self._saved_seq = seq
+        return True

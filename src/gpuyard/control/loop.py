@@ -1,0 +1,311 @@
+"""The control loop: observe, fold, decide, commit, act. One step at a time, time comes in as an argument.
+
+It knows nothing of threads, sockets or sleeping, so the same code runs under a virtual clock with an engine that lies,
+loses replies and dies (tests/sim). Whatever happens between two lines, the next step finds out from the log and from
+the engine what there is to do; nothing that matters is kept here.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuyard.control.act import Pace, Todo, launch, strays, todo
+from gpuyard.control.books import Books, Draft
+from gpuyard.control.compare import Difference, compare
+from gpuyard.control.observe import attempt_events, by_key, key_of, lost, node_events, refused
+from gpuyard.core import decide
+from gpuyard.core.plain import from_plain
+from gpuyard.core.records import JobRecord
+from gpuyard.engines.contract import (
+    Answer,
+    Engine,
+    EngineError,
+    Halt,
+    NodeReport,
+    Phase,
+    Recipe,
+    Report,
+    Stale,
+)
+from gpuyard.model import (
+    AttemptStarted,
+    AttemptState,
+    AttemptStopping,
+    AttemptUnknown,
+    EarmarkSet,
+    Event,
+    Plan,
+    StopCause,
+    Ticked,
+    Verb,
+)
+
+LOST_MS = 60_000
+"""How long an engine may not know an attempt before it counts as lost, is stopped for good and waits again."""
+NODES_EVERY_MS = 10_000
+"""How often capacity and health are looked at."""
+LISTING_EVERY_MS = 30_000
+"""How often everything the engine knows is recounted, to find what nobody owns."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step did, for whoever watches."""
+
+    events: list[Event] = field(default_factory=list)
+    """Everything it wrote."""
+    plan: Plan = field(default_factory=Plan)
+    errors: list[str] = field(default_factory=list)
+    """Calls that came to no answer. They are made again."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing happened and nothing went wrong."""
+        return not self.events and not self.errors
+
+
+class Controller:
+    """The leader's loop over one engine."""
+
+    def __init__(self, books: Books, engine: Engine, epoch: int, *, lost_ms: int = LOST_MS) -> None:
+        self.books = books
+        self.engine = engine
+        self.epoch = epoch
+        self.yard = books.store.yard
+        self.difference = Difference()
+        """What the last recount found."""
+        self._lost_ms = lost_ms
+        self._pace = Pace()
+        self._unknown_since: dict[str, int] = {}
+        self._stopped: set[str] = set()
+        """Attempts of which the engine promised that they will not run from now on."""
+        self._over: list[str] = []
+        """Attempts whose ends are in the log, to be forgotten by the engine."""
+        self._nodes_ms: int | None = None
+        self._listing_ms: int | None = None
+
+    # -- one step ----------------------------------------------------------------------------------------------
+
+    def step(self, now_ms: int) -> Step:
+        """Look, write down what was seen, decide, write that down, act on it. Raises `Fenced` or `Stale` if deposed."""
+        step = Step()
+        now_ms = max(now_ms, self.books.state.now_ms)
+        reports = self._observe(step)
+        found = self._look_at_nodes(step, now_ms)
+        step.events += self._commit(lambda draft: self._note(draft, reports, found, now_ms))
+        step.events += self._commit(lambda draft: self._decide(draft, now_ms, step))
+        self._act(reports, now_ms, step)
+        self._recount(step, now_ms)
+        return step
+
+    def _commit(self, make: Callable[[Draft], None]) -> list[Event]:
+        return self.books.commit(self.epoch, make)
+
+    # -- observe -----------------------------------------------------------------------------------------------
+
+    def _observe(self, step: Step) -> Mapping[str, Report]:
+        with self.books.lock:
+            self.books.catch_up()
+            keys = [key_of(self.yard, record) for record in self.books.state.running.values()]
+        if not keys:
+            return {}
+        try:
+            return by_key(self.engine.status(keys))
+        except Stale:
+            raise
+        except EngineError as error:
+            step.errors.append(f"status: {error}")
+            return {}
+
+    def _look_at_nodes(self, step: Step, now_ms: int) -> Sequence[NodeReport]:
+        if self._nodes_ms is not None and 0 <= now_ms - self._nodes_ms < NODES_EVERY_MS:
+            return ()
+        try:
+            found = self.engine.nodes()
+        except EngineError as error:
+            step.errors.append(f"nodes: {error}")
+            return ()
+        self._nodes_ms = now_ms
+        return found
+
+    def _note(
+        self, draft: Draft, reports: Mapping[str, Report], nodes: Sequence[NodeReport], now_ms: int
+    ) -> None:
+        """Write down what was seen. Reports are about attempts, so one that is over by now is passed over."""
+        state = draft.state
+        wake_ms = state.wake_ms()
+        if wake_ms is not None and wake_ms <= now_ms:
+            draft.add(Ticked(now_ms))
+        for record in list(state.running.values()):
+            key = key_of(self.yard, record)
+            report = reports.get(key)
+            if report is None:
+                continue
+            for event in attempt_events(record, report, now_ms):
+                draft.add(event)
+            if report.phase is Phase.ENDED:
+                self._over.append(key)
+            else:
+                self._watch_unknown(draft, record, key, report, now_ms)
+        for event in node_events(state, nodes, now_ms):
+            draft.add(event)
+
+    def _watch_unknown(self, draft: Draft, record: JobRecord, key: str, report: Report, now_ms: int) -> None:
+        """An attempt that the engine does not know is stopped for good after a while, and only then taken for gone."""
+        if report.phase is not Phase.UNKNOWN:
+            self._unknown_since.pop(key, None)
+            return
+        if key in self._stopped:
+            draft.add(lost(record, now_ms))
+            self._over.append(key)
+            return
+        since_ms = self._unknown_since.setdefault(key, now_ms)
+        if record.phase is AttemptState.STARTING and now_ms - since_ms >= self._lost_ms:
+            # It was asked for again and again, and the engine says yes and never shows it.
+            draft.add(AttemptUnknown(now_ms, record.id, record.attempt))
+
+    # -- decide ------------------------------------------------------------------------------------------------
+
+    def _decide(self, draft: Draft, now_ms: int, step: Step) -> None:
+        """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
+        state = draft.state
+        self._heed(draft, now_ms)
+        step.plan = plan = decide(state, self.books.policy, now_ms)
+        for stop in plan.stops:
+            draft.offer(AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
+        for start in plan.starts:
+            draft.offer(AttemptStarted(now_ms, start.job_id, start.attempt, start.grants))
+        for earmark in plan.earmarks:
+            draft.offer(EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
+
+    def _heed(self, draft: Draft, now_ms: int) -> None:
+        """What people asked for about running attempts."""
+        for record in list(draft.state.running.values()):
+            if record.wanted in _CAUSES and record.phase is not AttemptState.STOPPING:
+                cause = _CAUSES[record.wanted]
+                draft.add(AttemptStopping(now_ms, record.id, record.attempt, cause))
+
+    # -- act ---------------------------------------------------------------------------------------------------
+
+    def _act(self, reports: Mapping[str, Report], now_ms: int, step: Step) -> None:
+        """Stops first: what they free is free only once it is reported, but they should not wait for starts."""
+        with self.books.lock:
+            state = self.books.state
+            # What was committed just now has not been asked about: nobody can have started it but us.
+            new = [f"{self.yard}-{e[1]}-{e[2]}" for e in step.events if isinstance(e, AttemptStarted)]
+            seen = {**reports, **{key: Report(key, Phase.UNKNOWN) for key in new}}
+            late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
+            wanted = todo(self.yard, state, seen, frozenset(late), self._pace, now_ms)
+        self._stop(wanted.halts, now_ms, step)
+        self._freeze(wanted, now_ms, step)
+        self._start(wanted.starts, now_ms, step)
+        if self._over:
+            over, self._over = self._over, []
+            if not self._try("forget", step, lambda: self.engine.forget(self.epoch, over)):
+                self._over += over
+            self._stopped.difference_update(over)
+            for key in over:
+                self._unknown_since.pop(key, None)
+
+    def _stop(self, halts: list[Halt], now_ms: int, step: Step) -> None:
+        if not halts:
+            return
+        for halt in halts:
+            self._pace.made("stop", halt.key, now_ms)
+        try:
+            replies = self.engine.stop(self.epoch, halts)
+        except Stale:
+            raise
+        except EngineError as error:
+            step.errors.append(f"stop: {error}")
+            return
+        for halt, reply in zip(halts, replies, strict=True):
+            if reply.answer is Answer.DONE:
+                self._stopped.add(halt.key)
+            else:
+                step.errors.append(f"stop {halt.key}: {reply.why or reply.answer.value}")
+
+    def _freeze(self, wanted: Todo, now_ms: int, step: Step) -> None:
+        for what, keys, call in (
+            ("suspend", wanted.suspend, self.engine.suspend),
+            ("resume", wanted.resume, self.engine.resume),
+        ):
+            if keys:
+                for key in keys:
+                    self._pace.made(what, key, now_ms)
+                self._try(what, step, lambda call=call, keys=keys: call(self.epoch, keys))  # type: ignore[misc]
+
+    def _start(self, records: list[JobRecord], now_ms: int, step: Step) -> None:
+        launches, ends = [], []
+        for record in records:
+            recipe = self._recipe(record)
+            if recipe is None:
+                ends.append(refused(record, "how to run it was deleted", now_ms))
+                continue
+            with self.books.lock:
+                launches.append((record, launch(self.yard, self.books.state, record, recipe)))
+        replies = []
+        if launches:
+            for record, _launch in launches:
+                self._pace.made("start", key_of(self.yard, record), now_ms)
+            try:
+                replies = self.engine.start(self.epoch, [wanted for _record, wanted in launches])
+            except Stale:
+                raise
+            except EngineError as error:
+                step.errors.append(f"start: {error}")
+        for (record, wanted), reply in zip(launches, replies, strict=False):
+            if reply.answer is Answer.REFUSED:
+                ends.append(refused(record, reply.why, now_ms))
+                self._over.append(wanted.key)
+            elif reply.answer is Answer.UNSURE:
+                step.errors.append(f"start {wanted.key}: {reply.why}")
+        if ends:
+            step.events += self._commit(lambda draft: _offer_all(draft, ends))
+
+    def _recipe(self, record: JobRecord) -> Recipe | None:
+        name = record.job.spec.recipe
+        if not name:
+            return Recipe()
+        body = self.books.store.blob(name)
+        return None if body is None else from_plain(Recipe, json.loads(body))
+
+    def _try(self, what: str, step: Step, call: Callable[[], object]) -> bool:
+        try:
+            call()
+        except Stale:
+            raise
+        except EngineError as error:
+            step.errors.append(f"{what}: {error}")
+            return False
+        return True
+
+    # -- recount -----------------------------------------------------------------------------------------------
+
+    def _recount(self, step: Step, now_ms: int) -> None:
+        """Look at everything the engine knows: stop what nobody owns, forget what is over."""
+        if self._listing_ms is not None and 0 <= now_ms - self._listing_ms < LISTING_EVERY_MS:
+            return
+        try:
+            listing = self.engine.listing()
+        except EngineError as error:
+            step.errors.append(f"listing: {error}")
+            return
+        self._listing_ms = now_ms
+        with self.books.lock:
+            state = self.books.state
+            self.difference = compare(self.yard, state, listing)
+            halts, over = strays(self.yard, state, by_key(listing), self._pace, now_ms)
+            self._pace.forget({key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts})
+        self._stop(halts, now_ms, step)
+        if over:
+            self._try("forget", step, lambda: self.engine.forget(self.epoch, over))
+
+
+_CAUSES = {Verb.CANCEL: StopCause.CANCEL, Verb.REQUEUE: StopCause.REQUEUE}
+
+
+def _offer_all(draft: Draft, events: list[Event]) -> None:
+    for event in events:
+        # One of them may have ended otherwise while the engine was being asked.
+        draft.offer(event)

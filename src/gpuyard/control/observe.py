@@ -1,0 +1,139 @@
+"""What an engine reports, as events. Pure: a state and reports in, events out, nothing concluded that was not seen."""
+
+from collections.abc import Mapping, Sequence
+
+from gpuyard.core import State
+from gpuyard.core.records import JobRecord
+from gpuyard.engines.contract import NodeReport, Phase, Report
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptState,
+    AttemptUnknown,
+    CheckpointSeen,
+    Event,
+    GpusTaken,
+    JobContinued,
+    JobSuspended,
+    NodeAdded,
+    NodeDown,
+    NodeUp,
+    Outcome,
+    StopCause,
+    Verb,
+)
+
+CHECKPOINT_EVERY_MS = 10_000
+"""A checkpoint is worth an event only if it is so much newer than the last one in the log."""
+
+_STARTING, _RUNNING = AttemptState.STARTING, AttemptState.RUNNING
+_SUSPENDED, _UNKNOWN = AttemptState.SUSPENDED, AttemptState.UNKNOWN
+_SEEN = frozenset({Phase.RUNNING, Phase.SUSPENDED, Phase.STOPPING})
+
+
+def key_of(yard: str, record: JobRecord) -> str:
+    """The name of a job's current attempt towards an engine."""
+    return f"{yard}-{record.id}-{record.attempt}"
+
+
+def attempt_of(yard: str, key: str) -> tuple[int, int] | None:
+    """Job and attempt of a key of this yard; None: it is nobody's here."""
+    name, _, attempt = key.rpartition("-")
+    name, _, job_id = name.rpartition("-")
+    if name != yard or not (job_id.isdecimal() and attempt.isdecimal()):
+        return None
+    return int(job_id), int(attempt)
+
+
+def attempt_events(record: JobRecord, report: Report, now_ms: int) -> list[Event]:
+    """What a report about a job's current attempt adds to what is known."""
+    job_id, attempt, phase = record.id, record.attempt, record.phase
+    events: list[Event] = []
+    if report.checkpoint_ms >= max(record.checkpoint_ms, record.started_ms) + (
+        CHECKPOINT_EVERY_MS if record.checkpoint_ms else 0
+    ):
+        events.append(CheckpointSeen(now_ms, job_id, attempt, report.checkpoint_ms))
+    if report.phase is Phase.ENDED:
+        saved_ms = _saved_ms(record, report.checkpoint_ms)
+        outcome = _outcome(record, report)
+        events.append(AttemptEnded(now_ms, job_id, attempt, outcome, saved_ms, report.exit_code, report.why))
+        return events
+    if report.phase in _SEEN and phase in (_STARTING, _UNKNOWN):
+        events.append(AttemptConfirmed(now_ms, job_id, attempt))
+        phase = _RUNNING
+    if report.phase is Phase.SUSPENDED and phase is _RUNNING and record.wanted is Verb.SUSPEND:
+        events.append(JobSuspended(now_ms, job_id))
+    elif report.phase is Phase.RUNNING and phase is _SUSPENDED and record.wanted is Verb.CONTINUE:
+        events.append(JobContinued(now_ms, job_id))
+    elif report.phase is Phase.UNKNOWN and phase in (_RUNNING, _SUSPENDED):
+        events.append(AttemptUnknown(now_ms, job_id, attempt))
+    return events
+
+
+def lost(record: JobRecord, now_ms: int) -> Event:
+    """The end of an attempt that was stopped and that the engine does not know: it is gone, with no more to say."""
+    outcome = Outcome.NODE_FAIL
+    if record.cause is not None:
+        outcome = Outcome.CANCELLED if record.cause is StopCause.CANCEL else Outcome.PREEMPTED
+    saved_ms = _saved_ms(record, record.checkpoint_ms)
+    return AttemptEnded(
+        now_ms, record.id, record.attempt, outcome, saved_ms, 0, "the engine no longer knew it"
+    )
+
+
+def refused(record: JobRecord, why: str, now_ms: int) -> Event:
+    """The end of an attempt that the engine will not start."""
+    return AttemptEnded(now_ms, record.id, record.attempt, Outcome.FAILED, record.saved_ms, 0, why)
+
+
+def _outcome(record: JobRecord, report: Report) -> Outcome:
+    """How it ended, as the log calls it. Who was told to stop for others and then said so was preempted."""
+    outcome = report.outcome or Outcome.FAILED
+    if outcome is Outcome.PREEMPTED and record.cause is StopCause.CANCEL:
+        return Outcome.CANCELLED
+    if outcome is Outcome.CANCELLED and record.cause is not None and record.cause is not StopCause.CANCEL:
+        return Outcome.PREEMPTED
+    return outcome
+
+
+def _saved_ms(record: JobRecord, checkpoint_ms: int) -> int:
+    """Work that need not be done again: that of earlier attempts, and of this one up to its last checkpoint."""
+    at_ms = max(checkpoint_ms, record.checkpoint_ms)
+    restart_ms = record.job.spec.restart_cost_ms if record.attempt > 1 else 0
+    return record.saved_ms + max(0, at_ms - record.started_ms - restart_ms)
+
+
+def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> list[Event]:
+    """Nodes that joined, went, came back, or whose GPUs someone else uses."""
+    events: list[Event] = []
+    nodes = state.nodes
+    added = 0
+    for report in reports:
+        number = state.node_number.get(report.node.name)
+        taken, why = _foreign(report)
+        if number is None:
+            number = len(nodes.node) + added
+            added += 1
+            events.append(NodeAdded(now_ms, report.node))
+            is_down, before = False, 0
+        else:
+            is_down, before = bool(nodes.down[number]), nodes.foreign.get(number, (0, ""))[0]
+        if report.up and is_down:
+            events.append(NodeUp(now_ms, number))
+        elif not report.up and not is_down:
+            events.append(NodeDown(now_ms, number, report.why or "the engine reports it down"))
+        if taken != before:
+            events.append(GpusTaken(now_ms, number, taken, why))
+    return events
+
+
+def _foreign(report: NodeReport) -> tuple[int, str]:
+    mask = 0
+    for busy in report.busy:
+        mask |= 1 << busy.gpu
+    return mask, "; ".join([f"GPU {b.gpu}: pid {b.pid} of {b.user}" for b in report.busy])
+
+
+def by_key(reports: Sequence[Report]) -> Mapping[str, Report]:
+    """Reports by the attempt they are about."""
+    return {report.key: report for report in reports}

@@ -1,0 +1,105 @@
+"""The store's promises kept in memory: for simulations and dry runs, where nothing has to outlive the process.
+
+Events pass through the codec both ways, so that what is simulated is what a log can hold.
+"""
+
+from collections.abc import Callable, Sequence
+
+from gpuyard.core.plain import Plain
+from gpuyard.model import Event
+from gpuyard.store import CODEC, Accepted, Commit, Fenced, HistoryRow, Numbered, Snapshot, Submission
+from gpuyard.store.codec import Encoded
+
+
+class MemoryLease:
+    """The right to decide, until someone else is elected."""
+
+    def __init__(self, store: "MemoryStore", holder: str) -> None:
+        self.epoch = store.epoch
+        self.holder = holder
+        self._store = store
+
+    def still_held(self) -> bool:
+        """Whether nobody else was elected since."""
+        return self._store.epoch == self.epoch
+
+    def release(self) -> None:
+        """Nothing is held that could be given back."""
+
+
+class MemoryStore:
+    """Log, snapshots, history and blobs as lists and dicts."""
+
+    def __init__(self, yard: str = "memory00") -> None:
+        self.yard = yard
+        self.place = "memory"
+        self.epoch = 0
+        self.rows: dict[int, HistoryRow] = {}
+        self._log: list[Encoded] = []
+        self._next_id = 1
+        self._snapshots: list[Snapshot] = []
+        self._blobs: dict[str, bytes] = {}
+
+    def elect(self, holder: str) -> MemoryLease:
+        """Whoever asks last leads."""
+        self.epoch += 1
+        return MemoryLease(self, holder)
+
+    def submit(self, batch: Sequence[Submission], now_ms: int) -> list[Accepted | Exception]:
+        """Accept submissions. Idempotency keys are not kept."""
+        answers: list[Accepted | Exception] = []
+        for item in batch:
+            first_id, seq = self._next_id, len(self._log)
+            events = item.make(first_id)
+            self._next_id += item.ids
+            self._blobs.update(item.blobs)
+            self._write(events)
+            answers.append(Accepted(first_id, item.ids, tuple(range(seq + 1, seq + 1 + len(events)))))
+        return answers
+
+    def commit(
+        self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
+    ) -> list[int]:
+        """Look at what is new and write what still holds."""
+        if epoch is not None and epoch != self.epoch:
+            raise Fenced(f"epoch {epoch} is over, {self.epoch} has begun")
+        wanted = make(self.read(after_seq))
+        if wanted is None or not wanted.events:
+            return []
+        self.rows.update({row.id: row for row in wanted.history_rows})
+        first = len(self._log) + 1
+        self._write(wanted.events)
+        return list(range(first, len(self._log) + 1))
+
+    def _write(self, events: Sequence[Event]) -> None:
+        self._log += [CODEC.encode(event) for event in events]
+
+    def head(self) -> int:
+        """The number of the last event."""
+        return len(self._log)
+
+    def read(self, after_seq: int, limit: int | None = None, until_seq: int | None = None) -> list[Numbered]:
+        """Events after this one."""
+        last = len(self._log) if until_seq is None else until_seq
+        rows = self._log[after_seq:last][:limit]
+        return [
+            (seq, CODEC.decode(seq, row.kind, row.version, row.body))
+            for seq, row in enumerate(rows, start=after_seq + 1)
+        ]
+
+    def save_snapshot(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
+        """Keep a state."""
+        self._snapshots = [*self._snapshots, Snapshot(seq, plain)][-keep:]
+
+    def latest_snapshot(self, until_seq: int | None = None) -> Snapshot | None:
+        """The last state kept."""
+        found = [s for s in self._snapshots if until_seq is None or s.seq <= until_seq]
+        return found[-1] if found else None
+
+    def blob(self, name: str) -> bytes | None:
+        """A blob by its hash."""
+        return self._blobs.get(name)
+
+    def history(self, job_id: int) -> HistoryRow | None:
+        """A job that ended."""
+        return self.rows.get(job_id)

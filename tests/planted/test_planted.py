@@ -1,0 +1,40 @@
+"""Every planted fault is caught: the source is copied, the fault is planted, and the tests named for it must fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planted_faults import FAULTS, Planted
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_text_is_where_the_fault_is_planted(fault: Planted) -> None:
+    text = (ROOT / "src" / "gpuyard" / fault.file).read_text(encoding="utf-8")
+    assert 1 == text.count(fault.before), "the source has changed: plant it anew"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_caught(fault: Planted, tmp_path: Path) -> None:
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    file = tmp_path / "src" / "gpuyard" / fault.file
+    file.write_text(file.read_text(encoding="utf-8").replace(fault.before, fault.after), encoding="utf-8")
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *fault.tests.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert 1 == found.returncode, f"nothing failed:\n{found.stdout[-2000:]}{found.stderr[-500:]}"

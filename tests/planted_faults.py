@@ -1,0 +1,177 @@
+"""Faults that were planted in the source on purpose. Each is caught by some suite; `make soak` shows it.
+
+A suite that no longer catches its fault has gone blind, and a text that is no longer found has to be planted anew.
+"""
+
+from typing import NamedTuple
+
+
+class Planted(NamedTuple):
+    """One deliberate fault: in which file, which text becomes which, and which tests have to fail."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    tests: str
+
+
+MACHINE = "tests/property/test_machine_presets.py"
+SEEDS = "tests/sim/test_faults.py"
+
+FAULTS = [
+    Planted(
+        "part of a gang is placed",
+        "core/placing.py",
+        "    return tuple(grants) if left == 0 else None\n",
+        "    return tuple(grants) or None\n",
+        MACHINE,
+    ),
+    Planted(
+        "memory is not looked at when a start is checked",
+        "core/nodes.py",
+        "if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:",
+        "if cpu_milli > self.cpu_free[number]:",
+        "tests/unit/core/test_fold.py tests/unit/core/test_placing.py " + MACHINE,
+    ),
+    Planted(
+        "what ends is not taken off its tenant",
+        "core/state.py",
+        "        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)\n"
+        "        if tenants.budgeted:\n"
+        "            tenants.commit(record.leaf, -milli * record.limit_ms)\n"
+        "            tenants.spent(",
+        "        if tenants.budgeted:\n"
+        "            tenants.commit(record.leaf, -milli * record.limit_ms)\n"
+        "            tenants.spent(",
+        MACHINE,
+    ),
+    Planted(
+        "a promise is remembered by a version that a try moved on",
+        "core/reserve.py",
+        "_Known(record.id, current.version,",
+        "_Known(record.id, state.nodes.version,",
+        "tests/unit/core/test_preemption.py",
+    ),
+    Planted(
+        "jobs pass a promise though they outlast it",
+        "policies/backfill/easy.py",
+        "if promised is None or record.estimate_ms <= self.window_ms:",
+        "if promised is None or record.estimate_ms <= 2 * self.window_ms:",
+        "tests/property/test_promises.py tests/unit/core/test_backfill.py",
+    ),
+    Planted(
+        "victims are taken before their minimum run time",
+        "core/preempt.py",
+        "victim.started_ms + (victim.klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX))",
+        "victim.started_ms",
+        MACHINE + " tests/unit/core/test_preemption.py",
+    ),
+    Planted(
+        "deciding leaves a draft behind",
+        "core/passes.py",
+        "        for function, arguments in reversed(self._undo):\n",
+        "        for function, arguments in reversed(self._undo[1:]):\n",
+        MACHINE,
+    ),
+    Planted(
+        "the fold forgets the end of a suspension",
+        "core/fold.py",
+        "    state.promise_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)\n",
+        "    state.promise_end(record, record.end_ms - NO_LIMIT_MS)\n",
+        MACHINE + " tests/unit/core",
+    ),
+    Planted(
+        "periods are not closed by events",
+        "core/fold.py",
+        "        state.tenants.pass_time(at_ms)\n",
+        "",
+        MACHINE + " tests/unit/core/test_fair_share.py",
+    ),
+    Planted(
+        "the core reads the clock",
+        "core/decide.py",
+        "from collections.abc import Callable\n",
+        "import time\nfrom collections.abc import Callable\n",
+        "tests/architecture",
+    ),
+    Planted(
+        "GPUs are free as soon as a stop is asked for",
+        "core/fold.py",
+        "    record.phase = AttemptState.STOPPING\n",
+        "    record.phase = AttemptState.STOPPING\n    state.nodes.give(record.grants)\n",
+        MACHINE,
+    ),
+    Planted(
+        "one key for all attempts",
+        "control/observe.py",
+        '    return f"{yard}-{record.id}-{record.attempt}"\n',
+        '    return f"{yard}-{record.id}-1"\n',
+        SEEDS,
+    ),
+    Planted(
+        "a start is assumed to have worked",
+        "control/act.py",
+        "        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:\n"
+        '            if pace.due("start", key, now_ms):\n',
+        "        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:\n"
+        '            if pace.due("start", key, now_ms) and ("start", key) not in pace._next_ms:\n',
+        SEEDS,
+    ),
+    Planted(
+        "orphans are never stopped",
+        "control/act.py",
+        "            halts.append(Halt(key, Outcome.CANCELLED, 0))\n",
+        "            pass\n",
+        SEEDS,
+    ),
+    Planted(
+        "unknown is read as success",
+        "control/observe.py",
+        "        events.append(AttemptUnknown(now_ms, job_id, attempt))\n",
+        "        events.append(AttemptEnded(now_ms, job_id, attempt, Outcome.COMPLETED))\n",
+        SEEDS,
+    ),
+    Planted(
+        "unknown is taken for gone at once",
+        "control/loop.py",
+        "        if key in self._stopped:\n",
+        "        if key in self._stopped or record.phase is AttemptState.UNKNOWN:\n",
+        SEEDS,
+    ),
+    Planted(
+        "an unsure stop is taken for done",
+        "control/loop.py",
+        "            if reply.answer is Answer.DONE:\n                self._stopped.add(halt.key)\n",
+        "            if reply.answer is not Answer.REFUSED:\n                self._stopped.add(halt.key)\n",
+        SEEDS,
+    ),
+    Planted(
+        "a deposed leader may write",
+        "sim/memory_store.py",
+        "        if epoch is not None and epoch != self.epoch:\n",
+        "        if epoch is None:\n",
+        SEEDS,
+    ),
+    Planted(
+        "a failed write stays in the books",
+        "control/books.py",
+        "                if draft is not None and draft.events:\n                    self.reload()\n",
+        "",
+        "tests/unit/control",
+    ),
+    Planted(
+        "a cancellation is lost when its node goes first",
+        "core/fold.py",
+        "    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:\n        return False\n",
+        "",
+        MACHINE + " tests/unit/core " + SEEDS,
+    ),
+    Planted(
+        "a stop leaves no mark for a start that is on its way",
+        "sim/engine.py",
+        "            self._claims.add(halt.key)\n            return _DONE\n",
+        "            return _DONE\n",
+        SEEDS + " tests/contract",
+    ),
+]

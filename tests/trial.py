@@ -1,0 +1,325 @@
+"""One seed, one life of a control plane among faults: the unchanged control loop, a virtual clock, a failing engine.
+
+Everything is drawn from one seed: fleet, policy, tenants, jobs, what people ask for, and a swarm of fault rates, some
+of them nothing. First safety while things go wrong; then the faults stop, and everything must come to its end.
+
+What is checked is the world (`SimEngine.world`, which no answer is made from), not what the control plane believes.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from gpuyard.control.books import Books
+from gpuyard.control.loop import Controller
+from gpuyard.core.admission import never
+from gpuyard.core.dump import canonical
+from gpuyard.core.plain import to_plain
+from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale
+from gpuyard.model import (
+    Ask,
+    ConfigSet,
+    Job,
+    JobClass,
+    JobSpec,
+    JobState,
+    JobSubmitted,
+    Node,
+    NodeCordoned,
+    NodeUncordoned,
+    Quota,
+    Requested,
+    Settings,
+    Tenant,
+    Verb,
+    Whole,
+)
+from gpuyard.policies.registry import PRESETS
+from gpuyard.sim.engine import Faults, Life, SimEngine
+from gpuyard.sim.memory_store import MemoryStore
+from gpuyard.store import Fenced, StoreError, Submission
+
+STEPS = 220
+LIVELY_STEPS_MAX = 4000
+RECIPE = json.dumps(to_plain(Recipe(argv=("true",)))).encode()
+RECIPE_HASH = hashlib.sha256(RECIPE).hexdigest()
+
+
+class Died(BaseException):
+    """The control plane is gone, in the middle of whatever it did."""
+
+
+@dataclass
+class Mortal:
+    """Something through which the control plane reaches the world: calls pass, until it is time to die."""
+
+    inner: Any
+    trial: "Trial"
+    deadly: tuple[str, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        return self._guarded(found) if name in self.deadly else found
+
+    def _guarded(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*arguments: Any, **named: Any) -> Any:
+            self.trial.breath()
+            try:
+                return call(*arguments, **named)
+            finally:
+                self.trial.breath()
+
+        return guarded
+
+
+@dataclass
+class Trial:
+    """A yard and its world."""
+
+    seed: int
+    story: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = rng = Random(self.seed)
+        self.clock_ms = 1_000_000
+        self.skew_ms = 0
+        """How far the control plane's clock is off."""
+        self.breaths: int | None = None
+        """Calls it has left to live."""
+        self.lives: dict[int, Life] = {}
+        self.accepted: list[int] = []
+        nodes = [
+            Node(
+                f"n{i}",
+                "main",
+                "p",
+                rng.choice(["H100", "A100-80GB"]),
+                rng.choice([2, 4, 8]),
+                64_000,
+                1 << 18,
+            )
+            for i in range(rng.randint(1, 4))
+        ]
+        self.engine = SimEngine(lambda: self.clock_ms, nodes, self._life, faults=self._faults())
+        self.store = MemoryStore(f"sim{self.seed % 100000:05}")
+        self.policy = rng.choice(sorted(PRESETS))
+        self.settings = self._settings()
+        self.old: list[Controller] = []
+        self.books: Books
+        self.controller: Controller
+        self._rise()
+        self.books.commit(None, lambda draft: draft.add(ConfigSet(self.clock_ms, self.settings)))
+
+    # -- what is drawn ---------------------------------------------------------------------------------------------
+
+    def _faults(self) -> Faults:
+        rng = self.rng
+        names = [name for name in Faults.__slots__ if name.endswith("_milli")]
+        rates = {name: rng.choice([0, 0, 30, 120]) for name in names}
+        rates["crash_milli"] = rng.choice([0, 500, 1000])
+        return Faults(Random(self.seed + 1), **rates)
+
+    def _settings(self) -> Settings:
+        rng = self.rng
+        classes = (
+            JobClass("batch", grace_ms=rng.choice([0, 2000, 30_000]), min_run_ms=rng.choice([0, 20_000])),
+            JobClass("urgent", 10, preemptible=False, grace_ms=1000),
+        )
+        quota = Quota(guarantee={"total": 2000}, limit={"total": rng.choice([4000, 16_000])})
+        tenants = (Tenant("a", 1, quota), Tenant("b", 2, Quota()))
+        return Settings(tenants=tenants, classes=classes, policy=PRESETS[self.policy], earmark_ms=60_000)
+
+    def _life(self, launch: Launch) -> Life:
+        return self.lives[launch.job_id]
+
+    def _spec(self) -> JobSpec:
+        rng = self.rng
+        ask = Ask(Whole(rng.choice([0, 1, 1, 2])), rng.choice([1, 1, 1, 2, 3]), cpu_milli=1000)
+        return JobSpec(
+            rng.choice("abc"),
+            ask,
+            rng.choice(["", "urgent"]),
+            retries=rng.choice([0, 0, 2]),
+            requeue=rng.random() < 0.8,
+            checkpoint_ms=rng.choice([0, 10_000]),
+            recipe=RECIPE_HASH,
+        )
+
+    # -- the control plane -----------------------------------------------------------------------------------------
+
+    def breath(self) -> None:
+        """One more call has been made or answered; the last one is never known to be."""
+        if self.breaths is not None:
+            self.breaths -= 1
+            if self.breaths <= 0:
+                self.breaths = None
+                raise Died
+
+    def _rise(self) -> None:
+        store: Any = Mortal(self.store, self, ("commit",))
+        engine: Any = Mortal(self.engine, self, ("start", "stop", "suspend", "resume", "forget", "status"))
+        self.books = Books(store)
+        self.controller = Controller(self.books, engine, self.store.elect("sim").epoch, lost_ms=30_000)
+
+    def now_ms(self) -> int:
+        """The time as the control plane sees it."""
+        return self.clock_ms + self.skew_ms
+
+    def step(self) -> None:
+        """One step of the loop."""
+        self.controller.step(self.now_ms())
+
+    def _die(self) -> None:
+        """Another one rises from the log."""
+        self.story.append(f"{self.clock_ms}: the control plane died")
+        if self.rng.random() < 0.5:
+            # It was only paused: it may wake up later, when another one leads.
+            self.old.append(self.controller)
+        self._rise()
+
+    def ghost(self) -> None:
+        """A leader of the past wakes up and goes on: nobody may listen to it."""
+        old = self.rng.choice(self.old)
+        try:
+            old.step(self.now_ms())
+        except (Fenced, Stale):
+            return
+        except (StoreError, EngineError) as error:
+            raise AssertionError(f"a deposed leader met {error!r} instead of being refused") from error
+        raise AssertionError("a deposed leader went through a whole step unnoticed")
+
+    # -- what people do --------------------------------------------------------------------------------------------
+
+    def submit(self) -> None:
+        spec, rng = self._spec(), self.rng
+        if never(self.books.state, spec) is not None:
+            return
+        limit_ms = rng.choice([0, 60_000, 600_000])
+        run_ms = rng.choice([10, 2000, 30_000, 200_000, 900_000])
+
+        def make(first_id: int) -> list[JobSubmitted]:
+            self.lives[first_id] = Life(
+                run_ms,
+                exit_code=rng.choice([0, 0, 0, 1]),
+                term_ms=rng.choice([0, 500, 5000]),
+                ignores_term=rng.random() < 0.2,
+                checkpoint_every_ms=spec.checkpoint_ms,
+            )
+            now_ms = self.now_ms()
+            return [JobSubmitted(now_ms, Job(first_id, spec, now_ms, limit_ms))]
+
+        (answer,) = self.store.submit([Submission(make, blobs={RECIPE_HASH: RECIPE})], self.now_ms())
+        assert not isinstance(answer, Exception)
+        assert answer.first_id not in self.accepted, "an id was handed out twice"
+        self.accepted.append(answer.first_id)
+
+    def ask_for(self, verb: Verb, job_id: int) -> None:
+        self.story.append(f"{self.clock_ms}: {verb.value} {job_id}")
+        self.books.commit(None, lambda draft: draft.add(Requested(self.now_ms(), job_id, verb, "someone")))
+
+    def drain(self) -> None:
+        number = self.rng.randrange(len(self.books.state.nodes.node)) if self.books.state.nodes.node else -1
+        if number >= 0:
+            now_ms, shut = self.now_ms(), self.rng.random() < 0.5
+            event = NodeCordoned(now_ms, number, "drain") if shut else NodeUncordoned(now_ms, number)
+            self.books.commit(None, lambda draft: draft.add(event))
+
+    # -- a life ----------------------------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """Through faults first, then to the end of everything."""
+        for _ in range(STEPS):
+            try:
+                self._something()
+            except Died:
+                self._die()
+            self.check()
+        self.breaths = None
+        self.engine.faults.stop()
+        self.skew_ms = max(0, self.skew_ms)
+        self._open_all()
+        for _ in range(LIVELY_STEPS_MAX):
+            if self.settled():
+                break
+            self._pass_time(max(1, self.rng.choice([1000, 5000, 30_000])))
+            self.step()
+            self.check()
+        self.check_end()
+
+    def _something(self) -> None:
+        rng, state = self.rng, self.books.state
+        dice = rng.random()
+        if dice < 0.16 and len(self.accepted) < 40:
+            self.submit()
+        elif dice < 0.26 and state.jobs:
+            self.ask_for(rng.choice(list(Verb)), rng.choice(sorted(state.jobs)))
+        elif dice < 0.29:
+            self.drain()
+        elif dice < 0.32:
+            self.skew_ms += rng.choice([-60_000, -1000, 1000, 3_600_000])
+        elif dice < 0.38:
+            self.breaths = rng.randint(1, 12)
+        elif dice < 0.41 and self.old:
+            self.ghost()
+        elif dice < 0.44:
+            self.books.save(self.now_ms(), every=1)
+        else:
+            self._pass_time(rng.choice([0, 100, 1000, 1000, 5000, 20_000]))
+            self.step()
+
+    def _pass_time(self, ms: int) -> None:
+        next_ms = self.engine.next_ms()
+        if next_ms is not None and self.rng.random() < 0.3:
+            ms = max(0, min(ms, next_ms - self.clock_ms))
+        self.clock_ms += ms
+
+    def _open_all(self) -> None:
+        for job_id in sorted(self.books.state.jobs):
+            self.ask_for(Verb.RELEASE, job_id)
+            self.ask_for(Verb.CONTINUE, job_id)
+        for number in range(len(self.books.state.nodes.node)):
+            event = NodeUncordoned(self.now_ms(), number)
+            self.books.commit(None, lambda draft, event=event: draft.add(event))
+
+    def settled(self) -> bool:
+        """Nothing is left to be done."""
+        return not self.books.state.jobs and not self.engine.world.live()
+
+    # -- what must hold --------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Safety, in the world."""
+        held: dict[tuple[str, int], int] = defaultdict(int)
+        by_job: dict[int, list[str]] = defaultdict(list)
+        for run in self.engine.world.live():
+            by_job[run.job_id].append(run.key)
+            for part in run.parts:
+                for gpu in part.gpus:
+                    held[part.node, gpu] += part.milli
+        crowded = {gpu: milli for gpu, milli in held.items() if milli > 1000}
+        assert not crowded, f"GPUs given out twice: {crowded}"
+        double = {job_id: keys for job_id, keys in by_job.items() if len(keys) > 1}
+        assert not double, f"jobs run twice at once: {double}"
+
+    def check_end(self) -> None:
+        """Everything has ended, nothing is left over, and the log tells the truth."""
+        state, world = self.books.state, self.engine.world
+        waiting = {job_id: (r.state.value, r.phase, r.shape.gpu_milli) for job_id, r in state.jobs.items()}
+        assert self.settled(), f"not over: {waiting}; running {[run.key for run in world.live()]}"
+        keys = [run.key for run in world.runs]
+        assert keys or not self.accepted, "nothing ran at all"
+        assert len(keys) == len(set(keys)), f"a key ran twice: {sorted(k for k in keys if keys.count(k) > 1)}"
+        assert sorted(self.accepted) == sorted(self.store.rows), "jobs were lost or made up"
+        for job_id, row in self.store.rows.items():
+            runs = [run for run in world.runs if run.job_id == job_id]
+            assert len(runs) <= row.attempts, f"job {job_id}: {len(runs)} runs in {row.attempts} attempts"
+            if row.state == JobState.COMPLETED.value:
+                assert any(run.attempt == row.attempts for run in runs), (
+                    f"job {job_id} completed without a run"
+                )
+        fresh = Books(self.store)  # type: ignore[arg-type]
+        assert canonical(fresh.state) == canonical(self.books.state), "the log does not fold to the state"
