@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import positions
+from gpuyard.core.kinds import Kind
 from gpuyard.model import Grant, Node
 from gpuyard.model.units import MILLI
 
@@ -26,63 +27,6 @@ _PLAIN = (0, MILLI)
 
 _TOUCHED_MAX = 200_000
 """Length of the log of changed nodes at which it and the caches that read it start over."""
-
-
-class Kind:
-    """Nodes that are alike."""
-
-    __slots__ = (
-        "buckets",
-        "cluster",
-        "cpu_milli",
-        "gpus",
-        "group_size",
-        "members",
-        "memory_mib",
-        "model",
-        "one_group",
-        "partial",
-        "switches",
-    )
-
-    def __init__(self, node: Node, model: int) -> None:
-        self.cluster = node.cluster
-        self.model = model
-        """The GPU model's number."""
-        self.gpus = node.gpus
-        self.cpu_milli = node.cpu_milli
-        self.memory_mib = node.memory_mib
-        self.group_size = node.nvlink_group_size
-        self.one_group = node.nvlink_group_size <= 1 or node.nvlink_group_size >= node.gpus
-        """Whether all GPUs of a node are equally near."""
-        self.buckets = [0] * (node.gpus + 1)
-        """Schedulable nodes by their number of wholly free GPUs."""
-        self.partial = 0
-        """Schedulable nodes with a GPU that is partly taken."""
-        self.members = 0
-        """All nodes, schedulable or not."""
-        self.switches: dict[str, int] = {}
-        """Nodes by switch."""
-
-    def most_free(self) -> int:
-        """The largest number of wholly free GPUs on one schedulable node."""
-        free = self.gpus
-        for bucket in reversed(self.buckets):
-            if bucket:
-                return free
-            free -= 1
-        return 0
-
-    def same(self, node: Node, model: int) -> bool:
-        """Whether the node belongs here."""
-        return (
-            self.model == model
-            and self.gpus == node.gpus
-            and self.cpu_milli == node.cpu_milli
-            and self.memory_mib == node.memory_mib
-            and self.cluster == node.cluster
-            and self.group_size == node.nvlink_group_size
-        )
 
 
 class _GpuFree:
@@ -181,6 +125,7 @@ class Nodes:
         self.home.append(kind)
         self.on.append({})
         kind.buckets[node.gpus] |= bit
+        kind.most = -1
         while len(self.up_milli) <= model:
             self.up_milli.append(0)
         self.up_milli[model] += node.gpus * MILLI
@@ -231,6 +176,7 @@ class Nodes:
             kind = self.kinds[self.kind[number]]
             bit = 1 << number
             kind.buckets[self.free_mask[number].bit_count()] &= ~bit
+            kind.most = -1
             kind.partial &= ~bit
 
     def _enter(self, number: int) -> None:
@@ -238,6 +184,7 @@ class Nodes:
             kind = self.kinds[self.kind[number]]
             bit = 1 << number
             kind.buckets[self.free_mask[number].bit_count()] |= bit
+            kind.most = -1
             if self._has_partial(number):
                 kind.partial |= bit
 
@@ -323,7 +270,9 @@ class Nodes:
                 # By far the most frequent: whole GPUs that are wholly free, or become so.
                 self.free_mask[number] = after = before ^ gpus
                 if not self.closed[number]:
-                    buckets = self.home[number].buckets
+                    kind = self.home[number]
+                    kind.most = -1
+                    buckets = kind.buckets
                     bit = 1 << number
                     buckets[before.bit_count()] ^= bit
                     buckets[after.bit_count()] ^= bit
@@ -355,10 +304,11 @@ class Nodes:
     def _rebucket(self, number: int, before: int, mask: int) -> None:
         self.free_mask[number] = mask
         if not self.closed[number]:
-            buckets = self.home[number].buckets
+            kind = self.home[number]
+            kind.most = -1
             bit = 1 << number
-            buckets[before.bit_count()] ^= bit
-            buckets[mask.bit_count()] ^= bit
+            kind.buckets[before.bit_count()] ^= bit
+            kind.buckets[mask.bit_count()] ^= bit
 
     # -- attempts ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ a GPU and for gangs.
 from collections.abc import Callable, Iterable, Iterator
 
 from gpuyard.core.bits import choose_gpus, each, lowest, positions
-from gpuyard.core.nodes import Kind, Nodes
+from gpuyard.core.kinds import Kind
+from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI

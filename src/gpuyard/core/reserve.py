@@ -164,11 +164,7 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     state = current.state
     # Arrivals leave the nodes alone, and most passes follow an arrival: the last answer still stands.
     known = state.caches.get("promise")
-    if (
-        current.drafted
-        or not isinstance(known, _Known)
-        or not known.holds_for(record.id, current.version)
-    ):
+    if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, current.version):
         known = _Known(record.id, current.version, _best(state, record.shape))
         if not current.drafted:
             state.caches["promise"] = known

@@ -6,7 +6,8 @@ of them.
 
 from dataclasses import dataclass
 
-from gpuyard.core.nodes import Kind, Nodes
+from gpuyard.core.kinds import Kind
+from gpuyard.core.nodes import Nodes
 from gpuyard.model import Ask, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 

@@ -1,0 +1,65 @@
+"""A kind: nodes that are alike, indexed by how much each has free."""
+
+from gpuyard.model import Node
+
+
+class Kind:
+    """Nodes that are alike."""
+
+    __slots__ = (
+        "buckets",
+        "cluster",
+        "cpu_milli",
+        "gpus",
+        "group_size",
+        "members",
+        "memory_mib",
+        "model",
+        "most",
+        "one_group",
+        "partial",
+        "switches",
+    )
+
+    def __init__(self, node: Node, model: int) -> None:
+        self.cluster = node.cluster
+        self.model = model
+        """The GPU model's number."""
+        self.gpus = node.gpus
+        self.cpu_milli = node.cpu_milli
+        self.memory_mib = node.memory_mib
+        self.group_size = node.nvlink_group_size
+        self.one_group = node.nvlink_group_size <= 1 or node.nvlink_group_size >= node.gpus
+        """Whether all GPUs of a node are equally near."""
+        self.buckets = [0] * (node.gpus + 1)
+        """Schedulable nodes by their number of wholly free GPUs."""
+        self.most = -1
+        """Remembered by `most_free` until a bucket changes; -1: not known."""
+        self.partial = 0
+        """Schedulable nodes with a GPU that is partly taken."""
+        self.members = 0
+        """All nodes, schedulable or not."""
+        self.switches: dict[str, int] = {}
+        """Nodes by switch."""
+
+    def most_free(self) -> int:
+        """The largest number of wholly free GPUs on one schedulable node."""
+        free = self.most
+        if free < 0:
+            buckets = self.buckets
+            free = self.gpus
+            while free > 0 and not buckets[free]:
+                free -= 1
+            self.most = free
+        return free
+
+    def same(self, node: Node, model: int) -> bool:
+        """Whether the node belongs here."""
+        return (
+            self.model == model
+            and self.gpus == node.gpus
+            and self.cpu_milli == node.cpu_milli
+            and self.memory_mib == node.memory_mib
+            and self.cluster == node.cluster
+            and self.group_size == node.nvlink_group_size
+        )
