@@ -54,6 +54,7 @@ def helps(
 def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
     """The longest time limit with which it would be over before someone is promised the room; 0: none."""
     limit_ms, estimate_ms = record.limit_ms, record.estimate_ms
+    current.settle_walls()
     ends = {r.at_ms - current.now_ms for r in current.reservations} | {
         wall.at_ms - current.now_ms for wall in current.walls.values()
     }

@@ -36,13 +36,25 @@ def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, .
 
 
 class Wall:
-    """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it."""
+    """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it.
 
-    __slots__ = ("at_ms", "for_job", "spare_jobs", "spare_milli")
+    When that will be is worked out when first asked: mostly those behind lack the same quota, and nobody asks.
+    """
 
-    def __init__(self, for_job: int, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
-        self.for_job = for_job
-        """Who waits."""
+    __slots__ = ("at_ms", "for_job", "model", "number", "spare_jobs", "spare_milli", "waiting")
+
+    def __init__(self, number: int, model: int, waiting: JobRecord) -> None:
+        self.number = number
+        """Whose quota it is."""
+        self.model = model
+        self.waiting: JobRecord | None = waiting
+        """Who waits, until it is worked out how long."""
+        self.for_job = waiting.id
+        self.at_ms = self.spare_milli = self.spare_jobs = 0
+
+    def set(self, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
+        """It is worked out."""
+        self.waiting = None
         self.at_ms = at_ms
         """When enough of the quota will be free."""
         self.spare_milli = spare_milli
@@ -245,7 +257,7 @@ class Pass:
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
                 return ReasonCode.NO_TIME_LIMIT
             if builds and code in _WALLED and number not in self.walls:
-                self.walls[number] = self._wall(number, model, record)
+                self.walls[number] = Wall(number, model, record)
             return code
         if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
@@ -255,10 +267,16 @@ class Pass:
 
     # -- quota walls -------------------------------------------------------------------------------------------
 
-    def _wall(self, number: int, model: int, waiting: JobRecord) -> Wall:
+    def settle_walls(self) -> None:
+        """Work out all walls: from here on tenants are moved for a question, and walls are about how things are."""
+        for wall in self.walls.values():
+            if wall.waiting is not None:
+                self._settle(wall, wall.waiting)
+
+    def _settle(self, wall: Wall, waiting: JobRecord) -> None:
         """When the tenant will have the quota, from the promised ends of what it runs."""
         tenants, milli = self.state.tenants, waiting.shape.gpu_milli
-        column = 1 + model
+        number, column = wall.number, 1 + wall.model
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         chain = tenants.chain
@@ -275,7 +293,7 @@ class Pass:
                 at_ms = end_ms
                 break
         spare = min(most[w] - used[w] - milli for w in (0, column))
-        return Wall(waiting.id, at_ms, spare, tenants.max_running[number] - jobs - 1)
+        wall.set(at_ms, spare, tenants.max_running[number] - jobs - 1)
 
     def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
         walls = [self.walls[n] for n in self.state.tenants.chain[record.leaf] if n in self.walls]
@@ -293,6 +311,8 @@ class Pass:
 
     def delays(self, record: JobRecord, wall: Wall) -> bool:
         """Whether whoever waits for quota would wait longer if this job started now."""
+        if wall.waiting is not None:
+            self._settle(wall, wall.waiting)
         if self.policy.spec.backfill == "none":
             return True
         return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
@@ -305,6 +325,10 @@ class Pass:
         """A job that passed a wall and will outlast it uses up the spare behind it."""
         for number in self.state.tenants.chain[record.leaf]:
             wall = self.walls.get(number)
-            if wall is not None and self.now_ms + record.estimate_ms > wall.at_ms:
+            if wall is None:
+                continue
+            if wall.waiting is not None:
+                self._settle(wall, wall.waiting)
+            if self.now_ms + record.estimate_ms > wall.at_ms:
                 wall.spare_milli -= record.shape.gpu_milli
                 wall.spare_jobs -= 1

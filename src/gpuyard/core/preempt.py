@@ -32,6 +32,7 @@ def protected_until_ms(victim: JobRecord) -> int:
 
 def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
     """Victims and the room they make, or None."""
+    current.settle_walls()
     current.look_ahead(1)
     try:
         return _make_room(current, record)
