@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -41,12 +42,27 @@ from gpuyard.model import (
 from gpuyard.policies.registry import PRESETS
 from gpuyard.sim.engine import Faults, Life, SimEngine
 from gpuyard.sim.memory_store import MemoryStore
-from gpuyard.store import Fenced, StoreError, Submission
+from gpuyard.store import Commit, Fenced, Numbered, StoreError, StoreFull, Submission
 
 STEPS = 220
 LIVELY_STEPS_MAX = 4000
 RECIPE = json.dumps(to_plain(Recipe(argv=("true",)))).encode()
 RECIPE_HASH = hashlib.sha256(RECIPE).hexdigest()
+
+
+class FailingStore(MemoryStore):
+    """A store whose disk is full now and then: what is judged is not written."""
+
+    fails = 0
+
+    def commit(
+        self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
+    ) -> list[int]:
+        if self.fails and epoch in (None, self.epoch):
+            self.fails -= 1
+            make(self.read(after_seq))
+            raise StoreFull("no space left on the disk")
+        return super().commit(epoch, after_seq, make)
 
 
 class Died(BaseException):
@@ -105,7 +121,7 @@ class Trial:
             for i in range(rng.randint(1, 4))
         ]
         self.engine = SimEngine(lambda: self.clock_ms, nodes, self._life, faults=self._faults())
-        self.store = MemoryStore(f"sim{self.seed % 100000:05}")
+        self.store = FailingStore(f"sim{self.seed % 100000:05}")
         self.policy = rng.choice(sorted(PRESETS))
         self.settings = self._settings()
         self.old: list[Controller] = []
@@ -170,8 +186,9 @@ class Trial:
         return self.clock_ms + self.skew_ms
 
     def step(self) -> None:
-        """One step of the loop."""
-        self.controller.step(self.now_ms())
+        """One step of the loop. What the store refuses is tried again in the next one."""
+        with suppress(StoreFull):
+            self.controller.step(self.now_ms())
 
     def _die(self) -> None:
         """Another one rises from the log."""
@@ -237,8 +254,10 @@ class Trial:
                 self._something()
             except Died:
                 self._die()
+            except StoreFull:
+                self.story.append(f"{self.clock_ms}: a request met a full disk")
             self.check()
-        self.breaths = None
+        self.breaths, self.store.fails = None, 0
         self.engine.faults.stop()
         self.skew_ms = max(0, self.skew_ms)
         self._open_all()
@@ -263,9 +282,11 @@ class Trial:
             self.skew_ms += rng.choice([-60_000, -1000, 1000, 3_600_000])
         elif dice < 0.38:
             self.breaths = rng.randint(1, 12)
-        elif dice < 0.41 and self.old:
+        elif dice < 0.39:
+            self.store.fails = rng.randint(1, 3)
+        elif dice < 0.42 and self.old:
             self.ghost()
-        elif dice < 0.44:
+        elif dice < 0.45:
             self.books.save(self.now_ms(), every=1)
         else:
             self._pass_time(rng.choice([0, 100, 1000, 1000, 5000, 20_000]))

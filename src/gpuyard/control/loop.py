@@ -28,6 +28,7 @@ from gpuyard.engines.contract import (
     Stale,
 )
 from gpuyard.model import (
+    AttemptEnded,
     AttemptStarted,
     AttemptState,
     AttemptStopping,
@@ -92,14 +93,22 @@ class Controller:
         now_ms = max(now_ms, self.books.state.now_ms)
         reports = self._observe(step)
         found = self._look_at_nodes(step, now_ms)
-        step.events += self._commit(lambda draft: self._note(draft, reports, found, now_ms))
-        step.events += self._commit(lambda draft: self._decide(draft, now_ms, step))
+
+        def note_and_decide(draft: Draft) -> None:
+            # One write for both: what was seen and what follows from it are durable together.
+            self._note(draft, reports, found, now_ms)
+            self._decide(draft, now_ms, step)
+
+        step.events += self._commit(note_and_decide)
         self._act(reports, now_ms, step)
         self._recount(step, now_ms)
         return step
 
     def _commit(self, make: Callable[[Draft], None]) -> list[Event]:
-        return self.books.commit(self.epoch, make)
+        events = self.books.commit(self.epoch, make)
+        # Only an end that is in the log may be forgotten by the engine.
+        self._over += [f"{self.yard}-{e.job_id}-{e.attempt}" for e in events if isinstance(e, AttemptEnded)]
+        return events
 
     # -- observe -----------------------------------------------------------------------------------------------
 
@@ -143,9 +152,7 @@ class Controller:
                 continue
             for event in attempt_events(record, report, now_ms):
                 draft.add(event)
-            if report.phase is Phase.ENDED:
-                self._over.append(key)
-            else:
+            if report.phase is not Phase.ENDED:
                 self._watch_unknown(draft, record, key, report, now_ms)
         for event in node_events(state, nodes, now_ms):
             draft.add(event)
@@ -157,7 +164,6 @@ class Controller:
             return
         if key in self._stopped:
             draft.add(lost(record, now_ms))
-            self._over.append(key)
             return
         since_ms = self._unknown_since.setdefault(key, now_ms)
         if record.phase is AttemptState.STARTING and now_ms - since_ms >= self._lost_ms:
@@ -257,7 +263,6 @@ class Controller:
         for (record, wanted), reply in zip(launches, replies, strict=False):
             if reply.answer is Answer.REFUSED:
                 ends.append(refused(record, reply.why, now_ms))
-                self._over.append(wanted.key)
             elif reply.answer is Answer.UNSURE:
                 step.errors.append(f"start {wanted.key}: {reply.why}")
         if ends:
