@@ -30,6 +30,7 @@ def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reas
         for text in dict.fromkeys([_shortage(state, shape, way, ways, name) for way in ways]):
             reasons.append(Reason(ReasonCode.ROOM, "placement", text, may_force, lifted_by))
         reasons += _closed(state, shape, ways, name)
+        reasons += _foreign(state, ways, name)
         reasons += _kept(state, record, ways, name)
     return reasons
 
@@ -179,6 +180,19 @@ def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reas
             text = f"{count_text(len(numbers), 'node')}{with_gpus} {_verb(numbers, 'is', 'are')} {what}"
             names = names_text([nodes.node[n].name for n in numbers])
             reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, f"{names} taking new work again"))
+    return reasons
+
+
+def _foreign(state: State, ways: list[Way], name: str) -> list[Reason]:
+    """GPUs that someone outside the yard uses: by whom."""
+    reasons = []
+    for number in _open(state, ways):
+        mask, who = state.nodes.foreign.get(number, (0, ""))
+        if mask:
+            node = state.nodes.node[number].name
+            text = f"{mask.bit_count()} x {name} of {node} are used outside the yard: {who}"
+            text = text.replace(" are ", " is ", 1) if mask.bit_count() == 1 else text
+            reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, "those processes ending"))
     return reasons
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import Yard, node, nodes
-from gpuyard.core import InvalidEvent, apply
+from gpuyard.core import InvalidEvent, apply, explain
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.fold import RETRY_FIRST_MS, RETRY_MAX_MS
 from gpuyard.model import (
@@ -136,6 +136,8 @@ def test_gpus_that_others_use_are_not_given_out() -> None:
     loaded = load(dump(here.state))
     assert canonical(here.state) == canonical(loaded)
     assert here.state.nodes.free_mask == loaded.nodes.free_mask
+    told = [reason.text for reason in explain(here.state, here.policy, 1, here.now_ms).reasons]
+    assert "3 x H100 of h100-0 are used outside the yard: GPU 0: pid 7 of ada" in told
     apply(here.state, GpusTaken(1, 0, 0b0001, "GPU 0: pid 7 of ada"))
     assert [1] == here.started(here.step())
 
