@@ -18,6 +18,7 @@ class Planted(NamedTuple):
 
 MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
+LOOP = "tests/unit/control/test_loop.py"
 
 FAULTS = [
     Planted(
@@ -116,14 +117,14 @@ FAULTS = [
         '            if pace.due("start", key, now_ms):\n',
         "        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:\n"
         '            if pace.due("start", key, now_ms) and ("start", key) not in pace._next_ms:\n',
-        SEEDS,
+        LOOP,
     ),
     Planted(
         "orphans are never stopped",
         "control/act.py",
         "            halts.append(Halt(key, Outcome.CANCELLED, 0))\n",
         "            pass\n",
-        SEEDS,
+        LOOP,
     ),
     Planted(
         "unknown is read as success",
@@ -158,7 +159,7 @@ FAULTS = [
         "control/books.py",
         "                if draft is not None and draft.events:\n                    self.reload()\n",
         "",
-        "tests/unit/control",
+        "tests/unit/control/test_books.py",
     ),
     Planted(
         "a cancellation is lost when its node goes first",

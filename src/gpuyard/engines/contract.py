@@ -1,0 +1,246 @@
+"""What every engine promises. `tests/contract` holds each of them to it, by effects seen outside the engine's books.
+
+Lists in, lists out, order kept: an engine answers for many attempts in one call. Absent is UNKNOWN, never success.
+A call that failed may have happened: it answers UNSURE, and whoever asked looks again (`status`, `listing`) before it
+concludes anything. Every call that changes the world carries the leader's epoch, and an engine refuses an epoch older
+than the newest it has seen, so that a leader that was paused cannot act when it wakes up.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from gpuyard.model import Node, Outcome
+
+
+class Capability(Enum):
+    """What an engine may or may not be able to do. What is missing is refused, never ignored."""
+
+    GANG = "gang"
+    """Several tasks of one job, all or none."""
+    SUSPEND = "suspend"
+    """Freeze and go on."""
+    LIMITS = "limits"
+    """Memory and CPU limits are enforced. Without it they are counted, not held, and the engine says so."""
+    SHARES = "shares"
+    """Parts of a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an attempt gets on one node."""
+
+    node: str
+    gpus: tuple[int, ...]
+    """Indices of its GPUs on that node."""
+    milli: int
+    """How much of each of them: 1000 for whole GPUs."""
+    cpu_milli: int
+    memory_mib: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to run a job: everything that is not needed to decide about it. Kept as a blob, by its hash."""
+
+    argv: tuple[str, ...] = ()
+    script: str = ""
+    """A script with its #! line, run in place of `argv[0]`; `argv` are then its arguments."""
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    stdout: str = ""
+    """File for standard output; empty: the engine's own, from which `logs` reads."""
+    stderr: str = ""
+    """File for standard error; empty: together with standard output."""
+    uid: int = 0
+    """With `user` empty, 0 is whoever the engine itself runs as."""
+    gid: int = 0
+    user: str = ""
+    warn_signal: int = 0
+    """Sent ahead of TERM when time is up or room is needed; 0: none."""
+    warn_ms: int = 0
+    """How long ahead of the time limit it is sent; ahead of TERM too when preempted, up to half of the grace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start this attempt. The same key twice starts it once, whatever happened to the first call."""
+
+    key: str
+    """Of this attempt alone: `<yard>-<job>-<attempt>`, letters, digits and dashes. Never used again."""
+    job_id: int
+    attempt: int
+    label: str
+    """The id people use, `17` or `12_3`."""
+    name: str
+    recipe: Recipe
+    parts: tuple[Part, ...]
+    limit_ms: int
+    """Time limit, enforced by the engine; 0: none."""
+    grace_ms: int
+    """Between TERM and KILL."""
+    restarts: int = 0
+    """How many attempts ran before this one."""
+    array_id: int = 0
+    array_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Stop this attempt: warn signal and TERM, then KILL after the grace. Unknown is no error.
+
+    Twice is once: the first one names the end, a later one can only shorten the grace.
+    """
+
+    key: str
+    outcome: Outcome
+    """What its end is to be called if it was still running when told: CANCELLED or PREEMPTED."""
+    grace_ms: int
+
+
+class Answer(Enum):
+    """What became of a call for one attempt."""
+
+    DONE = "done"
+    """It is so now, or will be without another call."""
+    REFUSED = "refused"
+    """It did not happen and will not, however often it is asked: `Reply.why` says what is wrong."""
+    UNSURE = "unsure"
+    """It may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, and in words why."""
+
+    answer: Answer
+    why: str = ""
+
+
+class Phase(Enum):
+    """What an engine sees of an attempt."""
+
+    UNKNOWN = "UNKNOWN"
+    """It does not know it: never started, or forgotten. Says nothing about whether it ran."""
+    STARTING = "STARTING"
+    """Taken on, not running yet. It may hold its GPUs."""
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    STOPPING = "STOPPING"
+    """Told to stop, not gone."""
+    ENDED = "ENDED"
+    """Every process of it is gone, and will not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an engine knows of an attempt. Times are the engine's own and never go back."""
+
+    key: str
+    phase: Phase
+    outcome: Outcome | None = None
+    """How it ended; only with ENDED."""
+    exit_code: int = 0
+    """Of the first task that failed, 128 + signal if a signal ended it; 0 otherwise."""
+    started_ms: int = 0
+    ended_ms: int = 0
+    checkpoint_ms: int = 0
+    """When it last saved its work, if it says so."""
+    why: str = ""
+    """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A GPU that someone outside the yard uses. It is not free."""
+
+    gpu: int
+    pid: int
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node as the engine finds it."""
+
+    node: Node
+    up: bool
+    why: str = ""
+    """What is wrong with it, if it is not up."""
+    busy: tuple[Busy, ...] = ()
+
+
+class EngineError(Exception):
+    """A call did not come to an answer."""
+
+
+class Transient(EngineError):
+    """Asking again later may help."""
+
+
+class Permanent(EngineError):
+    """Asking again will not help: someone has to mend something. The message says what."""
+
+
+class Stale(EngineError):
+    """The epoch is older than one seen before: another leader is in charge."""
+
+
+class Engine(Protocol):
+    """The contract."""
+
+    name: str
+    capabilities: frozenset[Capability]
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        """Capacity and health, as found now."""
+        ...
+
+    def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        """Start attempts."""
+        ...
+
+    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+        """Stop attempts. DONE means it was told, not that it is gone: `status` says when.
+
+        Once this is DONE for a key that the engine does not know, that key can never start any more, not even by a
+        call that is still on its way: so an attempt that was stopped and stays UNKNOWN is gone.
+        """
+        ...
+
+    def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Freeze attempts."""
+        ...
+
+    def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Let frozen attempts go on."""
+        ...
+
+    def status(self, keys: Sequence[str]) -> list[Report]:
+        """What is known of these attempts: one report for each, in this order."""
+        ...
+
+    def listing(self) -> list[Report]:
+        """Every attempt of this yard that the engine knows, ended ones until they are forgotten."""
+        ...
+
+    def forget(self, epoch: int, keys: Sequence[str]) -> None:
+        """The ends of these attempts are in the log: what was kept for their sake may go. Logs stay.
+
+        They are UNKNOWN from then on, and a start under such a key is refused.
+        """
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until some attempt may have ended; whether one has. May miss one: look now and then all the same."""
+        ...
+
+    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        """Part of what an attempt wrote to `stdout` or `stderr`; empty at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the engine. What runs goes on."""
+        ...

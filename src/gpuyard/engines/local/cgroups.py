@@ -1,0 +1,146 @@
+"""cgroup v2: limits on memory and CPU, and a fence that no process of a job gets out of.
+
+A fence is worth having even where no limit can be set: it kills and freezes in one step. Only the standard library, and
+little of it: supervisors import this.
+"""
+
+import os
+import time
+from contextlib import suppress
+
+CONTROLLERS = frozenset({"memory", "cpu"})
+SUPERVISORS = "yard.supervisors"
+"""The group, beside those of the attempts, of what runs them. No key holds a dot."""
+_PERIOD_US = 100_000
+_PAUSE_S = 0.002
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def _write(path: str, value: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)
+
+
+def mount() -> str | None:
+    """Where the cgroup v2 tree is mounted."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        for line in file:
+            before, _, after = line.partition(" - ")
+            if after.startswith("cgroup2 "):
+                return before.split()[4]
+    return None
+
+
+def own_path() -> str:
+    """The path of this process in the v2 tree, from its root: `/` or `/a/b`."""
+    for line in _read("/proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            return line[3:]
+    return "/"
+
+
+def candidates(name: str, *, root: bool) -> list[str]:
+    """Folders where the yard's groups could be made, best first."""
+    top = mount()
+    if top is None:
+        return []
+    # Only at the root of the tree may a group that holds processes hand controllers down.
+    places = ([top] if root else []) + [top + own_path().rstrip("/")]
+    return [os.path.join(place, name) for place in dict.fromkeys(places)]
+
+
+def prepare(base: str) -> frozenset[str]:
+    """Make the yard's own group; which controllers the groups below it have. OSError: not here."""
+    above = os.path.dirname(base)
+    for controller in sorted(CONTROLLERS & set(_read(f"{above}/cgroup.controllers").split())):
+        with suppress(OSError):
+            _write(f"{above}/cgroup.subtree_control", f"+{controller}")
+    os.makedirs(base, exist_ok=True)
+    for controller in sorted(CONTROLLERS & set(_read(f"{base}/cgroup.controllers").split())):
+        with suppress(OSError):
+            _write(f"{base}/cgroup.subtree_control", f"+{controller}")
+    # Trying is the only way to learn whether a process may be moved there: a child of this one would be.
+    if not os.access(f"{base}/cgroup.procs", os.W_OK):
+        raise PermissionError(f"{base}/cgroup.procs cannot be written")
+    return CONTROLLERS & set(_read(f"{base}/cgroup.subtree_control").split())
+
+
+class Group:
+    """The group of one attempt."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def make(self, *, memory_mib: int, cpu_milli: int) -> None:
+        """Make the group with its limits; 0: none. OSError if that cannot be."""
+        with suppress(FileExistsError):
+            os.mkdir(self.path)
+        if memory_mib > 0:
+            _write(f"{self.path}/memory.max", str(memory_mib << 20))
+            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
+                # A kernel without swap accounting has no such file, and no swap to hide in either.
+                with suppress(OSError):
+                    _write(f"{self.path}/{name}", value)
+        if cpu_milli > 0:
+            _write(f"{self.path}/cpu.max", f"{max(1000, cpu_milli * _PERIOD_US // 1000)} {_PERIOD_US}")
+
+    def join(self) -> None:
+        """Move the calling process into the group."""
+        _write(f"{self.path}/cgroup.procs", "0")
+
+    def freeze(self, frozen: bool) -> None:
+        """Stop every process where it is, or let them go on."""
+        _write(f"{self.path}/cgroup.freeze", "1" if frozen else "0")
+
+    def kill(self) -> None:
+        """Kill every process in the group, also those that are being forked now."""
+        try:
+            _write(f"{self.path}/cgroup.kill", "1")
+        except FileNotFoundError:
+            # Kernels before 5.14 do not have it, and a group that is gone has no processes.
+            for pid in self.pids():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+
+    def pids(self) -> list[int]:
+        """The processes in the group."""
+        try:
+            return [int(pid) for pid in _read(f"{self.path}/cgroup.procs").split()]
+        except FileNotFoundError:
+            return []
+
+    def empty(self) -> bool:
+        """Whether no process is left, not even a dying one."""
+        try:
+            return "populated 0" in _read(f"{self.path}/cgroup.events")
+        except FileNotFoundError:
+            return True
+
+    def killed_for_memory(self) -> bool:
+        """Whether the kernel killed a process of the group because it was over its memory."""
+        with suppress(OSError, ValueError):
+            events = dict(line.split() for line in _read(f"{self.path}/memory.events").splitlines())
+            return int(events.get("oom_kill", 0)) + int(events.get("oom_group_kill", 0)) > 0
+        return False
+
+    def remove(self, wait_s: float = 0.2) -> None:
+        """Take the group away; one that is still in use is left for the engine's next look."""
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                os.rmdir(self.path)
+            except FileNotFoundError:
+                return
+            except OSError:
+                if time.monotonic() > until:
+                    return
+                time.sleep(_PAUSE_S)
+            else:
+                return

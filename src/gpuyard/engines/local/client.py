@@ -1,0 +1,254 @@
+"""The engine's hands: the spawner, the folder of data with its lock and epoch, and reading what jobs wrote."""
+
+import fcntl
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpuyard.engines.contract import Permanent, Stale, Transient
+from gpuyard.engines.local import files
+from gpuyard.engines.local.supervisor import CLAIMED, TAKEN
+
+_ANSWER_BYTES_MAX = 8192
+_LOCK_S_MAX = 5.0
+_PAUSE_S = 0.005
+_SPAWN_S_MAX = 10.0
+_TRIES_MAX = 3
+_READ_S_MAX = 10.0
+
+_READER = """
+import os, pwd, sys
+path, offset, limit, uid, gid = sys.argv[1], *map(int, sys.argv[2:])
+if os.geteuid() == 0:
+    try:
+        os.initgroups(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:
+        os.setgroups([gid])
+    os.setgid(gid)
+    os.setuid(uid)
+fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+sys.stdout.buffer.write(os.pread(fd, limit, offset))
+"""
+"""It becomes the user by itself: the user may not be allowed to run the server's Python."""
+
+
+class Spawner:
+    """The process that forks supervisors. Started when first needed, and again if it is gone."""
+
+    def __init__(self, log: str, group: str = "") -> None:
+        self._log = log
+        self._group = group
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process number, while it is there."""
+        return self._process.pid if self._process is not None else None
+
+    def spawn(self, folders: Sequence[str]) -> dict[str, str]:
+        """A supervisor for each folder; by key what it answered: CLAIMED, TAKEN or why not. No answer: not in it."""
+        answers: dict[str, str] = {}
+        waiting = {os.path.basename(folder): folder for folder in folders}
+        until = time.monotonic() + _SPAWN_S_MAX
+        with self._lock:
+            for _ in range(_TRIES_MAX):
+                if not waiting:
+                    break
+                try:
+                    self._ask(waiting, answers, until)
+                except OSError:
+                    # It was killed. Whom it had forked has claimed its key; asking for the rest again is safe.
+                    self._stop()
+        return answers
+
+    def _ask(self, waiting: dict[str, str], answers: dict[str, str], until: float) -> None:
+        link = self._connected()
+        unsent = list(waiting.values())
+        while waiting:
+            rest_s = until - time.monotonic()
+            if rest_s <= 0:
+                return
+            # Answers are taken in while requests go out, so that neither side waits for the other.
+            readable, writable, _ = select.select([link], [link] if unsent else [], [], rest_s)
+            if writable:
+                link.send(unsent.pop(0).encode())
+            if readable:
+                key, _, word = link.recv(_ANSWER_BYTES_MAX).decode(errors="replace").partition("\n")
+                if not key:
+                    raise ConnectionResetError("the spawner is gone")
+                if waiting.pop(key, None) is not None:
+                    answers[key] = word
+
+    def _connected(self) -> socket.socket:
+        if self._socket is not None and self._process is not None and self._process.poll() is None:
+            return self._socket
+        self._stop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        root = str(Path(__file__).resolve().parents[3])
+        code = (
+            f"import sys; sys.path.append({root!r}); from gpuyard.engines.local.spawner import main; main()"
+        )
+        with theirs, open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", code, *filter(None, [self._group])],
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={"LANG": "C.UTF-8"},
+                start_new_session=True,
+            )
+        self._socket = ours
+        return ours
+
+    def _stop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=_LOCK_S_MAX)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """Let the spawner go. Supervisors stay."""
+        with self._lock:
+            self._stop()
+
+
+def accepted(word: str | None) -> bool:
+    """Whether a supervisor has the attempt, this one or an earlier one."""
+    return word in (CLAIMED, TAKEN)
+
+
+class Data:
+    """The engine's folder: its parts, the newest epoch seen, and the lock under which the world is changed."""
+
+    def __init__(self, root: Path) -> None:
+        # The one true name: processes and groups are found by it.
+        self.root = os.path.realpath(root)
+        try:
+            for part in ("", files.ATTEMPTS, files.JOBS, files.KEPT):
+                # Jobs of any user pass through on the way to their own folder; nobody lists.
+                os.makedirs(os.path.join(self.root, part), exist_ok=True)
+                os.chmod(os.path.join(self.root, part), 0o711)
+            self.wake = os.path.join(self.root, files.WAKE)
+            with suppress(FileExistsError):
+                os.mkfifo(self.wake, 0o600)
+            # Read and write: with a writer of its own a pipe is never at its end.
+            self.wake_fd = os.open(self.wake, os.O_RDWR | os.O_NONBLOCK)
+        except OSError as error:
+            raise Permanent(f"{self.root} cannot hold the engine's data: {error}") from error
+
+    def attempt(self, key: str) -> str:
+        """The folder of an attempt."""
+        return os.path.join(self.root, files.ATTEMPTS, key)
+
+    def kept(self, key: str) -> str:
+        """The folder of an attempt that is forgotten."""
+        return os.path.join(self.root, files.KEPT, key)
+
+    def job(self, job_id: int) -> str:
+        """The folder that all attempts of a job share."""
+        return os.path.join(self.root, files.JOBS, str(job_id))
+
+    @contextmanager
+    def acting(self, epoch: int) -> Iterator[None]:
+        """Hold the lock, under an epoch that is not older than the newest seen."""
+        with self.locked():
+            self._check(epoch)
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock under which the world is changed."""
+        try:
+            fd = os.open(os.path.join(self.root, files.LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise Transient(f"{self.root} cannot be written: {error}") from error
+        try:
+            self._lock(fd)
+            yield
+        except OSError as error:
+            # A full or broken disk in the middle of a call: whoever asked has to look again.
+            raise Transient(f"{self.root} cannot be written: {error}") from error
+        finally:
+            os.close(fd)
+
+    def _lock(self, fd: int) -> None:
+        until = time.monotonic() + _LOCK_S_MAX
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # A process that was paused while it held the lock must not hold up another for ever.
+                if time.monotonic() > until:
+                    raise Transient(f"another process acts on {self.root}") from None
+                time.sleep(_PAUSE_S)
+            else:
+                return
+
+    def _check(self, epoch: int) -> None:
+        path = os.path.join(self.root, files.EPOCH)
+        newest = (files.read(path) or {"epoch": 0})["epoch"]
+        if epoch < newest:
+            raise Stale(f"epoch {epoch} is over, the newest is {newest}")
+        if epoch > newest:
+            try:
+                files.replace(path, {"epoch": epoch}, durable=True)
+                files.sync_folder(self.root)
+            except OSError as error:
+                raise Transient(f"the epoch cannot be kept: {error}") from error
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until a supervisor has knocked; whether one has."""
+        readable, _, _ = select.select([self.wake_fd], [], [], timeout_s)
+        if readable:
+            with suppress(BlockingIOError):
+                os.read(self.wake_fd, 65536)
+        return bool(readable)
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        if self.wake_fd >= 0:
+            os.close(self.wake_fd)
+            self.wake_fd = -1
+
+
+def read_own(path: str, offset: int, limit: int) -> bytes:
+    """Part of a file of ours; empty where there is none."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(limit)
+    return b""
+
+
+def read_as(uid: int, gid: int, path: str, offset: int, limit: int) -> bytes:
+    """Part of a file that a user named, read as that user: root would read more for them than they may see."""
+    numbers = [str(each) for each in (offset, limit, uid, gid)]
+    command = [sys.executable, "-I", "-S", "-c", _READER, path, *numbers]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_READ_S_MAX,
+            cwd="/",
+            env={},
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Transient(f"{path} cannot be read: {error}") from error
+    return done.stdout if done.returncode == 0 else b""

@@ -1,0 +1,324 @@
+"""The local engine: the contract of engines on one machine."""
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gpuyard.engines.contract import (
+    Answer,
+    Busy,
+    Capability,
+    Halt,
+    Launch,
+    NodeReport,
+    Phase,
+    Reply,
+    Report,
+    Transient,
+)
+from gpuyard.engines.local import cgroups, files, machine, processes, translate
+from gpuyard.engines.local.client import Data, Spawner, accepted, read_as, read_own
+from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.watching import Watcher
+from gpuyard.model import Outcome
+
+__all__ = ["EmulatedGpus", "LocalEngine"]
+
+_DONE = Reply(Answer.DONE)
+
+
+class LocalEngine:
+    """Runs attempts as processes of this machine. Any number of objects may share one folder of data."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        emulate: EmulatedGpus | None = None,
+        node: str = "",
+        cluster: str = "local",
+        pool: str = "local",
+        use_cgroups: bool = True,
+        boot_id: Callable[[], str] = processes.boot_id,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._node = node or machine.hostname()
+        self._cluster, self._pool = cluster, pool
+        self._emulate = emulate
+        self._boot = boot_id()
+        self._now_ms = now_ms
+        self._data = Data(data)
+        self._mutex = threading.Lock()
+        self._base, controllers, self._notes = self._find_groups(use_cgroups)
+        group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
+        self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
+        self._limits = controllers >= cgroups.CONTROLLERS
+        self._watcher = Watcher(self._data, self._boot, self._base, now_ms)
+        self._uuids: tuple[str, ...] | None = None
+        limits = {Capability.LIMITS} if self._limits else set()
+        self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND} | limits)
+
+    def _find_groups(self, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
+        """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
+        missing = "memory and CPU limits are not enforced: "
+        if not wanted:
+            return "", frozenset(), (missing + "cgroups are switched off",)
+        name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
+        complaint = "no cgroup v2 tree is mounted"
+        for base in cgroups.candidates(name, root=os.geteuid() == 0):
+            try:
+                controllers = cgroups.prepare(base)
+            except OSError as error:
+                complaint = f"{error}"
+                continue
+            lacking = ", ".join(sorted(cgroups.CONTROLLERS - controllers))
+            notes = (f"{missing}{os.path.dirname(base)} does not hand down {lacking}",) if lacking else ()
+            return base, controllers, notes
+        return "", frozenset(), (missing + complaint,)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know about this engine on this machine, in sentences."""
+        emulated = ("the GPUs are emulated",) if self._emulate is not None else ()
+        return self._notes + emulated
+
+    # ---- the node
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        """This machine, its GPUs, and who else is on them."""
+        found = machine.read_gpus(self._emulate, self._node)
+        places = translate.alike(found)
+        readings = [found[place] for place in places]
+        with self._mutex:
+            self._uuids = tuple(reading.uuid for reading in readings)
+        node = translate.node_of(machine.read_machine(self._node), readings, self._cluster, self._pool)
+        ours = self._watcher.supervisors() if any([reading.pids for reading in readings]) else set()
+        busy = tuple(
+            Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
+            for gpu, reading in enumerate(readings)
+            for pid in reading.pids
+            # What an attempt started has its supervisor above it, since orphans are adopted there.
+            if not ours & set(processes.ancestors(pid))
+        )
+        return (NodeReport(node=node, up=True, busy=busy),)
+
+    def _gpus(self) -> tuple[str, ...]:
+        if self._uuids is None:
+            self.nodes()
+        assert self._uuids is not None, "reading the node fills in its GPUs"
+        return self._uuids
+
+    # ---- acting
+
+    def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        """Start attempts. DONE: a supervisor has claimed the key."""
+        with self._data.acting(epoch):
+            replies = [self._write(launch) for launch in launches]
+            folders = [
+                self._data.attempt(launch.key)
+                for launch, reply in zip(launches, replies, strict=True)
+                if reply is None
+            ]
+            if folders:
+                if self._base and not os.path.isdir(self._base):
+                    # Another engine over the same data has closed and taken it away.
+                    cgroups.prepare(self._base)
+                files.sync_folder(os.path.join(self._data.root, files.ATTEMPTS))
+            answers = self._spawner.spawn(list(dict.fromkeys(folders)))
+        return [
+            reply if reply is not None else self._reply(answers.get(launch.key))
+            for launch, reply in zip(launches, replies, strict=True)
+        ]
+
+    @staticmethod
+    def _reply(word: str | None) -> Reply:
+        return _DONE if accepted(word) else Reply(Answer.UNSURE, word or "its supervisor did not answer")
+
+    def _write(self, launch: Launch) -> Reply | None:
+        """Put the launch on disk; None: it is there and waits for a supervisor."""
+        uuids = self._gpus()
+        if flaw := translate.flaw_of(launch, self._node, len(uuids)):
+            return Reply(Answer.REFUSED, flaw)
+        recipe = launch.recipe
+        account = machine.account(recipe.uid, recipe.gid, recipe.user)
+        root = os.geteuid() == 0
+        if account.uid != os.geteuid() and not root:
+            return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
+        folder = self._data.attempt(launch.key)
+        if os.path.exists(self._data.kept(launch.key)):
+            return Reply(Answer.REFUSED, "this attempt was ended before")
+        if os.path.exists(os.path.join(folder, files.CLAIM)):
+            return _DONE
+        job_folder = self._data.job(launch.job_id)
+        place = translate.Place(
+            node=self._node,
+            uuids=uuids,
+            boot=self._boot,
+            folder=folder,
+            job_folder=job_folder,
+            cgroup=os.path.join(self._base, launch.key) if self._base else "",
+            limits=self._limits,
+            drop=root and account.uid != 0,
+            port=machine.free_port() if launch.parts[0].tasks > 1 else 0,
+            lang=os.environ.get("LANG") or "C.UTF-8",
+        )
+        try:
+            os.makedirs(job_folder, mode=0o700, exist_ok=True)
+            if place.drop:
+                os.chown(job_folder, account.uid, account.gid)
+            os.makedirs(folder, exist_ok=True)
+            os.chmod(folder, 0o711)
+            plan = translate.plan_of(launch, account, place)
+            if files.create(os.path.join(folder, files.LAUNCH), plan, durable=True):
+                files.sync_folder(folder)
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
+        return None
+
+    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+        """Stop attempts; one that no supervisor has claimed will then never run."""
+        with self._data.acting(epoch):
+            return [self._stop(halt) for halt in halts]
+
+    def _stop(self, halt: Halt) -> Reply:
+        folder = self._data.attempt(halt.key)
+        if translate.flaw_of_key(halt.key) or os.path.exists(os.path.join(folder, files.END)):
+            return _DONE
+        if not os.path.exists(os.path.join(folder, files.LAUNCH)):
+            return self._bar(halt.key)
+        wish = {"outcome": halt.outcome.value, "grace_ms": max(0, halt.grace_ms)}
+        path = os.path.join(folder, files.HALT)
+        try:
+            if earlier := files.read(path):
+                # The first wish names the end; a later one can only be more urgent.
+                wish = earlier | {"grace_ms": min(earlier["grace_ms"], wish["grace_ms"])}
+            files.replace(path, wish)
+            claimed = {"pid": 0, "ticks": 0, "boot": self._boot, "claimed_ms": self._now_ms()}
+            if files.create(os.path.join(folder, files.CLAIM), claimed, durable=True):
+                self._end_unborn(folder, halt.outcome)
+                return _DONE
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+        self._watcher.tell(halt.key)
+        return _DONE
+
+    def _bar(self, key: str) -> Reply:
+        """See to it that a key that was never started never is."""
+        try:
+            os.makedirs(self._data.kept(key), mode=0o711, exist_ok=True)
+            files.sync_folder(os.path.join(self._data.root, files.KEPT))
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+        return _DONE
+
+    def _end_unborn(self, folder: str, outcome: Outcome) -> None:
+        end = {
+            "outcome": outcome.value,
+            "exit_code": 0,
+            "why": "stopped before it ran",
+            "started_ms": 0,
+            "ended_ms": self._now_ms(),
+            "checkpoint_ms": 0,
+        }
+        files.create(os.path.join(folder, files.END), end, durable=True)
+
+    def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Freeze attempts. The time limit waits with them."""
+        return self._wish(epoch, keys, frozen=True)
+
+    def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Let frozen attempts go on."""
+        return self._wish(epoch, keys, frozen=False)
+
+    def _wish(self, epoch: int, keys: Sequence[str], *, frozen: bool) -> list[Reply]:
+        replies = []
+        with self._data.acting(epoch):
+            for key in keys:
+                path = os.path.join(self._data.attempt(key), files.FREEZE)
+                if self.status([key])[0].phase in (Phase.UNKNOWN, Phase.ENDED, Phase.STOPPING):
+                    replies.append(Reply(Answer.REFUSED, "it does not run"))
+                    continue
+                if frozen:
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+                else:
+                    with suppress(FileNotFoundError):
+                        os.unlink(path)
+                self._watcher.tell(key)
+                replies.append(_DONE)
+        return replies
+
+    # ---- looking
+
+    def status(self, keys: Sequence[str]) -> list[Report]:
+        """What is known of these attempts. One whose supervisor died is cleared away here, and only then ended."""
+        with self._mutex:
+            return [self._watcher.look(key) for key in keys]
+
+    def listing(self) -> list[Report]:
+        """Every attempt that has not been forgotten."""
+        keys = sorted(os.listdir(os.path.join(self._data.root, files.ATTEMPTS)))
+        return [report for report in self.status(keys) if report.phase is not Phase.UNKNOWN]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until some attempt has ended; whether one has. One waiter for a folder of data."""
+        return self._data.wait(timeout_s)
+
+    def fileno(self) -> int:
+        """Readable when `wait` would not wait."""
+        return self._data.wake_fd
+
+    def forget(self, epoch: int, keys: Sequence[str]) -> None:
+        """Keep only what ended attempts wrote, and that they once were."""
+        with self._data.acting(epoch):
+            for key in keys:
+                if translate.flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
+                    continue
+                folder = self._data.attempt(key)
+                for name in (files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE):
+                    with suppress(FileNotFoundError):
+                        os.unlink(os.path.join(folder, name))
+                self._strip(folder)
+                # In one step: at any time the key is in one of the two places and so cannot start again.
+                os.rename(folder, self._data.kept(key))
+                with self._mutex:
+                    self._watcher.drop(key)
+
+    @staticmethod
+    def _strip(folder: str) -> None:
+        """Take the environment, which may hold secrets, out of what is kept; where the output went stays."""
+        plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
+        kept: dict[str, object] = {
+            name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan
+        }
+        files.replace(os.path.join(folder, files.LAUNCH), kept)
+
+    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        """Part of what an attempt wrote; empty at the end, and for one that is not known."""
+        if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
+            return b""
+        for folder in (self._data.attempt(key), self._data.kept(key)):
+            plan = files.read(os.path.join(folder, files.LAUNCH))
+            if plan is None:
+                continue
+            if named := plan[stream]:
+                path = os.path.join(plan["cwd"], named)
+                return read_as(plan["uid"], plan["gid"], path, offset, limit)
+            return read_own(os.path.join(folder, stream), offset, limit)
+        return b""
+
+    def close(self) -> None:
+        """Let go. What runs goes on under its supervisors."""
+        self._spawner.close()
+        self._data.close()
+        if self._base:
+            # Only an empty group can be removed, so one with jobs in it stays. The lock keeps it from being taken away
+            # under an attempt that another engine is just starting.
+            with suppress(OSError, Transient), self._data.locked():
+                cgroups.Group(os.path.join(self._base, cgroups.SUPERVISORS)).remove()
+                os.rmdir(self._base)

@@ -1,0 +1,147 @@
+"""Files that are whole or absent: how engine and supervisors talk, so that either may die at any time.
+
+Only the standard library, and little of it: supervisors import this.
+"""
+
+import json
+import os
+from contextlib import suppress
+from typing import Any
+
+LAUNCH = "launch.json"
+"""What to run. Written durably before anything runs."""
+CLAIM = "claim.json"
+"""Who runs it: taken once by one supervisor, or by a stop that came before any."""
+RUNNING = "running.json"
+"""The supervisor's news: phase, time of start, process ids."""
+HALT = "halt.json"
+"""The wish that it stop."""
+FREEZE = "freeze"
+"""Present while it is to be frozen."""
+END = "end.json"
+"""How it ended. On disk before the supervisor exits; the first one written stands."""
+SCRIPT = "script"
+STDOUT = "stdout"
+STREAMS = (STDOUT, "stderr")
+
+ATTEMPTS = "attempts"
+JOBS = "jobs"
+KEPT = "logs"
+"""Where the folder of an attempt goes once it is forgotten."""
+EPOCH = "epoch"
+LOCK = "lock"
+WAKE = "wake"
+"""A named pipe into which supervisors write one byte at an end."""
+
+END_BYTES_MAX = 4096
+"""Room kept on disk for the end, so that a full disk cannot lose it."""
+
+_PRIVATE = 0o600
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_draft(path: str, content: bytes, *, durable: bool) -> str:
+    """Write `content` beside `path` under a name of this process alone, and return that name."""
+    draft = f"{path}.{os.getpid()}"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _PRIVATE)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        if durable:
+            os.fsync(fd)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    finally:
+        os.close(fd)
+    return draft
+
+
+def publish_once(draft: str, path: str) -> bool:
+    """Give a draft its name unless that is taken; whether it was free. The draft is gone either way."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def create(path: str, value: dict[str, Any], *, durable: bool) -> bool:
+    """Write a file that is not there yet, whole; whether it was this call that did so."""
+    return publish_once(write_draft(path, json.dumps(value).encode(), durable=durable), path)
+
+
+def replace(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
+    """Write a file whole, in place of what was there."""
+    os.rename(write_draft(path, json.dumps(value).encode(), durable=durable), path)
+
+
+def read(path: str) -> dict[str, Any] | None:
+    """What a file holds; None where there is none, or where a crash of the machine left a broken one.
+
+    What must outlive such a crash is written durably before it gets its name, and so is never broken.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        value: dict[str, Any] = json.loads(content)
+    except ValueError:
+        return None
+    return value
+
+
+class EndSlot:
+    """The end's place on disk, taken before the job runs: blocks that are there can be written on a full disk."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._draft = os.path.join(folder, f"{END}.{os.getpid()}")
+        self._fd = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _PRIVATE)
+        try:
+            os.posix_fallocate(self._fd, 0, END_BYTES_MAX)
+        except OSError:
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Give the place back unused."""
+        os.close(self._fd)
+        with suppress(OSError):
+            os.unlink(self._draft)
+
+    def write(self, value: dict[str, Any]) -> bool:
+        """Make this the end, durably; whether it is (another may have been first)."""
+        content = json.dumps(value).encode()
+        if len(content) > END_BYTES_MAX:
+            content = json.dumps({**value, "why": value["why"][:500]}).encode()
+        # Padded instead of cut, since a shorter file would have to change more than its blocks.
+        os.pwrite(self._fd, content.ljust(END_BYTES_MAX), 0)
+        os.fsync(self._fd)
+        won = publish_once(self._draft, os.path.join(self._folder, END))
+        sync_folder(self._folder)
+        return won
+
+
+def knock(path: str) -> None:
+    """Wake whoever waits at the pipe. Nobody there, or a full pipe, is no error: the engine looks now and then."""
+    with suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(fd, b"!")
+        finally:
+            os.close(fd)

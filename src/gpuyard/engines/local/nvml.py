@@ -1,0 +1,60 @@
+"""What NVIDIA's driver knows about the GPUs of this machine. No driver, no GPUs: that is no error."""
+
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.contract import Transient
+from gpuyard.engines.local.translate import GpuReading
+
+
+def read_gpus() -> list[GpuReading]:
+    """Every GPU the driver shows, in its order. Only processes that compute count: a desktop is no job."""
+    try:
+        import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  # only where there are GPUs
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [_read(pynvml, place, handles) for place in range(len(handles))]
+    except pynvml.NVMLError as error:
+        raise Transient(f"the GPUs cannot be read: {error}") from error
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _read(nvml: Any, place: int, handles: list[Any]) -> GpuReading:
+    handle = handles[place]
+    return GpuReading(
+        uuid=nvml.nvmlDeviceGetUUID(handle),
+        name=nvml.nvmlDeviceGetName(handle),
+        memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+        numa=_numa(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        linked=tuple(i for i, other in enumerate(handles) if i != place and _linked(nvml, handle, other)),
+        pids=tuple(sorted({process.pid for process in _processes(nvml, handle)})),
+    )
+
+
+def _processes(nvml: Any, handle: Any) -> list[Any]:
+    with suppress(nvml.NVMLError):
+        return list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    return []
+
+
+def _linked(nvml: Any, one: Any, other: Any) -> bool:
+    with suppress(nvml.NVMLError):
+        return bool(nvml.nvmlDeviceGetP2PStatus(one, other, nvml.NVML_P2P_CAPS_INDEX_NVLINK) == 0)
+    return False
+
+
+def _numa(bus_id: str) -> int:
+    """The NUMA node of a PCI device; 0 where the kernel does not say. NVML writes the domain with eight digits."""
+    with suppress(OSError, ValueError):
+        short = bus_id.lower()[-12:]
+        with open(f"/sys/bus/pci/devices/{short}/numa_node", encoding="ascii") as file:
+            return max(0, int(file.read()))
+    return 0

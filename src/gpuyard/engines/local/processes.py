@@ -1,0 +1,136 @@
+"""Which process is which. A number alone is not an identity: it is handed out again, and a reboot starts over.
+
+Only the standard library, and little of it: supervisors import this.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Identity(NamedTuple):
+    """A process for good: number, time of its start in clock ticks since boot, and which boot."""
+
+    pid: int
+    ticks: int
+    boot: str
+
+
+class Stat(NamedTuple):
+    """The part of /proc/PID/stat that we use."""
+
+    state: str
+    parent: int
+    ticks: int
+
+
+def boot_id() -> str:
+    """Which boot of this machine this is."""
+    with open(_BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of a process; None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name of the program stands in parentheses and may hold spaces and parentheses itself.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Stat(state=fields[0].decode(), parent=int(fields[1]), ticks=int(fields[19]))
+
+
+def myself(boot: str) -> Identity:
+    """The identity of this process."""
+    stat = stat_of(os.getpid())
+    assert stat is not None, "a process sees itself in /proc"
+    return Identity(os.getpid(), stat.ticks, boot)
+
+
+def lives(who: Identity, boot: str) -> bool:
+    """Whether this very process still runs. A zombie does not."""
+    if who.boot != boot or who.pid <= 0:
+        return False
+    stat = stat_of(who.pid)
+    return stat is not None and stat.ticks == who.ticks and stat.state not in "ZX"
+
+
+def signal_to(who: Identity, number: int, boot: str) -> bool:
+    """Send a signal to this very process and to no other that may have got its number; whether it was there."""
+    try:
+        fd = os.pidfd_open(who.pid)
+    except (ProcessLookupError, OSError, ValueError):
+        return False
+    try:
+        # The descriptor holds the process, so what is checked now is what gets the signal.
+        if not lives(who, boot):
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def all_pids() -> Iterator[int]:
+    """Every process number there is."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield int(name)
+
+
+def descendants(roots: set[int]) -> set[int]:
+    """Every process below `roots`, without them."""
+    parents = {pid: stat.parent for pid in all_pids() if (stat := stat_of(pid)) and stat.state not in "ZX"}
+    below: set[int] = set()
+    for pid in parents:
+        path = [pid]
+        while (above := parents.get(path[-1])) is not None and above not in path:
+            if above in roots or above in below:
+                below.update(path)
+                break
+            path.append(above)
+    return below - roots
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parents of a process up to the first."""
+    line: list[int] = []
+    while pid > 1 and pid not in line and (stat := stat_of(pid)) is not None:
+        pid = stat.parent
+        line.append(pid)
+    return line
+
+
+def carrying(variable: str, value: str) -> set[int]:
+    """Every process that was started with this variable in its environment, and what it started since."""
+    wanted = f"{variable}={value}".encode()
+    found = set()
+    for pid in all_pids():
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                found.add(pid)
+    alive = {pid for pid in found if (stat := stat_of(pid)) and stat.state not in "ZX"}
+    return (alive | descendants(alive)) if alive else alive
+
+
+def signal_all(pids: set[int], number: int) -> None:
+    """Send a signal to processes that were just seen; those that have gone since are no error."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def user_of(pid: int) -> int | None:
+    """The user id that a process runs as."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except FileNotFoundError:
+        return None

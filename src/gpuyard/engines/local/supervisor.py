@@ -1,0 +1,322 @@
+"""Runs one attempt from claim to end and outlives the server: time limit, stop, leftovers, true exit code.
+
+Commands reach it as files in the attempt's folder, announced by SIGUSR1; news goes out the same way. So nothing is lost
+if the server dies, and a server that comes back finds everything. Only the standard library, and little of it: there is
+one of these processes for every running attempt.
+"""
+
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.local import files, processes
+from gpuyard.engines.local.cgroups import Group
+from gpuyard.engines.local.tasks import Failure, Task, adopt_orphans, launch
+
+SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
+"""Blocked from before the claim on, and taken one at a time."""
+
+CLAIMED, TAKEN = "claimed", "taken"
+"""What a supervisor answers to `start`; anything else is why it could not."""
+
+_WAIT_S_MAX = 3600.0
+_SWEEP_S = 0.01
+_RETRY_S = 1.0
+
+
+def supervise(folder: str, starter: socket.socket) -> None:
+    """The whole life of a supervisor, in a process just forked. Returns when the end is on disk."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    key = os.path.basename(folder)
+
+    def answer(word: str) -> None:
+        with suppress(OSError):
+            starter.send(f"{key}\n{word}".encode())
+
+    try:
+        os.chdir(folder)
+        plan = files.read(files.LAUNCH)
+        if plan is None:
+            raise FileNotFoundError(f"{folder}/{files.LAUNCH}")
+        adopt_orphans()
+        slot = files.EndSlot(".")
+        me = processes.myself(plan["boot"])
+        claim = {"pid": me.pid, "ticks": me.ticks, "boot": me.boot, "claimed_ms": _now_ms()}
+        if not files.create(files.CLAIM, claim, durable=False):
+            slot.drop()
+            answer(TAKEN)
+            return
+    except (OSError, ValueError, KeyError) as error:
+        answer(f"{error}")
+        return
+    supervisor = Supervisor(plan, slot)
+    # The group is made before the answer: until then the engine holds the lock that keeps its parent in place.
+    supervisor.make_group()
+    answer(CLAIMED)
+    starter.close()
+    # The server's log is not the job's, and a descriptor kept here would keep the server's pipe open.
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):
+        os.dup2(null, fd)
+    supervisor.run()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Supervisor:
+    """The attempt while it runs."""
+
+    def __init__(self, plan: dict[str, Any], slot: files.EndSlot) -> None:
+        self.plan = plan
+        self.slot = slot
+        self.group = Group(plan["cgroup"]) if plan["cgroup"] else None
+        self.tasks: list[Task] = []
+        self.started_ms = 0
+        self.verdict = ""
+        """What its end is to be called, once someone or something other than the job has decided it."""
+        self.why = ""
+        self.failed: Task | None = None
+        """The first task that ended badly."""
+        self.frozen_at: float | None = None
+        self.limit_at = self.warn_at = self.term_at = self.kill_at = float("inf")
+
+    def make_group(self) -> None:
+        """Set the limits; without them the job does not run."""
+        if self.group is not None:
+            try:
+                self.group.make(memory_mib=self.plan["memory_mib"], cpu_milli=self.plan["cpu_milli"])
+            except OSError as error:
+                self.verdict, self.why = "NODE_FAIL", f"cannot set limits: {error}"
+
+    def run(self) -> None:
+        """From here to the end."""
+        failure = None
+        try:
+            failure = self._start()
+            while any([task.status is None for task in self.tasks]):
+                self._wait()
+                self._reap()
+                self._obey()
+                self._keep_time()
+        except Exception as error:  # whatever it is, the job must not outlive its supervisor unseen
+            self.verdict, self.why = "NODE_FAIL", f"its supervisor failed: {error!r}"
+        self._sweep()
+        self._end(failure)
+
+    def _start(self) -> Failure | None:
+        plan = self.plan
+        self.started_ms = _now_ms()
+        self._obey()
+        if self.verdict:
+            self.started_ms, self.why = 0, self.why or "stopped before it ran"
+            return None
+        self.tasks, failure = launch(plan, self.group)
+        now = time.monotonic()
+        if plan["limit_ms"] > 0:
+            self.limit_at = now + plan["limit_ms"] / 1000
+            if plan["warn_signal"] and plan["warn_ms"] > 0:
+                self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
+        if failure is not None:
+            self._kill()
+        self._tell("RUNNING")
+        return failure
+
+    def _tell(self, phase: str) -> None:
+        news = {"phase": phase, "started_ms": self.started_ms, "pids": [task.pid for task in self.tasks]}
+        # On a full disk the news is missing; the claim alone says that it runs.
+        with suppress(OSError):
+            files.replace(files.RUNNING, news)
+
+    # ---- waiting, and what one wakes up for
+
+    def _wait(self) -> None:
+        until = self.kill_at
+        if self.frozen_at is None:
+            until = min(until, self.limit_at, self.warn_at, self.term_at)
+        signal.sigtimedwait(SIGNALS, min(max(0.0, until - time.monotonic()), _WAIT_S_MAX))
+
+    def _reap(self) -> bool:
+        """Take in every child that ended, adopted ones too; whether any child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            for task in self.tasks:
+                if task.pid == pid:
+                    task.status = status
+                    if status != 0 and self.failed is None:
+                        self._task_failed(task)
+
+    def _task_failed(self, task: Task) -> None:
+        """All or none: without one of its tasks the job is over, and the others are stopped."""
+        self.failed = task
+        others = [each for each in self.tasks if each.status is None]
+        if others and self.kill_at == float("inf"):
+            self._signal(signal.SIGTERM)
+            self.kill_at = time.monotonic() + self.plan["grace_ms"] / 1000
+        self._thaw()
+
+    def _obey(self) -> None:
+        """Do what the files in the folder ask for."""
+        halt = files.read(files.HALT)
+        if halt is not None:
+            self._halt(halt)
+            return
+        wanted = os.path.exists(files.FREEZE)
+        if wanted and self.frozen_at is None and self.tasks and not self.verdict and not self.failed:
+            self.frozen_at = time.monotonic()
+            self._freeze()
+            self._tell("SUSPENDED")
+        elif not wanted and self.frozen_at is not None:
+            self._thaw()
+            self._tell("RUNNING")
+
+    def _halt(self, halt: dict[str, Any]) -> None:
+        now = time.monotonic()
+        running = not self.tasks or any([task.status is None for task in self.tasks])
+        # One that ended by itself before it was told keeps its own end.
+        if self.verdict or self.failed is not None or not running:
+            if self.tasks:
+                self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
+            return
+        self.verdict = halt["outcome"]
+        self.kill_at = now + halt["grace_ms"] / 1000
+        self.term_at = now
+        warn = self.plan["warn_signal"]
+        if warn:
+            self._signal(warn)
+            if self.verdict == "PREEMPTED":
+                # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
+                self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
+        self._thaw()
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        if self.frozen_at is None:
+            if now >= self.warn_at:
+                self.warn_at = float("inf")
+                self._signal(self.plan["warn_signal"])
+            if now >= self.limit_at and not self.verdict and self.failed is None:
+                self.verdict, self.why = (
+                    "TIMEOUT",
+                    f"time limit of {self.plan['limit_ms'] / 1000:g} s reached",
+                )
+                self.term_at = now
+                self.kill_at = min(self.kill_at, now + self.plan["grace_ms"] / 1000)
+            if now >= self.limit_at:
+                self.limit_at = float("inf")
+            if now >= self.term_at:
+                self.term_at = float("inf")
+                self._signal(signal.SIGTERM)
+        if now >= self.kill_at:
+            # Again and again until all are gone: one that is being forked now may be missed once.
+            self.kill_at = now + _SWEEP_S
+            self._kill()
+
+    # ---- what is done to the job's processes
+
+    def _signal(self, number: int) -> None:
+        for task in self.tasks:
+            if task.status is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(task.pid, number)
+
+    def _below(self) -> set[int]:
+        return processes.descendants({os.getpid()})
+
+    def _freeze(self) -> None:
+        if self.group is not None:
+            self.group.freeze(True)
+            return
+        seen: set[int] = set()
+        # What was forked while the others were being stopped is found in the next round.
+        while new := self._below() - seen:
+            processes.signal_all(new, signal.SIGSTOP)
+            seen |= new
+
+    def _thaw(self) -> None:
+        if self.frozen_at is None:
+            return
+        lost_s = time.monotonic() - self.frozen_at
+        self.frozen_at = None
+        self.limit_at += lost_s
+        self.warn_at += lost_s
+        if self.group is not None:
+            self.group.freeze(False)
+        else:
+            processes.signal_all(self._below(), signal.SIGCONT)
+
+    def _kill(self) -> None:
+        if self.group is not None:
+            self.group.kill()
+        self._signal(signal.SIGKILL)
+        if self.group is None:
+            processes.signal_all(self._below(), signal.SIGKILL)
+
+    def _sweep(self) -> None:
+        """Kill what the job left behind. Orphans become children of this process: no child left is none left."""
+        if self.group is not None and not self.group.empty():
+            self.group.kill()
+        while self._reap():
+            if self.group is not None:
+                self.group.kill()
+            processes.signal_all(self._below(), signal.SIGKILL)
+            signal.sigtimedwait(SIGNALS, _SWEEP_S)
+
+    # ---- the end
+
+    def _end(self, failure: Failure | None) -> None:
+        end = self._verdict(failure)
+        if self.group is not None:
+            self.group.remove()
+        while True:
+            try:
+                self.slot.write(end)
+                break
+            except OSError:
+                # Without the end on disk this process is all that knows it, so it stays.
+                time.sleep(_RETRY_S)
+        files.knock(f"../../{files.WAKE}")
+
+    def _verdict(self, failure: Failure | None) -> dict[str, Any]:
+        exit_code = self.failed.exit_code() if self.failed is not None else 0
+        outcome, why = "COMPLETED" if self.failed is None else "FAILED", ""
+        if failure is not None:
+            outcome, exit_code, why = "FAILED", failure.exit_code, failure.why
+        elif self.verdict:
+            outcome, why = self.verdict, self.why
+        elif self.failed is not None:
+            why = self._why_failed(self.failed)
+            if self.group is not None and self.group.killed_for_memory():
+                outcome = "OUT_OF_MEMORY"
+                why = f"killed for memory on node {self.plan['node']}: over {self.plan['memory_mib']} MiB"
+        checkpoint_ms = 0
+        with suppress(OSError):
+            checkpoint_ms = os.stat(self.plan["checkpoint"]).st_mtime_ns // 1_000_000
+        return {
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "why": why,
+            "started_ms": self.started_ms,
+            "ended_ms": max(_now_ms(), self.started_ms),
+            "checkpoint_ms": checkpoint_ms,
+        }
+
+    def _why_failed(self, task: Task) -> str:
+        assert task.status is not None, "a task that failed has ended"
+        who = f"task {self.tasks.index(task)} " if len(self.tasks) > 1 else ""
+        if os.WIFSIGNALED(task.status):
+            number = os.WTERMSIG(task.status)
+            with suppress(ValueError):
+                return f"{who}killed by {signal.Signals(number).name}"
+            return f"{who}killed by signal {number}"
+        return f"{who}exit code {os.WEXITSTATUS(task.status)}"

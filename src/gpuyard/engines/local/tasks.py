@@ -1,0 +1,234 @@
+"""Turn a plan into running tasks: as the job's user, in sessions of their own, all or none, no shell in between.
+
+Runs in a supervisor: only the standard library, and little of it.
+"""
+
+import ctypes
+import errno
+import os
+import pwd
+import signal
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+from gpuyard.engines.local.cgroups import Group
+from gpuyard.engines.local.files import SCRIPT, STDOUT
+
+EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
+"""What shells answer for a program that is not there, and for one that cannot be run."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
+_READY, _GO = b"r", b"g"
+_MESSAGE_BYTES_MAX = 1000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below that loses its own, so that none gets away."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Task:
+    """One process of the job, the head of its own session."""
+
+    def __init__(self, pid: int, ears: int) -> None:
+        self.pid = pid
+        self.ears = ears
+        """Where it says that it is ready, or why it cannot be; at its end once the program runs."""
+        self.status: int | None = None
+        """How it ended, as `waitpid` says."""
+
+    def exit_code(self) -> int:
+        """Its exit code, 128 + signal if a signal ended it."""
+        assert self.status is not None, "only an ended task has an exit code"
+        if os.WIFSIGNALED(self.status):
+            return 128 + os.WTERMSIG(self.status)
+        return os.WEXITSTATUS(self.status)
+
+
+class Failure(NamedTuple):
+    """Why the job's program does not run."""
+
+    exit_code: int
+    why: str
+
+
+def launch(plan: dict[str, Any], group: Group | None) -> tuple[list[Task], Failure | None]:
+    """Fork every task and let them go once all are ready. With a failure, the tasks are dead or dying."""
+    output = _own_output(plan)
+    argv = plan["argv"]
+    if plan["script"]:
+        argv = [_write_script(plan), *argv]
+    gate_read, gate_write = os.pipe()
+    tasks: list[Task] = []
+    failure = None
+    try:
+        for env in plan["envs"]:
+            tasks.append(_fork(plan, argv, env, output, group, (gate_read, gate_write)))
+    except OSError as error:
+        failure = Failure(EXIT_NOT_RUN, f"cannot start task {len(tasks)}: {error.strerror}")
+    for task in tasks:
+        failure = failure or _heard(task, whole=False)
+    if failure is None:
+        os.write(gate_write, _GO * len(tasks))
+    os.close(gate_write)
+    os.close(gate_read)
+    for task in tasks:
+        failure = failure or _heard(task, whole=True)
+        os.close(task.ears)
+    os.close(output)
+    return tasks, failure
+
+
+def _heard(task: Task, *, whole: bool) -> Failure | None:
+    """Listen to a task until it is ready (or, `whole`, until its program runs); what went wrong, if something did."""
+    said = os.read(task.ears, _MESSAGE_BYTES_MAX)
+    if said == (b"" if whole else _READY):
+        return None
+    code, _, why = said.decode(errors="replace").partition(" ")
+    return Failure(int(code), why) if why else Failure(EXIT_NOT_RUN, "killed before its program ran")
+
+
+def _own_output(plan: dict[str, Any]) -> int:
+    """Open the attempt's own file for what the job writes; the job may open it again by /dev/stdout."""
+    fd = os.open(STDOUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    if plan["drop"]:
+        os.fchown(fd, plan["uid"], plan["gid"])
+    return fd
+
+
+def _write_script(plan: dict[str, Any]) -> str:
+    path = os.path.abspath(SCRIPT)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o500)
+    try:
+        rest = memoryview(plan["script"].encode("utf-8", "surrogateescape"))
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        if plan["drop"]:
+            os.fchown(fd, plan["uid"], plan["gid"])
+    finally:
+        os.close(fd)
+    return path
+
+
+def _fork(
+    plan: dict[str, Any],
+    argv: list[str],
+    env: dict[str, str],
+    output: int,
+    group: Group | None,
+    gate: tuple[int, int],
+) -> Task:
+    ears, mouth = os.pipe()
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(plan, argv, env, output, group, gate, mouth, supervisor)
+    os.close(mouth)
+    return Task(pid, ears)
+
+
+def _become(
+    plan: dict[str, Any],
+    argv: list[str],
+    env: dict[str, str],
+    output: int,
+    group: Group | None,
+    gate: tuple[int, int],
+    mouth: int,
+    supervisor: int,
+) -> NoReturn:
+    """The child: become the task. Whatever goes wrong is said to the supervisor, and nothing is run."""
+    doing, code = "start", EXIT_NOT_RUN
+    try:
+        # The gate opens or closes for all; a write end kept here would hold it half open.
+        os.close(gate[1])
+        os.setsid()
+        _die_with(supervisor)
+        if group is not None:
+            doing = f"join {group.path}"
+            group.join()
+        doing = f"become user {plan['user'] or plan['uid']}"
+        if plan["drop"]:
+            _become_user(plan)
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        # A change of user takes this wish back.
+        _die_with(supervisor)
+        os.umask(0o022)
+        doing = f"enter folder {plan['cwd']}"
+        os.chdir(plan["cwd"])
+        doing = "open standard input and output"
+        _connect(plan, output)
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        doing = "wait for the other tasks"
+        os.write(mouth, _READY)
+        if os.read(gate[0], 1) != _GO:
+            os._exit(EXIT_NOT_RUN)
+        doing = f"run {argv[0]}"
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):
+            code = EXIT_NOT_FOUND
+        named = f" {error.filename}" if doing.startswith("open ") else ""
+        if plan["script"] and code == EXIT_NOT_FOUND:
+            named = " (is the program of its first line there?)"
+        _say(mouth, code, f"cannot {doing}{named}: {error.strerror}")
+    except BaseException as error:  # a child must never go on as a second supervisor
+        _say(mouth, code, f"cannot {doing}: {error!r}")
+    finally:
+        os._exit(code)
+
+
+def _say(mouth: int, code: int, why: str) -> None:
+    with suppress(OSError):
+        os.write(mouth, f"{code} {why}".encode(errors="replace")[:_MESSAGE_BYTES_MAX])
+
+
+def _die_with(supervisor: int) -> None:
+    """Ask the kernel to kill this process when its supervisor dies, also if that has happened already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(EXIT_NOT_RUN)
+
+
+def _become_user(plan: dict[str, Any]) -> None:
+    try:
+        name = pwd.getpwuid(plan["uid"]).pw_name
+    except KeyError:
+        os.setgroups([plan["gid"]])
+    else:
+        os.initgroups(name, plan["gid"])
+    os.setgid(plan["gid"])
+    os.setuid(plan["uid"])
+
+
+def _connect(plan: dict[str, Any], output: int) -> None:
+    """Standard input from nowhere, output to the recipe's files (opened as the user) or to the attempt's own."""
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    stdout = _open_output(plan["stdout"], plan["append"]) if plan["stdout"] else output
+    if plan["stderr"] and plan["stderr"] != plan["stdout"]:
+        stderr = _open_output(plan["stderr"], plan["append"])
+    else:
+        stderr = stdout
+    # Copies lie above 2, so that none is overwritten while it is still needed.
+    high = [os.dup(fd) for fd in (stdin, stdout, stderr)]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target)
+
+
+def _open_output(path: str, append: bool) -> int:
+    # Without O_NONBLOCK a named pipe that nobody reads would hold the task, and its supervisor, for ever.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | (0 if append else os.O_TRUNC)
+    fd = os.open(path, flags, 0o644)
+    os.set_blocking(fd, True)
+    return fd

@@ -1,0 +1,334 @@
+"""Pure translation: a launch into the plan that a supervisor follows, end files into reports, readings into a node."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.engines.contract import Launch, Part, Phase, Report
+from gpuyard.model import CATALOGUE, Node, Outcome
+
+FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
+"""By this variable the processes of an attempt are found when nothing else knows them any more.
+
+Not by the key: another yard on the same machine may have chosen the same name.
+"""
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SIGNALS_MAX = 64
+CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who a job runs as."""
+
+    uid: int
+    gid: int
+    user: str
+    home: str
+    shell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a plan has to know about the machine."""
+
+    node: str
+    uuids: tuple[str, ...]
+    """Of the node's GPUs, in order."""
+    boot: str
+    folder: str
+    """The attempt's own."""
+    job_folder: str
+    """Shared by all attempts of the job, owned by its user."""
+    cgroup: str
+    """The attempt's own group; empty: none."""
+    limits: bool
+    """Whether memory and CPU limits can be set there."""
+    drop: bool
+    """Whether the supervisor changes to the job's user."""
+    port: int
+    """A free port for the tasks of a gang."""
+    lang: str
+
+
+def flaw_of_key(key: str) -> str:
+    """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
+    return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
+
+
+def flaw_of(launch: Launch, node: str, gpus: int) -> str:
+    """Why this launch can never run here; empty: it can."""
+    recipe = launch.recipe
+    if flaw := flaw_of_key(launch.key):
+        return flaw
+    if flaw := _flaw_of_parts(launch.parts, node, gpus):
+        return flaw
+    if recipe.script and not recipe.script.startswith("#!"):
+        return "the script does not begin with #!"
+    if not recipe.script and (not recipe.argv or not recipe.argv[0]):
+        return "there is nothing to run: no argv and no script"
+    if not 0 <= recipe.warn_signal <= _SIGNALS_MAX:
+        return f"there is no signal {recipe.warn_signal}"
+    if min(launch.limit_ms, launch.grace_ms, recipe.warn_ms, recipe.uid, recipe.gid) < 0:
+        return "times and ids cannot be negative"
+    if recipe.cwd and not recipe.cwd.startswith("/"):
+        return f"the folder {recipe.cwd!r} is not an absolute path"
+    return _flaw_of_texts(launch)
+
+
+def _flaw_of_parts(parts: tuple[Part, ...], node: str, gpus: int) -> str:
+    if [part.node for part in parts] != [node]:
+        return (
+            f"this engine has one node, {node}; asked for {', '.join(part.node for part in parts) or 'none'}"
+        )
+    (part,) = parts
+    if part.gpus and part.milli != 1000:
+        return "this engine gives whole GPUs only"
+    if len(set(part.gpus)) != len(part.gpus) or any(not 0 <= gpu < gpus for gpu in part.gpus):
+        return f"there are no GPUs {list(part.gpus)} on {node}, which has {gpus}"
+    if part.tasks < 1:
+        return "a job has at least one task"
+    return ""
+
+
+def _flaw_of_texts(launch: Launch) -> str:
+    recipe = launch.recipe
+    texts = {
+        "argv": recipe.argv,
+        "the name": (launch.name, launch.label, recipe.user),
+        "a path": (recipe.cwd, recipe.stdout, recipe.stderr),
+        "the environment": (*recipe.env.keys(), *recipe.env.values()),
+        "the script": (recipe.script,),
+    }
+    for what, strings in texts.items():
+        for text in strings:
+            if "\0" in text and what != "the script":
+                return f"{what} holds a NUL character"
+            try:
+                text.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                return f"{what} holds a character that cannot be passed on"
+    if bad := next((name for name in recipe.env if not name or "=" in name), None):
+        return f"{bad!r} is no name of an environment variable"
+    return "" if "" not in recipe.env else "'' is no name of an environment variable"
+
+
+def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
+    """Everything a supervisor needs, in plain values."""
+    recipe, part = launch.recipe, launch.parts[0]
+    checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
+    cwd = recipe.cwd or place.job_folder
+    shared = _environment(launch, account, place) | {"YARD_CHECKPOINT_FILE": checkpoint}
+    return {
+        "key": launch.key,
+        "job_id": launch.job_id,
+        "node": place.node,
+        "boot": place.boot,
+        "argv": list(recipe.argv),
+        "script": recipe.script,
+        "cwd": cwd,
+        "stdout": recipe.stdout,
+        "stderr": recipe.stderr,
+        "append": launch.restarts > 0,
+        "uid": account.uid,
+        "gid": account.gid,
+        "user": account.user,
+        "drop": place.drop,
+        "envs": [shared | _task_environment(part, rank, place.uuids) for rank in range(part.tasks)],
+        "limit_ms": launch.limit_ms,
+        "grace_ms": launch.grace_ms,
+        "warn_signal": recipe.warn_signal,
+        "warn_ms": recipe.warn_ms,
+        "checkpoint": checkpoint if checkpoint.startswith("/") else f"{cwd}/{checkpoint}",
+        "cgroup": place.cgroup,
+        "memory_mib": part.memory_mib if place.limits else 0,
+        "cpu_milli": part.cpu_milli if place.limits else 0,
+    }
+
+
+def _environment(launch: Launch, account: Account, place: Place) -> dict[str, str]:
+    """A clean base, then what the recipe sets, then what only the yard can know."""
+    recipe, part = launch.recipe, launch.parts[0]
+    base = {
+        "PATH": _PATH,
+        "HOME": account.home,
+        "USER": account.user,
+        "LOGNAME": account.user,
+        "SHELL": account.shell,
+        "LANG": place.lang,
+    }
+    indices = ",".join(str(gpu) for gpu in part.gpus)
+    yard = {
+        FOLDER_VARIABLE: place.folder,
+        "YARD_ATTEMPT_KEY": launch.key,
+        "YARD_JOB_ID": launch.label,
+        "YARD_JOB_NAME": launch.name,
+        "YARD_ATTEMPT": str(launch.attempt),
+        "YARD_RESTART_COUNT": str(launch.restarts),
+        "YARD_NODE": place.node,
+        "YARD_GPUS": ",".join(place.uuids[gpu] for gpu in part.gpus),
+        "SLURM_JOB_ID": str(launch.job_id),
+        "SLURM_JOBID": str(launch.job_id),
+        "SLURM_JOB_NAME": launch.name,
+        "SLURM_NTASKS": str(part.tasks),
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NODELIST": place.node,
+        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // part.tasks // 1000)),
+        "SLURM_GPUS": str(len(part.gpus)),
+        "SLURM_JOB_GPUS": indices,
+        "SLURM_RESTART_COUNT": str(launch.restarts),
+        "SLURM_SUBMIT_DIR": recipe.cwd or place.job_folder,
+    }
+    if launch.array_id:
+        yard |= {
+            "SLURM_ARRAY_JOB_ID": str(launch.array_id),
+            "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+        }
+    if part.tasks > 1:
+        yard |= {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(place.port),
+            "WORLD_SIZE": str(part.tasks),
+        }
+    return base | recipe.env | yard
+
+
+def _task_environment(part: Part, rank: int, uuids: tuple[str, ...]) -> dict[str, str]:
+    """What differs from task to task: its number and its share of the GPUs.
+
+    GPUs that cannot be dealt out evenly are seen by every task.
+    """
+    each, rest = divmod(len(part.gpus), part.tasks)
+    share = part.gpus if rest else part.gpus[rank * each : (rank + 1) * each]
+    env = {
+        "CUDA_VISIBLE_DEVICES": ",".join(uuids[gpu] for gpu in share),
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(rank),
+    }
+    if part.tasks > 1:
+        env |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    return env
+
+
+def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> Report:
+    """An end file as a report."""
+    return Report(
+        key=key,
+        phase=Phase.ENDED,
+        outcome=Outcome(end["outcome"]),
+        exit_code=end["exit_code"],
+        started_ms=end["started_ms"],
+        ended_ms=end["ended_ms"],
+        checkpoint_ms=min(end["checkpoint_ms"], now_ms),
+        why=end["why"],
+    )
+
+
+def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:
+    """The end of an attempt that nobody was left to write the end of."""
+    started_ms = running["started_ms"] if running else claimed_ms
+    return {
+        "outcome": Outcome.NODE_FAIL.value,
+        "exit_code": 0,
+        "why": why,
+        "started_ms": started_ms,
+        "ended_ms": max(started_ms, now_ms),
+        "checkpoint_ms": 0,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU as the driver or the emulation describes it."""
+
+    uuid: str
+    name: str
+    memory_mib: int
+    numa: int = 0
+    linked: tuple[int, ...] = ()
+    """Other GPUs, by their place in the list, that NVLink connects it to."""
+    pids: tuple[int, ...] = ()
+    """Processes that compute on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReading:
+    """The rest of the machine."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+
+
+def model_of(name: str, memory_mib: int) -> str:
+    """The catalogue's name for what the driver calls a GPU; a name made from the driver's for one not in it.
+
+    One name can stand for several sizes of memory (`A100`, `V100`): a size that is not the catalogue's is added.
+    """
+    if name in CATALOGUE:
+        return name
+    words = set(re.split(r"[^A-Za-z0-9]+", name.upper()))
+    gib = round(memory_mib / 1024)
+    fitting = [model for model in CATALOGUE.values() if model.name.split("-")[0] in words]
+    for model in fitting:
+        # The driver keeps a few percent of the memory for itself.
+        if abs(model.memory_mib - memory_mib) * 10 <= model.memory_mib:
+            return model.name
+    if fitting:
+        return f"{fitting[0].name.split('-')[0]}-{gib}GB"
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^(NVIDIA|Tesla)\s+", "", name)).strip("-")
+    return plain or "unknown"
+
+
+def alike(readings: Sequence[GpuReading]) -> list[int]:
+    """The GPUs that a node can be made of, by their place in the list: those of the model there are most of."""
+    models = [model_of(each.name, each.memory_mib) for each in readings]
+    if not models:
+        return []
+    # 1. most GPUs; 2. the name.
+    best = min(Counter(models).items(), key=lambda item: (-item[1], item[0]))[0]
+    return [place for place, model in enumerate(models) if model == best]
+
+
+def node_of(machine: MachineReading, readings: Sequence[GpuReading], cluster: str, pool: str) -> Node:
+    """The machine as a node. `readings` are alike."""
+    return Node(
+        name=machine.name,
+        cluster=cluster,
+        pool=pool,
+        gpu_model=model_of(readings[0].name, readings[0].memory_mib) if readings else "",
+        gpus=len(readings),
+        cpu_milli=machine.cpu_milli,
+        memory_mib=machine.memory_mib,
+        nvlink_group_size=_link_group(readings),
+        numa_domains=_numa_domains(readings),
+    )
+
+
+def _link_group(readings: Sequence[GpuReading]) -> int:
+    """How many GPUs in a row NVLink connects; 0 if the groups are not rows of one size."""
+    if not readings:
+        return 0
+    size = 1 + len(readings[0].linked)
+    for place, reading in enumerate(readings):
+        first = place // size * size
+        if {place, *reading.linked} != set(range(first, first + size)):
+            return 0
+    return size if size > 1 else 0
+
+
+def _numa_domains(readings: Sequence[GpuReading]) -> int:
+    """Into how many even runs the NUMA nodes split the GPUs; 1 if they do not."""
+    order = [reading.numa for reading in readings]
+    domains = len(set(order))
+    if domains < 2 or len(order) % domains:
+        return 1
+    each = len(order) // domains
+    runs = [set(order[first : first + each]) for first in range(0, len(order), each)]
+    return domains if all(len(run) == 1 for run in runs) else 1

@@ -1,0 +1,173 @@
+"""How attempts stand, from what their supervisors left on disk and from /proc; cheap enough to ask for all at once."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.local import files, processes, translate
+from gpuyard.engines.local.cgroups import Group
+from gpuyard.engines.local.client import Data
+from gpuyard.engines.local.processes import Identity
+
+_LOST_SUPERVISOR = "its supervisor was killed"
+_LOST_BOOT = "the machine was restarted"
+_CLEAR_S_MAX = 0.5
+_PAUSE_S = 0.005
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What does not change about a claimed attempt, and the last news read, with the mark of its file."""
+
+    who: Identity
+    claimed_ms: int
+    checkpoint: str
+    mark: tuple[int, int] = (0, 0)
+    news: dict[str, Any] | None = None
+
+
+class Watcher:
+    """Answers for attempts. Not for several threads at once: the engine holds a lock."""
+
+    def __init__(self, data: Data, boot: str, base: str, now_ms: Callable[[], int]) -> None:
+        self._data = data
+        self._boot = boot
+        self._base = base
+        self._now_ms = now_ms
+        self._ended: dict[str, Report] = {}
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self, key: str) -> Report:
+        """How one attempt stands."""
+        if report := self._ended.get(key):
+            return report
+        folder = self._data.attempt(key)
+        if translate.flaw_of_key(key) or not os.path.isdir(folder):
+            return Report(key, Phase.UNKNOWN)
+        if report := self._read_end(key, folder):
+            return report
+        seen = self._seen.get(key) or self._read_claim(key, folder)
+        if seen is None:
+            return self._unclaimed(key, folder)
+        if not processes.lives(seen.who, self._boot):
+            return self._lost(key, folder, seen)
+        return self._alive(key, folder, seen)
+
+    def tell(self, key: str) -> None:
+        """Let a supervisor look at the wishes in its folder. One that is gone is found so by `look`."""
+        seen = self._seen.get(key) or self._read_claim(key, self._data.attempt(key))
+        if seen is not None:
+            processes.signal_to(seen.who, signal.SIGUSR1, self._boot)
+
+    def drop(self, key: str) -> None:
+        """Forget what is remembered of an attempt."""
+        self._ended.pop(key, None)
+        self._seen.pop(key, None)
+
+    def supervisors(self) -> set[int]:
+        """Process numbers of the supervisors that live."""
+        found = set()
+        for key in os.listdir(os.path.join(self._data.root, files.ATTEMPTS)):
+            folder = self._data.attempt(key)
+            if os.path.exists(os.path.join(folder, files.END)):
+                continue
+            claim = files.read(os.path.join(folder, files.CLAIM))
+            if claim and processes.lives(_identity(claim), self._boot):
+                found.add(claim["pid"])
+        return found
+
+    # ---- the cases
+
+    def _read_end(self, key: str, folder: str) -> Report | None:
+        end = files.read(os.path.join(folder, files.END))
+        if end is None:
+            return None
+        self._seen.pop(key, None)
+        report = self._ended[key] = translate.report_of_end(key, end, self._now_ms())
+        return report
+
+    def _read_claim(self, key: str, folder: str) -> _Seen | None:
+        claim = files.read(os.path.join(folder, files.CLAIM))
+        if claim is None:
+            return None
+        plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
+        seen = _Seen(_identity(claim), claim["claimed_ms"], plan.get("checkpoint", ""))
+        self._seen[key] = seen
+        return seen
+
+    def _unclaimed(self, key: str, folder: str) -> Report:
+        """Written down, but nobody has run it: asking for it again starts it, unless that was before a restart."""
+        plan = files.read(os.path.join(folder, files.LAUNCH))
+        if plan is None or plan["boot"] == self._boot:
+            return Report(key, Phase.UNKNOWN)
+        return self._settle(key, folder, None, 0, _LOST_BOOT)
+
+    def _lost(self, key: str, folder: str, seen: _Seen) -> Report:
+        """The supervisor is gone. If it did not write the end, what it left is killed, and that is the end."""
+        if report := self._read_end(key, folder):
+            return report
+        news = files.read(os.path.join(folder, files.RUNNING))
+        if seen.who.boot != self._boot:
+            return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT)
+        if not self._clear(key):
+            return Report(key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms))
+        return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR)
+
+    def _settle(
+        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str
+    ) -> Report:
+        end = translate.lost_end(news, claimed_ms, self._now_ms(), why)
+        with suppress(OSError):
+            files.create(os.path.join(folder, files.END), end, durable=True)
+        # Read back, since another process may have written it first; on a full disk it is written another time.
+        return self._read_end(key, folder) or translate.report_of_end(key, end, self._now_ms())
+
+    def _clear(self, key: str) -> bool:
+        """Kill what is left of an attempt without supervisor; whether nothing is."""
+        group = Group(os.path.join(self._base, key)) if self._base else None
+        until = time.monotonic() + _CLEAR_S_MAX
+        while True:
+            left = processes.carrying(translate.FOLDER_VARIABLE, self._data.attempt(key))
+            processes.signal_all(left, signal.SIGKILL)
+            if group is not None:
+                with suppress(OSError):
+                    group.kill()
+            if not left and (group is None or group.empty()):
+                if group is not None:
+                    group.remove()
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(_PAUSE_S)
+
+    def _alive(self, key: str, folder: str, seen: _Seen) -> Report:
+        news = self._news(folder, seen)
+        phase = Phase[news["phase"]] if news else Phase.STARTING
+        if os.path.exists(f"{folder}/{files.HALT}"):
+            phase = Phase.STOPPING
+        checkpoint_ms = 0
+        with suppress(OSError):
+            checkpoint_ms = min(os.stat(seen.checkpoint).st_mtime_ns // 1_000_000, self._now_ms())
+        started_ms = news["started_ms"] if news else 0
+        return Report(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms)
+
+    @staticmethod
+    def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:
+        path = f"{folder}/{files.RUNNING}"
+        try:
+            stat = os.stat(path)
+        except FileNotFoundError:
+            return None
+        mark = (stat.st_ino, stat.st_mtime_ns)
+        if mark != seen.mark:
+            seen.news, seen.mark = files.read(path), mark
+        return seen.news
+
+
+def _identity(claim: dict[str, Any]) -> Identity:
+    return Identity(claim["pid"], claim["ticks"], claim["boot"])

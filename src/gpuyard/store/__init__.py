@@ -1,0 +1,49 @@
+"""The truth on disk: the event log, and what hangs on it.
+
+`open_store` gives a `Store` over SQLite (a path) or PostgreSQL (a URL). Nothing above knows which it is.
+"""
+
+from gpuyard.store.backend import Counters
+from gpuyard.store.codec import CODEC, Codec
+from gpuyard.store.errors import (
+    Conflict,
+    Fenced,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from gpuyard.store.history import HistoryQuery, HistoryRow
+from gpuyard.store.leader import Holder, Lease
+from gpuyard.store.log import Commit, Numbered
+from gpuyard.store.snapshots import Snapshot
+from gpuyard.store.store import Store, open_store
+from gpuyard.store.submissions import Accepted, Idempotency, Submission
+
+__all__ = [
+    "CODEC",
+    "Accepted",
+    "Codec",
+    "Commit",
+    "Conflict",
+    "Counters",
+    "Fenced",
+    "HistoryQuery",
+    "HistoryRow",
+    "Holder",
+    "Idempotency",
+    "Lease",
+    "Numbered",
+    "Snapshot",
+    "Store",
+    "StoreBusy",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnreachable",
+    "Submission",
+    "open_store",
+]

@@ -1,0 +1,121 @@
+"""What the two databases have in common for the rest of the store: transactions, the counter row, waking, election."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpuyard.store.bell import Bell
+from gpuyard.store.errors import StoreBusy, StoreError, StoreFull, explained
+from gpuyard.store.leader import Holder, Lease
+from gpuyard.store.migrate import migrate
+from gpuyard.store.schema import COUNTERS
+from gpuyard.store.turn import Turn
+
+
+class Counters(NamedTuple):
+    """The one row that orders all writing: the next number of the log, the next job id, the current epoch."""
+
+    next_seq: int
+    next_job_id: int
+    epoch: int
+
+
+_COUNTERS = select(COUNTERS.c.next_seq, COUNTERS.c.next_job_id, COUNTERS.c.epoch).where(COUNTERS.c.id == 1)
+# Statements are made once: the library then finds its compiled form without looking at all their parts again.
+_LOCK_COUNTERS = _COUNTERS.with_for_update()
+_SET_COUNTERS = update(COUNTERS).where(COUNTERS.c.id == 1)
+
+
+class Backend(ABC):
+    """One database, opened."""
+
+    poll_s: float
+    """How often a waiter looks by itself for events of other processes."""
+
+    def __init__(self, place: str, writer: Engine, reader: Engine, busy_s: float) -> None:
+        self.place = place
+        """The path, or the URL without its password."""
+        self.writer = writer
+        self.reader = reader
+        self.busy_s = busy_s
+        self.bell = Bell()
+        self.yard = ""
+        self._turn = Turn()
+
+    def prepare(self) -> None:
+        """Bring the tables up to date and read the yard's name."""
+        with self.writing() as conn:
+            self.yard = migrate(conn, self.place)
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write; committed and durable on leaving, undone by any exception.
+
+        Only one at a time in a process. Between processes the database sees to it.
+        """
+        if not self._turn.take(self.busy_s):
+            raise StoreBusy(
+                f"another thread holds {self.place} for more than {self.busy_s:g} s", "Try again."
+            )
+        try:
+            with explained(self.place), self.writer.begin() as conn:
+                yield conn
+        except StoreError as error:
+            ours = not isinstance(error.__cause__, SQLAlchemyError)
+            if not ours and not isinstance(error, StoreBusy | StoreFull):
+                # A connection that failed in another way is not trusted again.
+                self.writer.dispose()
+            raise
+        finally:
+            self._turn.give()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads, beside whoever writes."""
+        with explained(self.place), self.reader.begin() as conn:
+            yield conn
+
+    def lock_counters(self, conn: Connection) -> Counters:
+        """The counter row, which nobody else may change until this transaction ends."""
+        # SQLite has no locks on rows and ignores the request: its transaction has locked everything already.
+        return Counters(*conn.execute(_LOCK_COUNTERS).one())
+
+    def counters(self) -> Counters:
+        """The counter row as it is now."""
+        with self.reading() as conn:
+            return Counters(*conn.execute(_COUNTERS).one())
+
+    def set_counters(self, conn: Connection, counters: Counters) -> None:
+        """Write the counter row, and have waiters woken when the transaction is committed."""
+        conn.execute(_SET_COUNTERS, counters._asdict())
+        self.announce(conn, counters.next_seq - 1)
+
+    def head(self) -> int:
+        """The number of the last event."""
+        return self.counters().next_seq - 1
+
+    def close(self) -> None:
+        """Let waiters go and close every connection."""
+        self.bell.close()
+        self.writer.dispose()
+        self.reader.dispose()
+
+    @abstractmethod
+    def announce(self, conn: Connection, head: int) -> None:
+        """Tell other processes, once the transaction is committed, that there are events up to `head`."""
+
+    @abstractmethod
+    def listen(self) -> None:
+        """See to it that events of other processes ring the bell. Called before every wait."""
+
+    @abstractmethod
+    def elect(self, holder: str) -> Lease | None:
+        """The lease with a new epoch, or nothing if somebody has it."""
+
+    @abstractmethod
+    def who_leads(self) -> Holder | None:
+        """Who has the lease."""

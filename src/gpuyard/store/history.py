@@ -1,0 +1,162 @@
+"""One row for each job that ended, for listings: the log would have to be folded to answer them.
+
+Rows are written in the transaction that ends the job, and can be made anew from the log at any time.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Select, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuyard.core.plain import Plain
+from gpuyard.store.backend import Backend
+from gpuyard.store.schema import HISTORY
+
+LIMIT_MAX = 1000
+"""Rows on one page at most."""
+
+_INTEGER_MAX = (1 << 63) - 1
+_COLUMNS = tuple([column.name for column in HISTORY.columns])
+_TEXTS = ("name", "tenant", "user", "klass", "state", "why")
+
+
+def _upsert(statement: Any) -> Any:
+    """Insert, or replace the row of the same id."""
+    new = {name: statement.excluded[name] for name in _COLUMNS if name != "id"}
+    return statement.on_conflict_do_update(index_elements=["id"], set_=new)
+
+
+_UPSERT = {"sqlite": _upsert(sqlite.insert(HISTORY)), "postgresql": _upsert(postgresql.insert(HISTORY))}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A job that ended."""
+
+    id: int
+    name: str
+    tenant: str
+    user: str
+    klass: str
+    state: str
+    gpus_milli: int
+    submitted_ms: int
+    started_ms: int
+    """Of the last attempt; 0: it never ran."""
+    ended_ms: int
+    array_id: int = 0
+    array_index: int = 0
+    attempts: int = 0
+    preemptions: int = 0
+    exit_code: int = 0
+    why: str = ""
+    detail: Mapping[str, Plain] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Which ended jobs, newest id first. What is left empty does not matter."""
+
+    states: Sequence[str] = ()
+    tenant: str = ""
+    """With all tenants below it."""
+    user: str = ""
+    name: str = ""
+    array_id: int = 0
+    submitted_from_ms: int | None = None
+    submitted_until_ms: int | None = None
+    """Not included, like every `until`."""
+    ended_from_ms: int | None = None
+    ended_until_ms: int | None = None
+    before_id: int | None = None
+    """The id of the last row of the page before."""
+    limit: int = 100
+
+
+class History:
+    """The ended jobs of one store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def history(self, job_id: int) -> HistoryRow | None:
+        """One job, if it has ended."""
+        rows = self._found(select(HISTORY).where(HISTORY.c.id == job_id))
+        return rows[0] if rows else None
+
+    def find_history(self, query: HistoryQuery) -> list[HistoryRow]:
+        """A page of ended jobs."""
+        return self._found(_select(query))
+
+    def array_history(self, array_id: int, after_index: int = -1, limit: int = LIMIT_MAX) -> list[HistoryRow]:
+        """Ended tasks of an array, by index."""
+        table = HISTORY.c
+        return self._found(
+            select(HISTORY)
+            .where(table.array_id == array_id, table.array_index > after_index)
+            .order_by(table.array_index, table.id)
+            .limit(_limited(limit))
+        )
+
+    def put_history(self, rows: Sequence[HistoryRow]) -> None:
+        """Write rows that were made anew from the log."""
+        with self._backend.writing() as conn:
+            put_history(conn, rows)
+
+    def _found(self, query: Select[Any]) -> list[HistoryRow]:
+        with self._backend.reading() as conn:
+            rows = conn.execute(query).mappings().all()
+        return [HistoryRow(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
+
+
+def put_history(conn: Connection, rows: Sequence[HistoryRow]) -> None:
+    """Write rows inside a transaction; a row that is there is replaced."""
+    if not rows:
+        return
+    conn.execute(_UPSERT[conn.dialect.name], [_values(row) for row in rows])
+
+
+def _values(row: HistoryRow) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in _COLUMNS}
+    for name in _TEXTS:
+        # These are for listings; the log has the true text. No character of it may stop a job from ending.
+        # An index takes no more than 2,700 bytes in a row.
+        values[name] = values[name][:600].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    for name, value in values.items():
+        if type(value) is int:
+            values[name] = max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
+    values["detail"] = json.dumps(row.detail, separators=(",", ":"))
+    return values
+
+
+def _select(query: HistoryQuery) -> Select[Any]:
+    table = HISTORY.c
+    wanted = select(HISTORY).order_by(table.id.desc()).limit(_limited(query.limit))
+    if query.states:
+        wanted = wanted.where(table.state.in_(query.states))
+    if query.tenant:
+        below = table.tenant.startswith(query.tenant + "/", autoescape=True)
+        wanted = wanted.where(or_(table.tenant == query.tenant, below))
+    for column, value in ((table.user, query.user), (table.name, query.name)):
+        if value:
+            wanted = wanted.where(column == value)
+    if query.array_id:
+        wanted = wanted.where(table.array_id == query.array_id)
+    for column, start_ms, end_ms in (
+        (table.submitted_ms, query.submitted_from_ms, query.submitted_until_ms),
+        (table.ended_ms, query.ended_from_ms, query.ended_until_ms),
+    ):
+        if start_ms is not None:
+            wanted = wanted.where(column >= start_ms)
+        if end_ms is not None:
+            wanted = wanted.where(column < end_ms)
+    if query.before_id is not None:
+        wanted = wanted.where(table.id < query.before_id)
+    return wanted
+
+
+def _limited(limit: int) -> int:
+    return max(1, min(limit, LIMIT_MAX))

@@ -1,0 +1,178 @@
+"""The append-only log: who may write to it, in what order, and how it is read.
+
+Every writer locks the counter row before it does anything else. So numbers have no gaps, their order is the order of
+commits, and a reader that has seen one event has seen all before it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select
+
+from gpuyard.model import Event, JobSubmitted
+from gpuyard.store.backend import Backend, Counters
+from gpuyard.store.codec import Codec
+from gpuyard.store.errors import Fenced, StoreDamaged
+from gpuyard.store.history import HistoryRow, put_history
+from gpuyard.store.schema import EVENTS
+from gpuyard.store.submissions import Accepted, Submission, Tray
+
+Numbered = tuple[int, Event]
+"""An event with its number in the log."""
+
+READ_MAX = 10_000
+"""How many events one read gives unless told otherwise."""
+
+_ALL = (1 << 62) - 1
+_LINES = (
+    select(EVENTS.c.seq, EVENTS.c.kind, EVENTS.c.version, EVENTS.c.body)
+    .where(EVENTS.c.seq > bindparam("after_seq"), EVENTS.c.seq <= bindparam("until_seq"))
+    .order_by(EVENTS.c.seq)
+    .limit(bindparam("count"))
+)
+"""Made once: the library then finds its compiled form without looking at all its parts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a leader wants written, all or nothing."""
+
+    events: Sequence[Event] = ()
+    history_rows: Sequence[HistoryRow] = ()
+
+
+class EventLog:
+    """The log of one store."""
+
+    def __init__(self, backend: Backend, codec: Codec) -> None:
+        self._backend = backend
+        self._codec = codec
+
+    def submit(self, batch: Sequence[Submission], now_ms: int) -> list[Accepted | Exception]:
+        """Accept many submissions with one transaction; durable when this returns.
+
+        The answer has one entry for each item: what was accepted, or the exception that concerns this item alone
+        (`Conflict`, or whatever its `make` raised). If the transaction fails as a whole, that is raised, and nothing of
+        the batch was written.
+        """
+        with self._backend.writing() as conn:
+            tray = Tray(self._backend.lock_counters(conn), self._codec, now_ms)
+            tray.recall(conn, batch)
+            answers = [tray.take(item) for item in batch]
+            self._write(conn, tray)
+        self._backend.bell.ring(tray.counters.next_seq - 1)
+        return answers
+
+    def append(self, events: Sequence[Event]) -> list[int]:
+        """Log requests of people or reports of the world; any process may. Gives their numbers."""
+        if not events:
+            return []
+        with self._backend.writing() as conn:
+            tray = Tray(self._backend.lock_counters(conn), self._codec, 0)
+            tray.put(self._checked(tray, events))
+            self._write(conn, tray)
+        self._backend.bell.ring(tray.counters.next_seq - 1)
+        return [row["seq"] for row in tray.events]
+
+    def commit(
+        self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
+    ) -> list[int]:
+        """The leader's way to write: look at what is new, then decide what still holds, with nobody in between.
+
+        `make` gets every event after `after_seq` and is called once, with the log locked: what it returns is written
+        with the next numbers, which this gives. If it returns nothing, nothing is written. Events that `make` was
+        given are in the log for good, whatever becomes of the commit. A leader of an older epoch is refused; without
+        an epoch this is for what any process may write.
+        """
+        with self._backend.writing() as conn:
+            counters = self._backend.lock_counters(conn)
+            if epoch is not None and counters.epoch != epoch:
+                raise Fenced(
+                    f"epoch {epoch} is over, {counters.epoch} has begun: another process leads now",
+                    "Stop acting; stand for election again.",
+                )
+            new = self._decoded(self._lines(conn, after_seq, None, None), after_seq, counters)
+            wanted = make(new)
+            if wanted is None or not (wanted.events or wanted.history_rows):
+                return []
+            tray = Tray(counters, self._codec, 0)
+            tray.put(self._checked(tray, wanted.events))
+            put_history(conn, wanted.history_rows)
+            self._write(conn, tray)
+        self._backend.bell.ring(tray.counters.next_seq - 1)
+        return [row["seq"] for row in tray.events]
+
+    def _checked(self, tray: Tray, events: Sequence[Event]) -> list[dict[str, Any]]:
+        if any([type(event) is JobSubmitted for event in events]):
+            raise ValueError("a job gets its id in `submit`; it cannot be logged in another way")
+        return tray.rows(events)
+
+    def _write(self, conn: Connection, tray: Tray) -> None:
+        tray.write(conn)
+        if tray.events:
+            self._backend.set_counters(conn, tray.counters)
+
+    def head(self) -> int:
+        """The number of the last event; 0 before the first."""
+        return self._backend.head()
+
+    def counters(self) -> Counters:
+        """The next number, the next job id and the current epoch."""
+        return self._backend.counters()
+
+    def read(self, after_seq: int, limit: int = READ_MAX, until_seq: int | None = None) -> list[Numbered]:
+        """Events after this one, in order, at most so many, none after `until_seq`.
+
+        Raises `StoreDamaged` if some that should be there are not: a fold over the rest would be wrong.
+        """
+        with self._backend.reading() as conn:
+            lines = self._lines(conn, after_seq, limit, until_seq)
+        if not lines and (until_seq is None or until_seq > after_seq):
+            # Nothing new, or all of it was pruned. Events may have come since: so the head first, then again.
+            counters = self._backend.counters()
+            with self._backend.reading() as conn:
+                lines = self._lines(conn, after_seq, limit, until_seq)
+            return self._decoded(lines, after_seq, counters)
+        return self._decoded(lines, after_seq, None)
+
+    def seq_at(self, at_ms: int) -> int:
+        """How far to fold the log to see the world as it was at that time; 0: not at all.
+
+        Clocks of several processes are never quite alike, so times in the log may step back a little. What is
+        asked for is a place in the log, not a choice of events: a fold may not leave out any in between.
+        """
+        query = (
+            select(EVENTS.c.seq)
+            .where(EVENTS.c.at_ms <= at_ms)
+            .order_by(EVENTS.c.at_ms.desc(), EVENTS.c.seq.desc())
+            .limit(1)
+        )
+        with self._backend.reading() as conn:
+            return conn.scalar(query) or 0
+
+    def read_until(self, at_ms: int, after_seq: int = 0, limit: int = READ_MAX) -> list[Numbered]:
+        """As `read`, up to the place in the log that belongs to a past time."""
+        return self.read(after_seq, limit, self.seq_at(at_ms))
+
+    def wait(self, after_seq: int, timeout_s: float) -> bool:
+        """Whether there is an event after this one: as soon as there is, at the latest after the timeout."""
+        backend = self._backend
+        backend.listen()
+        return backend.bell.wait(after_seq, timeout_s, backend.poll_s, backend.head)
+
+    def _lines(self, conn: Connection, after_seq: int, limit: int | None, until_seq: int | None) -> list[Any]:
+        parts = {"after_seq": after_seq, "until_seq": until_seq if until_seq is not None else _ALL}
+        return list(conn.execute(_LINES, {**parts, "count": limit if limit is not None else _ALL}))
+
+    def _decoded(self, lines: list[Any], after_seq: int, counters: Counters | None) -> list[Numbered]:
+        """Lines as events, if they are all there."""
+        first, last = (lines[0][0], lines[-1][0]) if lines else (after_seq + 1, after_seq)
+        missing = not lines and counters is not None and counters.next_seq - 1 > after_seq
+        if missing or first != after_seq + 1 or last - first + 1 != len(lines):
+            raise StoreDamaged(
+                f"events after number {after_seq} are missing in {self._backend.place}",
+                "If the log was pruned, start from a snapshot; otherwise restore a backup.",
+            )
+        decode = self._codec.decode
+        return [(seq, decode(seq, kind, version, body)) for seq, kind, version, body in lines]

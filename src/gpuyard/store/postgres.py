@@ -1,0 +1,178 @@
+"""The store on a PostgreSQL server: for several API processes, of which one is elected to decide.
+
+The server is told how patient to be with us, so that a process that is stopped, or a machine that vanishes, cannot
+hold up the others: a transaction in which nothing happens is ended after a few seconds, and so is the session
+that holds the lease. Both, and notifications, belong to a session, so no pooler that hands one session to several
+clients may stand in between.
+"""
+
+import hashlib
+import logging
+import threading
+from typing import Any
+
+from sqlalchemy import URL, Connection, create_engine, event, func, select, text
+
+from gpuyard.store.backend import Backend
+from gpuyard.store.errors import StoreError, explained
+from gpuyard.store.leader import Holder, Lease, SessionLease
+
+_log = logging.getLogger(__name__)
+
+_VERSION_MIN = 14
+"""The first release that ends idle sessions (`idle_session_timeout`)."""
+
+_CONNECT = {
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+_LISTEN_S = 0.25
+"""How often the listening thread looks up, to see whether it should end."""
+_LISTEN_AGAIN_S = 1.0
+"""Pause before a broken listening connection is made again."""
+
+
+class PostgresBackend(Backend):
+    """One pool of connections for reading and writing, one session for the lease, one to listen."""
+
+    poll_s = 1.0
+
+    def __init__(self, url: URL, busy_s: float, lease_s: float) -> None:
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            pool_size=4,
+            max_overflow=16,
+            pool_timeout=busy_s,
+            # A server that was restarted is noticed before a transaction begins, not in it.
+            pool_pre_ping=True,
+            # The counter row is waited for and then read as it is: stricter levels would refuse instead.
+            isolation_level="READ COMMITTED",
+            connect_args={key: value for key, value in _CONNECT.items() if key not in url.query},
+        )
+        self.lease_s = lease_s
+        super().__init__(url.render_as_string(hide_password=True), engine, engine, busy_s)
+        self._listening: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._closed = threading.Event()
+        event.listen(engine, "connect", self._on_connect)
+
+    def _on_connect(self, connection: Any, _record: Any) -> None:
+        if connection.info.server_version < _VERSION_MIN * 10_000:
+            found = connection.info.server_version // 10_000
+            raise StoreError(
+                f"{self.place} is PostgreSQL {found}; {_VERSION_MIN} or newer is needed", "Update the server."
+            )
+        settings = {
+            "lock_timeout": int(self.busy_s * 1000),
+            "idle_in_transaction_session_timeout": int((self.lease_s + 1) * 1000),
+            "application_name": "gpuyard",
+        }
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
+        # Whoever set it to anything else than "off" knows what they want; "off" would acknowledge what may be lost.
+        if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
+            connection.execute("SET synchronous_commit = on")
+        if connection.execute("SHOW fsync").fetchone()[0] == "off":
+            _log.info("%s runs with fsync=off: a power failure there loses acknowledged jobs", self.place)
+        connection.commit()
+
+    @property
+    def channel(self) -> str:
+        """Where this yard's events are announced."""
+        return f"yard_{self.yard}"
+
+    @property
+    def _lock_key(self) -> int:
+        return int.from_bytes(hashlib.sha256(self.channel.encode()).digest()[:8], "big", signed=True)
+
+    def announce(self, conn: Connection, head: int) -> None:
+        """The server delivers it when the transaction is committed."""
+        conn.execute(select(func.pg_notify(self.channel, str(head))))
+
+    def listen(self) -> None:
+        """One thread listens, from the first wait on."""
+        if self._listening is None:
+            with self._starting:
+                if self._listening is None:
+                    self._listening = threading.Thread(target=self._hear, name="yard-listen", daemon=True)
+                    self._listening.start()
+
+    def _hear(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with self._session() as conn:
+                    conn.execute(text(f'LISTEN "{self.channel}"'))
+                    self.bell.ring(self.head())
+                    self._hear_on(conn.connection.dbapi_connection)
+            except Exception as error:  # Whatever broke the connection, waiters still look by themselves.
+                _log.warning("listening on %s failed, trying again: %s", self.place, error)
+                self._closed.wait(_LISTEN_AGAIN_S)
+
+    def _hear_on(self, connection: Any) -> None:
+        while not self._closed.is_set():
+            for notice in connection.notifies(timeout=_LISTEN_S):
+                self.bell.ring(int(notice.payload))
+                if self._closed.is_set():
+                    return
+
+    def _session(self) -> Connection:
+        """A connection of its own, outside the pool, each statement of which is a transaction."""
+        conn = self.writer.connect().execution_options(isolation_level="AUTOCOMMIT")
+        conn.detach()
+        return conn
+
+    def elect(self, holder: str) -> Lease | None:
+        """The advisory lock, then the next epoch, both in one session: one that is lost between them wins nothing."""
+        with explained(self.place):
+            conn = self._session()
+            try:
+                lease = self._elect(conn, holder)
+            except BaseException:
+                conn.close()
+                raise
+            if lease is None:
+                conn.close()
+            return lease
+
+    def _elect(self, conn: Connection, holder: str) -> Lease | None:
+        if not conn.scalar(select(func.pg_try_advisory_lock(self._lock_key))):
+            return None
+        # The server cuts names at 63 bytes.
+        name = f"gpuyard leader {holder}".encode("ascii", "replace")[:63].decode("ascii")
+        for setting, value in (
+            ("application_name", name),
+            ("idle_session_timeout", str(int(self.lease_s * 1000))),
+        ):
+            conn.execute(select(func.set_config(setting, value, False)))
+        epoch = conn.scalar(text("UPDATE counters SET epoch = epoch + 1 WHERE id = 1 RETURNING epoch"))
+        return SessionLease(conn, int(epoch), holder, self.lease_s)
+
+    def who_leads(self) -> Holder | None:
+        """The session that holds the advisory lock."""
+        key = self._lock_key & ((1 << 64) - 1)
+        query = text(
+            "SELECT a.pid, a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid "
+            "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 "
+            "AND l.classid::bigint = :high AND l.objid::bigint = :low "
+            "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        with self.reading() as conn:
+            row = conn.execute(query, {"high": key >> 32, "low": key & 0xFFFFFFFF}).first()
+        return Holder(row[0], row[1].removeprefix("gpuyard leader ")) if row else None
+
+    def close(self) -> None:
+        """End the listener first: it uses a connection."""
+        self._closed.set()
+        if self._listening is not None:
+            self._listening.join(timeout=2)
+        super().close()
+
+
+def is_postgresql(url: str) -> bool:
+    """Whether the text names a PostgreSQL server."""
+    return url.partition("://")[0].partition("+")[0] in {"postgresql", "postgres"}

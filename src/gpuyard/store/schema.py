@@ -1,0 +1,106 @@
+"""The tables, once, for both dialects. `migrations` makes them; a test holds the two equal.
+
+Times are milliseconds since 1970 and every integer has 64 bits. Texts that come from people and are only kept, not
+searched, are inside JSON, which has no trouble with any character.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+)
+
+METADATA = MetaData()
+
+# SQLite makes a column the row's own key, without a second index, only if its type is exactly INTEGER.
+LONG = BigInteger().with_variant(Integer, "sqlite")
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    Column("seq", LONG, primary_key=True, autoincrement=False),
+    Column("at_ms", LONG, nullable=False),
+    Column("epoch", LONG, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("version", SmallInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("events_at_ms", "at_ms", "seq"),
+)
+
+COUNTERS = Table(
+    "counters",
+    METADATA,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("next_seq", LONG, nullable=False),
+    Column("next_job_id", LONG, nullable=False),
+    Column("epoch", LONG, nullable=False),
+)
+
+SNAPSHOTS = Table(
+    "snapshots",
+    METADATA,
+    Column("seq", LONG, primary_key=True, autoincrement=False),
+    Column("made_ms", LONG, nullable=False),
+    Column("code_version", Text, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+BLOBS = Table(
+    "blobs",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_ms", LONG, nullable=False),
+)
+
+IDEMPOTENCY = Table(
+    "idempotency",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("request_hash", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+    Column("at_ms", LONG, nullable=False),
+    Index("idempotency_at_ms", "at_ms"),
+)
+
+HISTORY = Table(
+    "history",
+    METADATA,
+    Column("id", LONG, primary_key=True, autoincrement=False),
+    Column("array_id", LONG, nullable=False),
+    Column("array_index", LONG, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("klass", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("gpus_milli", LONG, nullable=False),
+    Column("submitted_ms", LONG, nullable=False),
+    Column("started_ms", LONG, nullable=False),
+    Column("ended_ms", LONG, nullable=False),
+    Column("attempts", LONG, nullable=False),
+    Column("preemptions", LONG, nullable=False),
+    Column("exit_code", LONG, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("history_array", "array_id", "array_index"),
+    Index("history_ended_ms", "ended_ms"),
+    Index("history_state", "state", "id"),
+    Index("history_tenant", "tenant", "id"),
+    Index("history_user", "user", "id"),
+)
+
+META = Table(
+    "meta",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,118 @@
+"""The store in one file: the default, for one machine and one server process.
+
+What is acknowledged is on the disk: the write-ahead log is synchronised at every commit (`synchronous=FULL`).
+Every write begins with `BEGIN IMMEDIATE`, so it waits for its turn at the start and never fails half-way for a lock.
+"""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, update
+from sqlalchemy.pool import QueuePool
+
+from gpuyard.store.backend import Backend
+from gpuyard.store.errors import StoreError, StoreReadOnly
+from gpuyard.store.leader import FileLease, Holder, Lease, file_holder
+from gpuyard.store.schema import COUNTERS
+
+_READERS_MAX = 16
+
+
+class SqliteBackend(Backend):
+    """One connection that writes, a few that read."""
+
+    poll_s = 0.2
+
+    def __init__(self, path: Path, busy_s: float, durable: bool) -> None:
+        self.path = path
+        _make_file(path)
+        synchronous = "FULL" if durable else "OFF"
+        writer = _engine(path, busy_s, 1, "IMMEDIATE", (f"synchronous={synchronous}", "cache_size=-32768"))
+        reader = _engine(path, busy_s, _READERS_MAX, "DEFERRED", ("query_only=ON",))
+        super().__init__(str(path), writer, reader, busy_s)
+
+    def announce(self, conn: Connection, head: int) -> None:
+        """SQLite tells nobody: other processes look by themselves."""
+
+    def listen(self) -> None:
+        """There is nothing to listen to."""
+
+    @property
+    def _lease_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".leader")
+
+    def elect(self, holder: str) -> Lease | None:
+        """The lock on the file beside the database, then the next epoch."""
+        try:
+            lease = FileLease.take(self._lease_path, holder)
+        except OSError as error:
+            raise _refused(self._lease_path, error) from error
+        if lease is None:
+            return None
+        try:
+            with self.writing() as conn:
+                epoch = self.lock_counters(conn).epoch + 1
+                conn.execute(update(COUNTERS).values(epoch=epoch))
+        except BaseException:
+            lease.release()
+            raise
+        lease.epoch = epoch
+        return lease
+
+    def who_leads(self) -> Holder | None:
+        """From the note in the locked file."""
+        return file_holder(self._lease_path)
+
+
+def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str, ...]) -> Engine:
+    """Connections with these settings, whose transactions begin so."""
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=QueuePool,
+        pool_size=min(size, 4),
+        max_overflow=size - min(size, 4),
+        pool_timeout=busy_s,
+        # The library's own idea of when a transaction begins is switched off: `on_begin` says it.
+        connect_args={"timeout": busy_s, "check_same_thread": False, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: Any) -> None:
+        for pragma in ("journal_mode=WAL", "journal_size_limit=67108864", *pragmas):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(conn: Connection) -> None:
+        conn.exec_driver_sql(f"BEGIN {begin}")
+
+    return engine
+
+
+def _make_file(path: Path) -> None:
+    """A new file that only its owner can read (it will hold scripts and environments), and whose name is durable."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        if not path.is_file():
+            raise StoreError(f"{path} is not a file", "Name the file that holds the store.") from None
+        if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+            raise _refused(path, PermissionError(errno.EROFS, "it may not be written")) from None
+        return
+    except OSError as error:
+        raise _refused(path, error) from error
+    os.close(fd)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _refused(path: Path, error: OSError) -> StoreError:
+    kind = StoreReadOnly if isinstance(error, PermissionError) or error.errno == errno.EROFS else StoreError
+    return kind(
+        f"cannot open {path}: {error.strerror}",
+        "Check that its folder exists and that this user may read and write it.",
+    )

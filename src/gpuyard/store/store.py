@@ -1,0 +1,122 @@
+"""The store as the rest of gpuyard sees it: one class, whichever database is below."""
+
+from pathlib import Path
+from types import TracebackType
+
+from sqlalchemy import delete, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from gpuyard.store.backend import Backend
+from gpuyard.store.codec import CODEC, Codec
+from gpuyard.store.errors import StoreError
+from gpuyard.store.history import History
+from gpuyard.store.leader import Holder, Lease
+from gpuyard.store.log import EventLog
+from gpuyard.store.postgres import PostgresBackend, is_postgresql
+from gpuyard.store.schema import BLOBS, IDEMPOTENCY
+from gpuyard.store.snapshots import Snapshots
+from gpuyard.store.sqlite import SqliteBackend
+
+BUSY_S = 10.0
+"""How long a write waits for its turn."""
+LEASE_S = 3.0
+"""How long a PostgreSQL server waits for a sign of life of the leader."""
+
+
+class Store(EventLog, Snapshots, History):
+    """Log, snapshots, history, blobs and election of one yard. Any thread may use it."""
+
+    def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
+        EventLog.__init__(self, backend, codec)
+
+    @property
+    def yard(self) -> str:
+        """The yard's own name: eight letters and digits, made once, so that keys of two yards never meet."""
+        return self._backend.yard
+
+    @property
+    def place(self) -> str:
+        """Where it is: a path, or a URL without its password."""
+        return self._backend.place
+
+    def elect(self, holder: str) -> Lease | None:
+        """Try to become the leader, without waiting; nothing if somebody leads (`who_leads` tells who)."""
+        return self._backend.elect(holder)
+
+    def who_leads(self) -> Holder | None:
+        """The present leader, for a message to people."""
+        return self._backend.who_leads()
+
+    def blob(self, name: str) -> bytes | None:
+        """The blob with this hash, unless it was deleted."""
+        with self._backend.reading() as conn:
+            return conn.scalar(select(BLOBS.c.body).where(BLOBS.c.hash == name))
+
+    def delete_blob(self, name: str) -> bool:
+        """Forget a blob, for good; whether it was there. The log keeps its hash."""
+        with self._backend.writing() as conn:
+            return conn.execute(delete(BLOBS).where(BLOBS.c.hash == name)).rowcount > 0
+
+    def forget_keys(self, before_ms: int) -> int:
+        """Drop idempotency keys older than this; gives how many."""
+        with self._backend.writing() as conn:
+            return conn.execute(delete(IDEMPOTENCY).where(IDEMPOTENCY.c.at_ms < before_ms)).rowcount
+
+    def close(self) -> None:
+        """Close every connection. A lease is released by its holder."""
+        self._backend.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(
+    url_or_path: str | Path,
+    *,
+    busy_s: float = BUSY_S,
+    lease_s: float = LEASE_S,
+    durable: bool = True,
+    codec: Codec = CODEC,
+) -> Store:
+    """Open a store and bring its tables up to date.
+
+    A path is a SQLite file, made if it is not there; `postgresql://…` is a server. `durable=False` (SQLite) leaves
+    writing to the disk to the operating system: for simulations, whose store need not outlive the machine.
+    """
+    backend = _backend(url_or_path, busy_s, lease_s, durable)
+    try:
+        backend.prepare()
+    except BaseException:
+        backend.close()
+        raise
+    return Store(backend, codec)
+
+
+def _backend(url_or_path: str | Path, busy_s: float, lease_s: float, durable: bool) -> Backend:
+    text = str(url_or_path)
+    if "://" not in text:
+        return SqliteBackend(Path(url_or_path), busy_s, durable)
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise StoreError(f"{error}", "Give a path, or postgresql://user@host/database.") from error
+    if is_postgresql(text):
+        try:
+            return PostgresBackend(url, busy_s, lease_s)
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"a store on PostgreSQL needs the Python package {error.name}",
+                "Install it with: pip install 'gpuyard[postgresql]'",
+            ) from error
+    if url.get_backend_name() == "sqlite" and url.database:
+        return SqliteBackend(Path(url.database), busy_s, durable)
+    raise StoreError(
+        f"no store can be kept at {url.render_as_string(hide_password=True)}",
+        "Give a path, or postgresql://user@host/database.",
+    )

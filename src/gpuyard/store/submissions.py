@@ -1,0 +1,227 @@
+"""Many submissions, one transaction: each gets its ids, its events and its reply, and a bad one spoils no other.
+
+A tray is filled item by item in memory while the counter row is locked, and written at the end. What goes wrong
+with one item shows before anything of it is on the tray.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuyard.core.plain import Plain
+from gpuyard.model import Event, JobSubmitted
+from gpuyard.store.backend import Counters
+from gpuyard.store.codec import Codec
+from gpuyard.store.errors import Conflict, StoreError
+from gpuyard.store.schema import BLOBS, EVENTS, IDEMPOTENCY
+
+_KEYS_PER_QUERY = 500
+_KEY_LENGTH_MAX = 255
+"""An index of PostgreSQL takes no more than 2,700 bytes in a row."""
+_ODD = re.compile("[\0\ud800-\udfff]")
+IDS_MAX = 1_000_000
+"""Job ids in one submission at most."""
+
+# Statements are made once: the library then finds its compiled form without looking at all their parts again.
+_INSERT_EVENTS = insert(EVENTS)
+_INSERT_KEYS = insert(IDEMPOTENCY)
+_INSERT_BLOBS = {
+    "sqlite": sqlite.insert(BLOBS).on_conflict_do_nothing(),
+    "postgresql": postgresql.insert(BLOBS).on_conflict_do_nothing(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """The client's own name for a request, so that sending it twice does it once."""
+
+    owner: str
+    """Whose key it is: two people may choose the same."""
+    key: str
+    request_hash: str
+    """Of everything that was asked: the same key for something else is a mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One request to accept jobs."""
+
+    make: Callable[[int], Sequence[Event]]
+    """Given the first of `ids` consecutive job ids, the events to log. Called inside the transaction: be quick."""
+    ids: int = 1
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    """By SHA-256 in hexadecimal."""
+    idempotency: Idempotency | None = None
+    reply: Callable[[int], Plain] | None = None
+    """Given the first id, a note in JSON's own types that is kept with the key and given again to a repetition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A submission that is in the log, on disk."""
+
+    first_id: int
+    ids: int
+    seqs: tuple[int, ...]
+    """Numbers of its events in the log."""
+    reply: Plain = None
+    replayed: bool = False
+    """The key was known: this is what was answered the first time, and nothing was written."""
+
+
+class Tray:
+    """What one transaction will write."""
+
+    def __init__(self, counters: Counters, codec: Codec, now_ms: int) -> None:
+        self.counters = counters
+        self.events: list[dict[str, Any]] = []
+        self._codec = codec
+        self._now_ms = now_ms
+        self._blobs: dict[str, bytes] = {}
+        self._keys: list[dict[str, Any]] = []
+        self._answers: dict[tuple[str, str], tuple[str, Accepted]] = {}
+
+    def recall(self, conn: Connection, batch: Sequence[Submission]) -> None:
+        """Look up what was answered to keys that were used before."""
+        keys = [
+            (item.idempotency.owner, item.idempotency.key)
+            for item in batch
+            if item.idempotency and _usable(item.idempotency)
+        ]
+        if not keys:
+            return
+        table = IDEMPOTENCY.c
+        query = select(table.owner, table.key, table.request_hash, table.reply)
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            chunk = keys[start : start + _KEYS_PER_QUERY]
+            for owner, key, request_hash, reply in conn.execute(
+                query.where(tuple_(table.owner, table.key).in_(chunk))
+            ):
+                note = json.loads(reply)
+                first = Accepted(note["first_id"], note["ids"], tuple(note["seqs"]), note["reply"], True)
+                self._answers[owner, key] = (request_hash, first)
+
+    def take(self, item: Submission) -> Accepted | Exception:
+        """Put one submission on the tray, or say why not."""
+        try:
+            return self._replay(item.idempotency) or self._accept(item)
+        except Exception as error:  # Whatever it is, it belongs to this item and to no other.
+            return error
+
+    def _replay(self, idempotency: Idempotency | None) -> Accepted | None:
+        if idempotency is None:
+            return None
+        if not _usable(idempotency):
+            raise StoreError(
+                "the idempotency key cannot be stored",
+                f"Use at most {_KEY_LENGTH_MAX} characters, and none that is not printable.",
+            )
+        known = self._answers.get((idempotency.owner, idempotency.key))
+        if known is None:
+            return None
+        if known[0] != idempotency.request_hash:
+            raise Conflict(
+                f"the idempotency key {idempotency.key!r} was used before for another request",
+                "Use a new key for a new request, or send the first request again unchanged.",
+            )
+        return known[1]
+
+    def _accept(self, item: Submission) -> Accepted:
+        first_id = self.counters.next_job_id
+        if not 1 <= item.ids <= IDS_MAX:
+            raise ValueError(f"a submission of {item.ids} ids")
+        events = item.make(first_id)
+        _check_ids(events, first_id, item.ids)
+        rows = self.rows(events)
+        for name, body in item.blobs.items():
+            if hashlib.sha256(body).hexdigest() != name:
+                raise ValueError(f"the blob {name} is not what its hash says")
+        reply = item.reply(first_id) if item.reply else None
+        seqs = tuple([row["seq"] for row in rows])
+        accepted = Accepted(first_id, item.ids, seqs, reply)
+        key = self._key_row(item.idempotency, accepted) if item.idempotency else None
+        # From here on nothing can fail, so all of it is on the tray or none.
+        if key is not None and item.idempotency is not None:
+            self._keys.append(key)
+            again = Accepted(first_id, item.ids, seqs, reply, True)
+            self._answers[item.idempotency.owner, item.idempotency.key] = (
+                item.idempotency.request_hash,
+                again,
+            )
+        self._blobs.update(item.blobs)
+        self.put(rows)
+        self.counters = self.counters._replace(next_job_id=first_id + item.ids)
+        return accepted
+
+    def _key_row(self, idempotency: Idempotency, accepted: Accepted) -> dict[str, Any]:
+        note = {
+            "first_id": accepted.first_id,
+            "ids": accepted.ids,
+            "seqs": accepted.seqs,
+            "reply": accepted.reply,
+        }
+        return {
+            "owner": idempotency.owner,
+            "key": idempotency.key,
+            "request_hash": idempotency.request_hash,
+            "reply": json.dumps(note, separators=(",", ":")),
+            "at_ms": self._now_ms,
+        }
+
+    def rows(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+        """Events as rows with the next numbers, not yet on the tray."""
+        encode, epoch = self._codec.encode, self.counters.epoch
+        rows = []
+        for seq, event in enumerate(events, start=self.counters.next_seq):
+            at_ms, kind, version, body = encode(event)
+            rows.append(
+                {
+                    "seq": seq,
+                    "at_ms": at_ms,
+                    "epoch": epoch,
+                    "kind": kind,
+                    "version": version,
+                    "body": body,
+                }
+            )
+        return rows
+
+    def put(self, rows: list[dict[str, Any]]) -> None:
+        """Put rows made by `rows` on the tray: their numbers are taken."""
+        self.events += rows
+        self.counters = self.counters._replace(next_seq=self.counters.next_seq + len(rows))
+
+    def write(self, conn: Connection) -> None:
+        """Everything but the counter row."""
+        if self._blobs:
+            rows = [
+                {"hash": name, "body": body, "created_ms": self._now_ms} for name, body in self._blobs.items()
+            ]
+            conn.execute(_INSERT_BLOBS[conn.dialect.name], rows)
+        if self._keys:
+            conn.execute(_INSERT_KEYS, self._keys)
+        if self.events:
+            conn.execute(_INSERT_EVENTS, self.events)
+
+
+def _check_ids(events: Sequence[Event], first_id: int, ids: int) -> None:
+    """Jobs have ids of this block and no two the same: an id is never handed out twice."""
+    seen = [event.job.id for event in events if type(event) is JobSubmitted]
+    if not events:
+        raise ValueError("a submission without events")
+    if len(set(seen)) != len(seen) or not all(first_id <= job_id < first_id + ids for job_id in seen):
+        raise ValueError(
+            f"jobs {seen[:5]}… in a submission that was allotted {first_id} to {first_id + ids - 1}"
+        )
+
+
+def _usable(idempotency: Idempotency) -> bool:
+    """Whether both databases can keep it as it is: not too long, no zero characters, no halves of surrogate pairs."""
+    texts = (idempotency.owner, idempotency.key, idempotency.request_hash)
+    return not any([len(text) > _KEY_LENGTH_MAX or _ODD.search(text) for text in texts])

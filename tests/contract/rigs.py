@@ -1,0 +1,287 @@
+"""One rig per engine: how to describe a job to it, how time passes, and what its jobs did, seen from outside.
+
+Nothing here asks the engine what it runs: the jobs themselves write down that they started, and /proc or the simulated
+world tell what is alive.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gpuyard.engines.contract import Engine, Launch, Part, Phase, Recipe, Report
+from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.model import Node
+from gpuyard.sim.engine import Faults, Life, SimEngine
+
+EPOCH = 1
+SETTLE_S_MAX = 20.0
+GPUS = 8
+
+
+@dataclass(frozen=True)
+class Program:
+    """A job, described so that every rig can have it run."""
+
+    run_ms: int = 0
+    exit_code: int = 0
+    ignores_term: bool = False
+    ends_well_on_term: bool = False
+    output: str = ""
+    saves: bool = False
+    """It writes a checkpoint when it starts."""
+    only_rank: int | None = None
+    """Only this task runs so long and ends so; the others run on for a minute."""
+
+
+class Rig(Protocol):
+    """What the suite needs to know of an engine."""
+
+    name: str
+    engine: Engine
+    node: str
+
+    def recipe(self, key: str, program: Program) -> Recipe: ...
+    def starts(self, key: str) -> int:
+        """How many tasks have started, as the tasks say."""
+        ...
+
+    def gpus_seen(self, key: str) -> list[list[int]]:
+        """The GPUs that each task sees, by index, in the order of ranks."""
+        ...
+
+    def alive(self, key: str) -> int:
+        """How many processes (or simulated tasks) of it live."""
+        ...
+
+    def let_pass(self, ms: int) -> None: ...
+    def reopen(self) -> Engine:
+        """The control plane starts anew: another engine object over the same world."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def launch(
+    rig: Rig,
+    key: str,
+    program: Program | None = None,
+    *,
+    recipe: Recipe | None = None,
+    gpus: tuple[int, ...] = (),
+    milli: int = 1000,
+    tasks: int = 1,
+    limit_ms: int = 0,
+    grace_ms: int = 400,
+    node: str = "",
+    job_id: int = 1,
+    restarts: int = 0,
+) -> Launch:
+    """A launch on the rig's node."""
+    return Launch(
+        key=key,
+        job_id=job_id,
+        attempt=1 + restarts,
+        label=str(job_id),
+        name="a job",
+        recipe=recipe or rig.recipe(key, program or Program()),
+        parts=(Part(node or rig.node, gpus, milli, 1000, 64, tasks),),
+        limit_ms=limit_ms,
+        grace_ms=grace_ms,
+        restarts=restarts,
+    )
+
+
+def look(rig: Rig, key: str) -> Report:
+    (report,) = rig.engine.status([key])
+    return report
+
+
+def until(rig: Rig, key: str, *phases: Phase) -> Report:
+    """Let time pass until the attempt is in one of these phases."""
+    for _ in moments():
+        report = look(rig, key)
+        if report.phase in phases:
+            return report
+        rig.let_pass(10)
+    raise AssertionError(f"{key} is not {phases} but {report}")
+
+
+def until_alive(rig: Rig, key: str, count: int = 1) -> None:
+    """Let time pass until so many tasks have started, as the tasks say."""
+    for _ in moments():
+        if rig.starts(key) >= count:
+            return
+        rig.let_pass(10)
+    raise AssertionError(f"{key} has {rig.starts(key)} tasks, not {count}: {look(rig, key)}")
+
+
+def ended(rig: Rig, key: str) -> Report:
+    return until(rig, key, Phase.ENDED)
+
+
+def moments() -> Iterator[None]:
+    """As many turns as fit into the longest wait of any test."""
+    limit = time.monotonic() + SETTLE_S_MAX
+    while time.monotonic() < limit:
+        yield
+
+
+class SimRig:
+    """The simulated engine on a clock that only the test moves."""
+
+    name = "sim"
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.now_ms = 1_000_000
+        self.node = "n1"
+        node = Node(self.node, "c", "p", "A100-80GB", GPUS, 64_000, 500_000)
+        self.programs: dict[str, Program] = {}
+        self.engine = SimEngine(lambda: self.now_ms, [node], self._life, faults=faults)
+
+    def _life(self, launch: Launch) -> Life:
+        program = self.programs[launch.key]
+        return Life(
+            run_ms=program.run_ms,
+            exit_code=program.exit_code,
+            ignores_term=program.ignores_term,
+            checkpoint_every_ms=1 if program.saves else 0,
+            output=program.output.encode(),
+        )
+
+    def recipe(self, key: str, program: Program) -> Recipe:
+        self.programs[key] = program
+        return Recipe(argv=("program", key))
+
+    def starts(self, key: str) -> int:
+        return sum(run.tasks for run in self.engine.world.of(key))
+
+    def gpus_seen(self, key: str) -> list[list[int]]:
+        (run,) = self.engine.world.of(key)
+        gpus = run.parts[0].gpus
+        each = len(gpus) // run.tasks
+        return [list(gpus[rank * each : (rank + 1) * each]) for rank in range(run.tasks)]
+
+    def alive(self, key: str) -> int:
+        return sum(run.tasks for run in self.engine.world.live() if run.key == key)
+
+    def let_pass(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def reopen(self) -> Engine:
+        return self.engine
+
+    def close(self) -> None:
+        pass
+
+
+class LocalRig:
+    """Real processes on this machine, with emulated GPUs. Every job appends a line to a file when it starts."""
+
+    name = "local"
+
+    def __init__(self, folder: Path, *, use_cgroups: bool = True) -> None:
+        self.data = folder.resolve() / "data"
+        self.effects = folder / "effects"
+        self.effects.mkdir()
+        self.use_cgroups = use_cgroups
+        self.engines: list[LocalEngine] = []
+        self.keys: set[str] = set()
+        self.engine = self.reopen()
+        self.node = self.engine.nodes()[0].node.name
+
+    def reopen(self, **options: object) -> LocalEngine:
+        engine = LocalEngine(
+            self.data,
+            emulate=EmulatedGpus(count=GPUS, model="A100-80GB"),
+            use_cgroups=self.use_cgroups,
+            **options,  # type: ignore[arg-type]
+        )
+        self.engines.append(engine)
+        return engine
+
+    def recipe(self, key: str, program: Program) -> Recipe:
+        self.keys.add(key)
+        lines = ["#!/bin/sh"]
+        if program.ignores_term:
+            lines.append("trap '' TERM")
+        if program.ends_well_on_term:
+            lines.append("trap 'exit 0' TERM")
+        if program.output:
+            lines.append(f"echo '{program.output}'")
+        if program.saves:
+            lines.append('echo saved >"$YARD_CHECKPOINT_FILE"')
+        lines.append(f"echo \"${{RANK:-0}} $CUDA_VISIBLE_DEVICES\" >>'{self.effects}/{key}'")
+        if program.only_rank is not None:
+            lines.append(f'[ "$RANK" = {program.only_rank} ] || sleep 60')
+        if program.run_ms:
+            lines.append(f"sleep {program.run_ms / 1000}")
+        lines.append(f"exit {program.exit_code}")
+        return Recipe(script="\n".join(lines) + "\n")
+
+    def _lines(self, key: str) -> list[str]:
+        path = self.effects / key
+        return sorted(path.read_text().splitlines()) if path.exists() else []
+
+    def starts(self, key: str) -> int:
+        return len(self._lines(key))
+
+    def gpus_seen(self, key: str) -> list[list[int]]:
+        # An emulated GPU's identifier ends in its index.
+        seen = [line.partition(" ")[2] for line in self._lines(key)]
+        return [[int(uuid.rpartition("-")[2]) for uuid in uuids.split(",") if uuid] for uuids in seen]
+
+    def alive(self, key: str) -> int:
+        return len(pids_of(self.data, key))
+
+    def let_pass(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    def claim(self, key: str) -> Path:
+        return self.data / "attempts" / key / "claim.json"
+
+    def _wait_for_supervisors(self) -> None:
+        """An end is on disk a moment before its supervisor is gone."""
+        limit = time.monotonic() + 2.0
+        for pid in _claimed_pids(self.data):
+            while os.path.exists(f"/proc/{pid}/exe") and time.monotonic() < limit:
+                time.sleep(0.002)
+
+    def close(self) -> None:
+        """Kill whatever a failed test left and say so: nothing may be left behind."""
+        self._wait_for_supervisors()
+        for engine in self.engines:
+            engine.close()
+        left = {key: pids_of(self.data, key) for key in self.keys}
+        for pids in left.values():
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+        assert {} == {key: pids for key, pids in left.items() if pids}
+        groups = {engine._base for engine in self.engines} - {""}
+        assert [] == [group for group in groups if os.path.exists(group)]
+
+
+def _claimed_pids(data: Path) -> Iterator[int]:
+    for path in data.glob("*/*/claim.json"):
+        # Some tests break a claim on purpose, or write their own number into it.
+        with suppress(ValueError):
+            pid = json.loads(path.read_text())["pid"]
+            if pid not in (0, os.getpid()):
+                yield pid
+
+
+def pids_of(data: Path, key: str) -> list[int]:
+    """Every process that carries the attempt's folder in its environment, zombies left out."""
+    mark = f"YARD_ATTEMPT_DIR={data}/attempts/{key}\0".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                if mark in Path(f"/proc/{name}/environ").read_bytes():
+                    found.append(int(name))
+    return found

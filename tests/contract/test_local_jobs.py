@@ -1,0 +1,306 @@
+"""What a job finds when the local engine runs it: its user, environment, files, signals and neighbours."""
+
+import os
+import pwd
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.rigs import EPOCH, LocalRig, Program, ended, launch, until, until_alive
+from gpuyard.engines.contract import Answer, Halt, Launch, Part, Phase, Recipe, Report
+from gpuyard.model import Outcome
+
+NASTY = {
+    "LINES": "one\ntwo\n",
+    "SHELL_WORDS": "$(touch /tmp/never) `id` ; rm -rf x && \"'\\ *",
+    "UNICODE": "Grüße, 世界 🎉",
+    "EMPTY": "",
+    "RAW": b"\xff\xfe".decode("utf-8", "surrogateescape"),
+}
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LocalRig]:
+    made = LocalRig(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def open_rig() -> Iterator[LocalRig]:
+    """A rig whose folder every user may pass through."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can run jobs as other users")
+    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
+    folder.chmod(0o711)
+    made = LocalRig(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)
+
+
+def run(rig: LocalRig, recipe: Recipe, **options: object) -> Report:
+    key = "y-1-1"
+    rig.keys.add(key)
+    (reply,) = rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe, **options)])  # type: ignore[arg-type]
+    assert Answer.DONE is reply.answer, reply.why
+    return ended(rig, key)
+
+
+def output(rig: LocalRig, stream: str = "stdout") -> str:
+    return rig.engine.log("y-1-1", stream, 0, 1_000_000).decode("utf-8", "surrogateescape")
+
+
+def environment(rig: LocalRig, **options: object) -> dict[str, str]:
+    recipe = Recipe(argv=("/usr/bin/env", "-0"), env=NASTY)
+    assert Outcome.COMPLETED is run(rig, recipe, **options).outcome
+    return dict(entry.split("=", 1) for entry in output(rig).split("\0") if entry)
+
+
+def test_the_environment_is_clean_and_exact(rig: LocalRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_SERVER", "x")
+    found = environment(rig, gpus=(2, 5), job_id=17, restarts=2)
+    uuids = found["CUDA_VISIBLE_DEVICES"].split(",")
+
+    assert NASTY == {name: found[name] for name in NASTY}
+    assert "SECRET_OF_THE_SERVER" not in found
+    assert ["2", "5"] == [uuid.rpartition("-")[2] for uuid in uuids]
+    assert all(uuid.startswith("GPU-emulated-") for uuid in uuids)
+    expected = {
+        "YARD_JOB_ID": "17",
+        "YARD_ATTEMPT": "3",
+        "YARD_RESTART_COUNT": "2",
+        "YARD_CHECKPOINT_FILE": f"{rig.data}/jobs/17/checkpoint",
+        "SLURM_JOB_ID": "17",
+        "SLURM_JOBID": "17",
+        "SLURM_JOB_NAME": "a job",
+        "SLURM_NTASKS": "1",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_NODELIST": rig.node,
+        "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_GPUS": "2",
+        "SLURM_JOB_GPUS": "2,5",
+        "SLURM_RESTART_COUNT": "2",
+        "HOME": pwd.getpwuid(os.geteuid()).pw_dir,
+    }
+    assert expected == {name: found.get(name) for name in expected}
+    assert not {"RANK", "MASTER_ADDR", "SLURM_ARRAY_JOB_ID"} & set(found)
+
+
+def test_no_gpu_granted_is_no_gpu_seen(rig: LocalRig) -> None:
+    assert "" == environment(rig)["CUDA_VISIBLE_DEVICES"]
+
+
+def test_a_gang_knows_its_ranks_and_where_to_meet(rig: LocalRig) -> None:
+    line = 'echo "$RANK $LOCAL_RANK $SLURM_PROCID $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT"'
+    assert Outcome.COMPLETED is run(rig, Recipe(argv=("sh", "-c", line)), tasks=3).outcome
+    lines = sorted(output(rig).splitlines())
+    places = {each.split()[-1] for each in lines}
+
+    assert [f"{rank} {rank} {rank} 3" for rank in range(3)] == [each.rpartition(" ")[0] for each in lines]
+    assert 1 == len(places)
+    assert 1024 <= int(places.pop().rpartition(":")[2])
+
+
+def test_arguments_arrive_as_they_are(rig: LocalRig) -> None:
+    words = tuple(NASTY.values())
+    run(rig, Recipe(argv=("printf", "%s\\0", *words)))
+
+    assert list(words) == output(rig).split("\0")[:-1]
+
+
+def test_a_script_gets_its_arguments_and_its_interpreter(rig: LocalRig) -> None:
+    run(rig, Recipe(script='#!/bin/sh -e\necho $# "$2"\n', argv=("a", "b c")))
+
+    assert "2 b c\n" == output(rig)
+
+
+def test_standard_input_is_empty_and_signals_are_as_new(rig: LocalRig) -> None:
+    run(rig, Recipe(argv=("sh", "-c", "cat; grep -E '^(SigIgn|SigBlk|NoNewPrivs)' /proc/self/status")))
+
+    assert ["0", "0", "1"] == [line.split()[1].lstrip("0") or "0" for line in output(rig).splitlines()]
+
+
+def test_a_job_is_the_head_of_its_own_session(rig: LocalRig) -> None:
+    run(rig, Recipe(argv=("sh", "-c", "echo $$; cut -d' ' -f5,6 /proc/$$/stat")))
+    pid, ids = output(rig).splitlines()
+
+    assert [pid, pid] == ids.split()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "code", "why"),
+    [
+        (Recipe(argv=("no-such-program",)), 127, "cannot run no-such-program: No such file or directory"),
+        (Recipe(argv=("/etc/passwd",)), 126, "cannot run /etc/passwd: Permission denied"),
+        (Recipe(argv=("true",), cwd="/no/such/folder"), 126, "cannot enter folder /no/such/folder: "),
+        (Recipe(script="#!/no/such/shell\n"), 127, "is the program of its first line there?"),
+        (Recipe(argv=("true", "x" * 3_000_000)), 126, "cannot run true: Argument list too long"),
+        (Recipe(argv=("true",), stdout="/no/such/file"), 126, "/no/such/file: No such file or directory"),
+    ],
+    ids=["program", "permission", "folder", "interpreter", "length", "output"],
+)
+def test_what_cannot_run_fails_with_a_reason(rig: LocalRig, recipe: Recipe, code: int, why: str) -> None:
+    report = run(rig, recipe, tasks=2)
+
+    assert (Outcome.FAILED, code) == (report.outcome, report.exit_code)
+    assert why in report.why
+
+
+def test_what_is_malformed_is_refused(rig: LocalRig) -> None:
+    bad = {
+        "../../etc": Recipe(argv=("true",)),
+        "y-2-1": Recipe(script="echo no first line"),
+        "y-3-1": Recipe(argv=("true",), env={"A=B": "1"}),
+        "y-4-1": Recipe(argv=("true",), env={"": "1"}),
+        "y-5-1": Recipe(argv=("true",), cwd="relative"),
+        "y-6-1": Recipe(argv=("true",), warn_signal=99),
+        "y-7-1": Recipe(argv=("true", "\ud800")),
+    }
+    replies = rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe) for key, recipe in bad.items()])
+
+    assert [Answer.REFUSED] * len(bad) == [reply.answer for reply in replies]
+    assert [] == list((rig.data / "attempts").iterdir())
+
+
+def test_an_array_task_knows_its_index(rig: LocalRig) -> None:
+    recipe = Recipe(argv=("sh", "-c", 'echo "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $YARD_JOB_ID"'))
+    parts = (Part(rig.node, (), 1000, 1000, 64, 1),)
+    one = Launch("y-1-1", 18, 1, "12_3", "array", recipe, parts, 0, 0, array_id=12, array_index=3)
+    rig.engine.start(EPOCH, [one])
+    ended(rig, "y-1-1")
+
+    assert "12 3 12_3\n" == output(rig)
+
+
+def test_the_warning_comes_before_the_limit_and_can_be_used(rig: LocalRig) -> None:
+    script = "#!/bin/sh\ntrap 'echo warned; exit 0' USR1\nsleep 30 & wait\n"
+    recipe = Recipe(script=script, warn_signal=signal.SIGUSR1, warn_ms=4_700)
+    report = run(rig, recipe, limit_ms=5_000)
+
+    assert "warned\n" == output(rig)
+    assert Outcome.COMPLETED is report.outcome
+    assert report.ended_ms - report.started_ms < 4_500
+
+
+def test_the_warning_comes_before_term_when_preempted(rig: LocalRig) -> None:
+    script = (
+        "#!/bin/sh\nexec 2>/dev/null\ntrap 'echo warned' USR1\ntrap 'echo term; exit 0' TERM\n"
+        f"echo >>'{rig.effects}/y-1-1'\nwhile :; do sleep 0.02; done\n"
+    )
+    recipe = Recipe(script=script, warn_signal=signal.SIGUSR1, warn_ms=300)
+    rig.keys.add("y-1-1")
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+    until_alive(rig, "y-1-1")
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 5_000)])
+
+    assert Outcome.PREEMPTED is ended(rig, "y-1-1").outcome
+    assert ["warned", "term"] == output(rig).split()
+
+
+def test_ending_well_after_term_is_still_preempted(rig: LocalRig) -> None:
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", Program(run_ms=60_000, ends_well_on_term=True))])
+    until_alive(rig, "y-1-1")
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 5_000)])
+    report = ended(rig, "y-1-1")
+
+    assert (Outcome.PREEMPTED, 0) == (report.outcome, report.exit_code)
+
+
+def test_a_frozen_job_stands_still(rig: LocalRig) -> None:
+    """What it writes stops growing, with a process of another session in it."""
+    path = rig.effects / "y-1-1"
+    script = f"#!/bin/sh\nsetsid sh -c 'while :; do echo x >>{path}; sleep 0.01; done'\n"
+    rig.keys.add("y-1-1")
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(script=script))])
+    until_alive(rig, "y-1-1", 3)
+    rig.engine.suspend(EPOCH, ["y-1-1"])
+    rig.let_pass(150)
+    frozen = rig.starts("y-1-1")
+    rig.let_pass(150)
+
+    assert frozen == rig.starts("y-1-1")
+    rig.engine.resume(EPOCH, ["y-1-1"])
+    until_alive(rig, "y-1-1", frozen + 2)
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    ended(rig, "y-1-1")
+
+
+def test_root_runs_a_job_as_its_user(open_rig: LocalRig) -> None:
+    user = pwd.getpwnam("nobody")
+    script = '#!/bin/sh\nid -u; id -g; id -G; pwd; echo $HOME; touch mine "$YARD_CHECKPOINT_FILE"; cat /etc/shadow\n'
+    recipe = Recipe(script=script, uid=user.pw_uid, gid=user.pw_gid, user="nobody")
+    report = run(open_rig, recipe)
+    folder = open_rig.data / "jobs" / "1"
+
+    assert Outcome.FAILED is report.outcome
+    assert [str(user.pw_uid), str(user.pw_gid), str(user.pw_gid), str(folder), user.pw_dir] == output(
+        open_rig
+    ).splitlines()[:5]
+    assert user.pw_uid == (folder / "mine").stat().st_uid
+    assert 0 < report.checkpoint_ms
+    assert 0 == (open_rig.data / "attempts" / "y-1-1" / "end.json").stat().st_uid
+    assert 0o600 == (open_rig.data / "attempts" / "y-1-1" / "launch.json").stat().st_mode & 0o777
+
+
+def test_named_outputs_are_opened_and_read_as_the_user(open_rig: LocalRig, tmp_path: Path) -> None:
+    """Neither may the job write where its user may not, nor may its log show what its user may not read."""
+    user = pwd.getpwnam("nobody")
+    argv = ("sh", "-c", "echo out; echo err >&2; ln -sf /etc/shadow link")
+    owner = {"uid": user.pw_uid, "gid": user.pw_gid, "user": "nobody"}
+    run(open_rig, Recipe(argv=argv, stdout="out.txt", stderr="link", **owner))  # type: ignore[arg-type]
+
+    assert "out\n" == output(open_rig)
+    assert "" == output(open_rig, "stderr")
+    secret = tmp_path / "only-root"
+    secret.touch(0o600)
+    recipe = Recipe(argv=argv, stdout="/etc/yard-contract", **owner)  # type: ignore[arg-type]
+    open_rig.engine.start(EPOCH, [launch(open_rig, "y-2-1", recipe=recipe, job_id=2)])
+    report = ended(open_rig, "y-2-1")
+    assert (Outcome.FAILED, 126) == (report.outcome, report.exit_code)
+    assert not Path("/etc/yard-contract").exists()
+
+
+def test_a_pipe_that_nobody_reads_does_not_hold_the_supervisor(rig: LocalRig, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    assert Outcome.FAILED is run(rig, Recipe(argv=("true",), stdout=str(tmp_path / "pipe"))).outcome
+
+
+def test_a_server_of_a_user_runs_jobs_of_that_user_only(
+    rig: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(("true",), uid=54_321, user="x"))])
+
+    assert Answer.REFUSED is reply.answer
+    assert "only a server of root" in reply.why
+
+
+def test_five_hundred_live_attempts_are_looked_at_quickly(rig: LocalRig) -> None:
+    """Measured at 27 ms for 500; the bound leaves room for a machine that is busy with other things."""
+    rig.engine.start(EPOCH, [launch(rig, "y-0-1", Program(run_ms=60_000))])
+    until_alive(rig, "y-0-1")
+    until(rig, "y-0-1", Phase.RUNNING)
+    attempts = rig.data / "attempts"
+    keys = [f"y-{i}-1" for i in range(500)]
+    for key in keys[1:]:
+        (attempts / key).mkdir()
+        for name in ("launch.json", "claim.json", "running.json"):
+            os.link(attempts / "y-0-1" / name, attempts / key / name)
+    rig.engine.status(keys)
+    begun = time.perf_counter()
+    reports = rig.engine.status(keys)
+    took_s = time.perf_counter() - begun
+    rig.engine.stop(EPOCH, [Halt("y-0-1", Outcome.CANCELLED, 0)])
+    ended(rig, "y-0-1")
+
+    assert [(key, Phase.RUNNING) for key in keys] == [(report.key, report.phase) for report in reports]
+    assert took_s < 0.25

@@ -1,0 +1,338 @@
+"""The local engine when something dies: the server, the spawner, a supervisor, the machine, the disk."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until_alive
+from gpuyard.engines.contract import Answer, Halt, Phase, Recipe
+from gpuyard.engines.local.client import Spawner
+from gpuyard.model import Outcome
+
+LONG = Program(run_ms=60_000)
+
+SERVER = """
+import pickle, sys, time
+from pathlib import Path
+from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+data, cgroups, path = sys.argv[1:]
+engine = LocalEngine(Path(data), emulate=EmulatedGpus(8, "A100-80GB"), use_cgroups=cgroups == "True")
+launches = pickle.loads(Path(path).read_bytes())
+print("ready", flush=True)
+sys.stdin.readline()
+for launch in launches:
+    print(engine.start(1, [launch])[0].answer.value, flush=True)
+sys.stdin.readline()
+"""
+
+
+class Server:
+    """Another process with an engine of its own over the same data."""
+
+    def __init__(self, rig: LocalRig, launches: list[object], path: Path) -> None:
+        path.write_bytes(pickle.dumps(launches))
+        arguments = [sys.executable, "-c", SERVER, str(rig.data), str(rig.use_cgroups), str(path)]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert "ready" == self.read()
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def claimed_pid(rig: LocalRig, key: str) -> int:
+    return int(json.loads(rig.claim(key).read_text())["pid"])
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is gone; it may stay a zombie where nobody reaps it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_gone(pid: int) -> None:
+    for _ in range(1000):
+        if gone(pid):
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"{pid} is still there")
+
+
+def test_a_server_that_is_killed_leaves_its_job_and_the_next_one_reads_the_true_exit_code(
+    local: LocalRig, tmp_path: Path
+) -> None:
+    one = launch(local, "y-1-1", Program(run_ms=500, exit_code=9))
+    server = Server(local, [one], tmp_path / "launches")
+    server.go()
+    assert "done" == server.read()
+    server.kill()
+
+    assert ["y-1-1"] == [report.key for report in local.engine.listing()]
+    assert [Answer.DONE] == [reply.answer for reply in local.engine.start(EPOCH, [one])]
+    report = ended(local, "y-1-1")
+    assert (Outcome.FAILED, 9) == (report.outcome, report.exit_code)
+    assert 1 == local.starts("y-1-1")
+
+
+def test_two_processes_that_start_the_same_keys_at_once_start_each_once(
+    local: LocalRig, tmp_path: Path
+) -> None:
+    keys = [f"y-{i}-1" for i in range(10)]
+    launches: list[object] = [launch(local, key, Program(run_ms=10), job_id=i) for i, key in enumerate(keys)]
+    servers = [Server(local, launches, tmp_path / f"launches{i}") for i in range(2)]
+    for server in servers:
+        server.go()
+    for server in servers:
+        assert ["done"] * len(keys) == [server.read() for _ in keys]
+        server.kill()
+    for key in keys:
+        ended(local, key)
+
+    assert [1] * len(keys) == [local.starts(key) for key in keys]
+
+
+def test_the_marker_alone_lets_one_supervisor_through(local: LocalRig, tmp_path: Path) -> None:
+    """Past the engine's lock: two spawners, eight supervisors, one run."""
+    local.engine._write(launch(local, "y-1-1", Program(run_ms=100)))
+    folder = str(local.data / "attempts" / "y-1-1")
+    spawners = [Spawner(str(tmp_path / "log")) for _ in range(2)]
+    words = [spawner.spawn([folder])["y-1-1"] for _ in range(4) for spawner in spawners]
+    for spawner in spawners:
+        spawner.close()
+    ended(local, "y-1-1")
+
+    assert ["claimed"] + ["taken"] * 7 == words
+    assert 1 == local.starts("y-1-1")
+
+
+def test_a_spawner_that_is_killed_takes_no_job_with_it_and_is_replaced(local: LocalRig) -> None:
+    local.engine.start(EPOCH, [launch(local, "y-1-1", Program(run_ms=500, exit_code=4))])
+    until_alive(local, "y-1-1")
+    spawner = local.engine._spawner.pid
+    assert spawner is not None
+    os.kill(spawner, signal.SIGKILL)
+    (reply,) = local.engine.start(EPOCH, [launch(local, "y-2-1", job_id=2)])
+
+    assert Answer.DONE is reply.answer
+    assert Outcome.COMPLETED is ended(local, "y-2-1").outcome
+    assert 4 == ended(local, "y-1-1").exit_code
+    assert spawner != local.engine._spawner.pid
+
+
+def test_a_spawner_goes_with_its_engine(local: LocalRig) -> None:
+    local.engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
+    until_alive(local, "y-1-1")
+    spawner = local.engine._spawner.pid
+    assert spawner is not None
+    local.engine.close()
+
+    assert gone(spawner)
+    assert 0 < local.alive("y-1-1")
+    local.engine = local.reopen()
+    local.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 1_000)])
+    ended(local, "y-1-1")
+
+
+def test_supervisors_are_not_in_the_group_of_their_server(local: LocalRig) -> None:
+    """A service manager that stops the server kills its whole group."""
+    local.engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
+    until_alive(local, "y-1-1")
+    own, theirs = (
+        Path(f"/proc/{pid}/cgroup").read_text().splitlines()[-1]
+        for pid in (os.getpid(), claimed_pid(local, "y-1-1"))
+    )
+    local.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    ended(local, "y-1-1")
+
+    assert bool(local.engine._base) is (own != theirs)
+
+
+def test_another_engine_that_closes_takes_nothing_from_under_this_one(local: LocalRig) -> None:
+    local.reopen().close()
+    local.engine.start(EPOCH, [launch(local, "y-1-1")])
+
+    assert Outcome.COMPLETED is ended(local, "y-1-1").outcome
+
+
+def test_what_a_job_leaves_behind_is_gone_at_its_end(local: LocalRig) -> None:
+    """Daemons in sessions of their own, forked twice, with TERM ignored."""
+    script = (
+        "#!/bin/sh\nsetsid sh -c 'trap \"\" TERM; (sleep 61 & sleep 62 & wait) & sleep 63' &\nsleep 0.2\n"
+    )
+    local.keys.add("y-1-1")
+    local.engine.start(EPOCH, [launch(local, "y-1-1", recipe=Recipe(script=script))])
+
+    for _ in range(1000):
+        if local.alive("y-1-1") >= 4:
+            break
+        time.sleep(0.002)
+    assert 4 <= local.alive("y-1-1")
+    assert Outcome.COMPLETED is ended(local, "y-1-1").outcome
+    assert 0 == local.alive("y-1-1")
+
+
+def test_a_supervisor_that_is_killed_is_noticed_and_its_job_is_killed(local: LocalRig) -> None:
+    script = f"#!/bin/sh\nsetsid sh -c 'sleep 61 & sleep 62' &\necho >>'{local.effects}/y-1-1'\nsleep 60\n"
+    local.keys.add("y-1-1")
+    local.engine.start(EPOCH, [launch(local, "y-1-1", recipe=Recipe(script=script))])
+    until_alive(local, "y-1-1")
+    os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
+    wait_gone(claimed_pid(local, "y-1-1"))
+    report = ended(local, "y-1-1")
+
+    assert (Outcome.NODE_FAIL, "its supervisor was killed") == (report.outcome, report.why)
+    assert 0 == local.alive("y-1-1")
+    assert [report] == local.reopen().listing()
+    assert [Answer.DONE] == [
+        reply.answer for reply in local.engine.start(EPOCH, [launch(local, "y-1-1", Program())])
+    ]
+    assert report == look(local, "y-1-1")
+
+
+def test_another_yard_with_the_same_keys_keeps_its_jobs(local: LocalRig, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = LocalRig(tmp_path / "other", use_cgroups=local.use_cgroups)
+    for rig in (local, other):
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", LONG)])
+        until_alive(rig, "y-1-1")
+    os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
+    wait_gone(claimed_pid(local, "y-1-1"))
+
+    assert Outcome.NODE_FAIL is ended(local, "y-1-1").outcome
+    assert 0 == local.alive("y-1-1")
+    assert 0 < other.alive("y-1-1")
+    other.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    ended(other, "y-1-1")
+    other.close()
+
+
+def test_after_a_restart_of_the_machine_nothing_from_before_is_adopted(local: LocalRig) -> None:
+    one = launch(local, "y-1-1", Program(run_ms=600))
+    local.engine.start(EPOCH, [one])
+    until_alive(local, "y-1-1")
+    local.engine._write(launch(local, "y-2-1", job_id=2))
+    rebooted = local.reopen(boot_id=lambda: "another boot")
+    reports = rebooted.status(["y-1-1", "y-2-1"])
+
+    assert [(Phase.ENDED, Outcome.NODE_FAIL, "the machine was restarted")] * 2 == [
+        (report.phase, report.outcome, report.why) for report in reports
+    ]
+    assert [Answer.DONE] == [reply.answer for reply in rebooted.start(EPOCH, [one])]
+    wait_gone(claimed_pid(local, "y-1-1"))
+    assert 1 == local.starts("y-1-1")
+    assert reports == local.reopen(boot_id=lambda: "another boot").status(["y-1-1", "y-2-1"])
+
+
+def test_files_broken_by_the_crash_of_a_machine_break_nothing_else(local: LocalRig) -> None:
+    """What is not durable may be empty after a loss of power."""
+    local.engine.start(EPOCH, [launch(local, "y-1-1", Program(run_ms=300)), launch(local, "y-2-1", job_id=2)])
+    ended(local, "y-2-1")
+    until_alive(local, "y-1-1")
+    supervisor = claimed_pid(local, "y-1-1")
+    for name in ("claim.json", "running.json", "halt.json"):
+        (local.data / "attempts" / "y-1-1" / name).write_bytes(b"")
+    reports = local.reopen(boot_id=lambda: "another boot").status(["y-1-1", "y-2-1"])
+
+    assert [Outcome.NODE_FAIL, Outcome.COMPLETED] == [report.outcome for report in reports]
+    wait_gone(supervisor)
+
+
+def test_a_process_that_got_the_number_of_a_dead_supervisor_is_left_alone(local: LocalRig) -> None:
+    """The number is this test's own, so that a signal sent to it would be seen."""
+    local.engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
+    until_alive(local, "y-1-1")
+    claim = json.loads(local.claim("y-1-1").read_text())
+    os.kill(claim["pid"], signal.SIGKILL)
+    wait_gone(claim["pid"])
+    local.claim("y-1-1").write_text(json.dumps(claim | {"pid": os.getpid()}))
+    heard: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    try:
+        fresh = local.reopen()
+        fresh.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+        (report,) = fresh.status(["y-1-1"])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert [] == heard
+    assert (Phase.ENDED, Outcome.NODE_FAIL) == (report.phase, report.outcome)
+    assert 0 == local.alive("y-1-1")
+
+
+def test_written_but_never_spawned_is_unknown_and_starts_when_asked_again(local: LocalRig) -> None:
+    """The server died between the two."""
+    one = launch(local, "y-1-1")
+    local.engine._write(one)
+
+    assert Phase.UNKNOWN is look(local, "y-1-1").phase
+    assert [] == local.engine.listing()
+    local.engine.start(EPOCH, [one])
+    assert Outcome.COMPLETED is ended(local, "y-1-1").outcome
+    assert 1 == local.starts("y-1-1")
+
+
+def test_stopped_before_it_was_spawned_never_runs(local: LocalRig) -> None:
+    one = launch(local, "y-1-1")
+    local.engine._write(one)
+    local.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    local.engine.start(EPOCH, [one])
+    report = ended(local, "y-1-1")
+
+    assert (Outcome.CANCELLED, "stopped before it ran") == (report.outcome, report.why)
+    assert 0 == local.starts("y-1-1")
+
+
+def test_the_newest_epoch_outlives_every_process(local: LocalRig) -> None:
+    local.engine.start(7, [])
+    local.engine.close()
+    local.engine = local.reopen()
+
+    with pytest.raises(Exception, match="epoch 6 is over, the newest is 7"):
+        local.engine.start(6, [launch(local, "y-1-1")])
+
+
+def test_a_full_disk_loses_no_end_and_refuses_no_more_than_it_must(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(small)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    rig = LocalRig(tmp_path)
+    rig.data = small / "data"
+    try:
+        rig.engine = rig.reopen()
+        recipe = Recipe(argv=("sh", "-c", "head -c 1000000 /dev/zero; echo $? >&2; exit 6"))
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+        report = ended(rig, "y-1-1")
+
+        assert (Outcome.FAILED, 6) == (report.outcome, report.exit_code)
+        (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-2-1", recipe=recipe, job_id=2)])
+        assert Answer.UNSURE is reply.answer
+        assert "No space left" in reply.why
+        assert ["y-1-1"] == [each.key for each in rig.engine.listing()]
+        (small / "data" / "attempts" / "y-1-1" / "stdout").write_bytes(b"")
+        rig.engine.start(EPOCH, [launch(rig, "y-2-1", recipe=Recipe(argv=("true",)), job_id=2)])
+        assert Outcome.COMPLETED is ended(rig, "y-2-1").outcome
+    finally:
+        rig.close()
+        subprocess.run(["umount", "-l", str(small)], check=True)

@@ -1,0 +1,335 @@
+"""What every engine promises, whatever runs below it. Effects are seen outside the engine's own books."""
+
+import pytest
+
+from contract.rigs import EPOCH, GPUS, Program, Rig, ended, launch, look, until, until_alive
+from gpuyard.engines.contract import Answer, Capability, Halt, Phase, Recipe, Stale
+from gpuyard.model import Outcome
+
+DONE = [Answer.DONE]
+LONG = Program(run_ms=60_000)
+
+
+def start(rig: Rig, *launches: object, epoch: int = EPOCH) -> list[Answer]:
+    return [reply.answer for reply in rig.engine.start(epoch, launches)]  # type: ignore[arg-type]
+
+
+def stop(rig: Rig, key: str, outcome: Outcome = Outcome.CANCELLED, grace_ms: int = 400) -> list[Answer]:
+    return [reply.answer for reply in rig.engine.stop(EPOCH, [Halt(key, outcome, grace_ms)])]
+
+
+def test_success_and_exit_code(rig: Rig) -> None:
+    assert DONE == start(rig, launch(rig, "y-1-1", Program(run_ms=20)))
+    report = ended(rig, "y-1-1")
+
+    assert (Outcome.COMPLETED, 0) == (report.outcome, report.exit_code)
+    assert 1 == rig.starts("y-1-1")
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_failure_and_exit_code(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(exit_code=3)))
+    report = ended(rig, "y-1-1")
+
+    assert (Outcome.FAILED, 3) == (report.outcome, report.exit_code)
+
+
+def test_started_twice_with_one_key_runs_once_counted_by_the_job(rig: Rig) -> None:
+    one = launch(rig, "y-1-1", Program(run_ms=100))
+
+    assert DONE * 3 == start(rig, one, one) + start(rig, one)
+    ended(rig, "y-1-1")
+    assert DONE == start(rig, one)
+    rig.let_pass(100)
+    assert 1 == rig.starts("y-1-1")
+    assert Phase.ENDED is look(rig, "y-1-1").phase
+
+
+def test_the_unknown_is_unknown_and_may_be_stopped(rig: Rig) -> None:
+    assert Phase.UNKNOWN is look(rig, "y-9-1").phase
+    assert DONE == stop(rig, "y-9-1")
+    assert Phase.UNKNOWN is look(rig, "y-9-1").phase
+    assert [] == rig.engine.listing()
+
+
+def test_what_was_stopped_before_it_was_started_never_starts(rig: Rig) -> None:
+    """The start was on its way when the stop overtook it."""
+    assert DONE == stop(rig, "y-1-1")
+    assert [Answer.REFUSED] == start(rig, launch(rig, "y-1-1"))
+    rig.let_pass(50)
+    assert (0, Phase.UNKNOWN) == (rig.starts("y-1-1"), look(rig, "y-1-1").phase)
+    assert [] == rig.engine.listing()
+
+
+def test_stopped_twice_is_stopped_once(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", LONG))
+    until_alive(rig, "y-1-1")
+
+    assert DONE * 2 == stop(rig, "y-1-1") + stop(rig, "y-1-1", Outcome.PREEMPTED)
+    report = ended(rig, "y-1-1")
+    assert DONE == stop(rig, "y-1-1")
+    assert Outcome.CANCELLED is report.outcome
+    assert report == look(rig, "y-1-1")
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_a_stop_is_seen_at_once_and_ended_only_when_all_is_gone(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=60_000, ignores_term=True)))
+    until_alive(rig, "y-1-1")
+    stop(rig, "y-1-1", grace_ms=300)
+
+    assert Phase.STOPPING is look(rig, "y-1-1").phase
+    assert 0 < rig.alive("y-1-1")
+    ended(rig, "y-1-1")
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_preempted_by_term_then_kill_after_the_grace(rig: Rig) -> None:
+    """One that ignores TERM is killed after its grace, not before, and both ends are called PREEMPTED."""
+    deaf = launch(rig, "y-1-1", Program(run_ms=60_000, ignores_term=True))
+    start(rig, deaf, launch(rig, "y-2-1", LONG, job_id=2))
+    until_alive(rig, "y-1-1")
+    until_alive(rig, "y-2-1")
+    rig.engine.stop(EPOCH, [Halt(key, Outcome.PREEMPTED, 500) for key in ("y-1-1", "y-2-1")])
+    polite = ended(rig, "y-2-1")
+    killed = ended(rig, "y-1-1")
+
+    assert (Outcome.PREEMPTED, 128 + 15) == (polite.outcome, polite.exit_code)
+    assert (Outcome.PREEMPTED, 128 + 9) == (killed.outcome, killed.exit_code)
+    assert 400 <= killed.ended_ms - polite.ended_ms
+
+
+def test_one_that_ended_before_it_was_told_keeps_its_own_end(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=10)))
+    ended(rig, "y-1-1")
+    stop(rig, "y-1-1", Outcome.PREEMPTED)
+
+    assert Outcome.COMPLETED is ended(rig, "y-1-1").outcome
+
+
+def test_the_time_limit_is_timeout(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", LONG, limit_ms=200))
+    report = ended(rig, "y-1-1")
+
+    assert Outcome.TIMEOUT is report.outcome
+    assert 200 <= report.ended_ms - report.started_ms < 5_000
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_the_time_limit_kills_one_that_ignores_term(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=60_000, ignores_term=True), limit_ms=100, grace_ms=200))
+    report = ended(rig, "y-1-1")
+
+    assert Outcome.TIMEOUT is report.outcome
+    assert 300 <= report.ended_ms - report.started_ms
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_a_gang_runs_all_its_tasks_each_with_its_own_gpus(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=50), gpus=(4, 5, 6, 7), tasks=2))
+
+    assert Outcome.COMPLETED is ended(rig, "y-1-1").outcome
+    assert 2 == rig.starts("y-1-1")
+    assert [[4, 5], [6, 7]] == rig.gpus_seen("y-1-1")
+
+
+def test_a_gang_ends_with_the_first_task_that_fails(rig: Rig) -> None:
+    program = Program(run_ms=100, exit_code=7, only_rank=2)
+    start(rig, launch(rig, "y-1-1", program, tasks=4))
+    report = ended(rig, "y-1-1")
+
+    assert (Outcome.FAILED, 7) == (report.outcome, report.exit_code)
+    assert 4 == rig.starts("y-1-1")
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_gpus_visible_inside_are_the_gpus_granted(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", gpus=(1, 3)), launch(rig, "y-2-1", gpus=(), job_id=2))
+    ended(rig, "y-1-1")
+    ended(rig, "y-2-1")
+
+    assert [[1, 3]] == rig.gpus_seen("y-1-1")
+    assert [[]] == rig.gpus_seen("y-2-1")
+
+
+def test_capacity_and_health(rig: Rig) -> None:
+    (report,) = rig.engine.nodes()
+
+    assert (rig.node, True, GPUS, "A100-80GB") == (
+        report.node.name,
+        report.up,
+        report.node.gpus,
+        report.node.gpu_model,
+    )
+    assert 0 < report.node.cpu_milli
+    assert 0 < report.node.memory_mib
+    assert () == report.busy
+
+
+def test_logs_are_readable_in_parts_after_the_end_and_after_forgetting(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(output="the quick brown fox")))
+    ended(rig, "y-1-1")
+    rig.engine.forget(EPOCH, ["y-1-1"])
+
+    assert b"the quick brown fox" == rig.engine.log("y-1-1", "stdout", 0, 1000).rstrip()
+    assert b"quick" == rig.engine.log("y-1-1", "stdout", 4, 5)
+    assert b"" == rig.engine.log("y-1-1", "stdout", 1000, 10)
+    assert b"" == rig.engine.log("y-1-1", "stderr", 0, 10)
+    assert b"" == rig.engine.log("y-9-1", "stdout", 0, 10)
+
+
+def test_what_was_forgotten_is_unknown_and_never_runs_again(rig: Rig) -> None:
+    one = launch(rig, "y-1-1")
+    start(rig, one, launch(rig, "y-2-1", LONG, job_id=2))
+    ended(rig, "y-1-1")
+    until_alive(rig, "y-2-1")
+    rig.engine.forget(EPOCH, ["y-1-1", "y-2-1", "y-9-1"])
+
+    assert ["y-2-1"] == [report.key for report in rig.engine.listing()]
+    assert Phase.UNKNOWN is look(rig, "y-1-1").phase
+    assert [Answer.REFUSED] == start(rig, one)
+    rig.let_pass(50)
+    assert 1 == rig.starts("y-1-1")
+    stop(rig, "y-2-1")
+    ended(rig, "y-2-1")
+
+
+def test_five_hundred_in_one_call_in_order(rig: Rig) -> None:
+    start(rig, *[launch(rig, f"y-{i}-1", Program(exit_code=i), job_id=i) for i in range(4)])
+    for i in range(4):
+        ended(rig, f"y-{i}-1")
+    keys = [f"y-{i % 4}-{1 + i % 2}" for i in range(500)]
+    reports = rig.engine.status(keys)
+
+    assert keys == [report.key for report in reports]
+    assert {i if i % 2 == 0 else None for i in range(4)} == {
+        report.exit_code if report.phase is Phase.ENDED else None for report in reports
+    }
+
+
+def test_a_new_control_plane_finds_what_runs(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=400, exit_code=5)), launch(rig, "y-2-1", job_id=2))
+    until_alive(rig, "y-1-1")
+    ended(rig, "y-2-1")
+    rig.engine.close()
+    rig.engine = rig.reopen()
+
+    assert ["y-1-1", "y-2-1"] == [report.key for report in rig.engine.listing()]
+    report = ended(rig, "y-1-1")
+    assert (Outcome.FAILED, 5) == (report.outcome, report.exit_code)
+    assert 1 == rig.starts("y-1-1")
+
+
+def test_an_old_epoch_changes_nothing(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", LONG), epoch=2)
+    until_alive(rig, "y-1-1")
+    late = launch(rig, "y-2-1", job_id=2)
+
+    for act in (
+        lambda: rig.engine.start(1, [late]),
+        lambda: rig.engine.stop(1, [Halt("y-1-1", Outcome.CANCELLED, 0)]),
+        lambda: rig.engine.suspend(1, ["y-1-1"]),
+        lambda: rig.engine.resume(1, ["y-1-1"]),
+        lambda: rig.engine.forget(1, ["y-1-1"]),
+    ):
+        with pytest.raises(Stale):
+            act()
+    rig.let_pass(50)
+    assert 0 == rig.starts("y-2-1")
+    assert Phase.RUNNING is look(rig, "y-1-1").phase
+    assert DONE == [reply.answer for reply in rig.engine.stop(2, [Halt("y-1-1", Outcome.CANCELLED, 0)])]
+    ended(rig, "y-1-1")
+
+
+def test_times_never_go_back(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=100)))
+    begun = until(rig, "y-1-1", Phase.RUNNING)
+    report = ended(rig, "y-1-1")
+
+    assert 0 < begun.started_ms == report.started_ms
+    assert report.started_ms + 100 <= report.ended_ms
+    assert report == look(rig, "y-1-1")
+
+
+def test_a_frozen_job_does_nothing_and_its_time_limit_waits(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", LONG, limit_ms=600))
+    until_alive(rig, "y-1-1")
+
+    assert DONE == [reply.answer for reply in rig.engine.suspend(EPOCH, ["y-1-1"])]
+    until(rig, "y-1-1", Phase.SUSPENDED)
+    rig.let_pass(1_000)
+    assert Phase.SUSPENDED is look(rig, "y-1-1").phase
+    assert DONE == [reply.answer for reply in rig.engine.resume(EPOCH, ["y-1-1"])]
+    until(rig, "y-1-1", Phase.RUNNING)
+    report = ended(rig, "y-1-1")
+    assert Outcome.TIMEOUT is report.outcome
+    assert 1_600 <= report.ended_ms - report.started_ms
+
+
+def test_a_frozen_job_can_be_stopped(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", LONG))
+    until_alive(rig, "y-1-1")
+    rig.engine.suspend(EPOCH, ["y-1-1"])
+    until(rig, "y-1-1", Phase.SUSPENDED)
+    stop(rig, "y-1-1", grace_ms=5_000)
+    report = ended(rig, "y-1-1")
+
+    assert (Outcome.CANCELLED, 128 + 15) == (report.outcome, report.exit_code)
+
+
+def test_what_does_not_run_cannot_be_frozen(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1"))
+    ended(rig, "y-1-1")
+
+    replies = rig.engine.suspend(EPOCH, ["y-1-1", "y-9-1"]) + rig.engine.resume(EPOCH, ["y-9-1"])
+    assert [Answer.REFUSED] * 3 == [reply.answer for reply in replies]
+
+
+def test_what_can_never_run_is_refused_in_words_and_leaves_nothing(rig: Rig) -> None:
+    bad = [
+        launch(rig, "y-1-1", node="elsewhere"),
+        launch(rig, "y-2-1", gpus=(GPUS,)),
+        launch(rig, "y-3-1", recipe=Recipe()),
+        launch(rig, "y-4-1", recipe=Recipe(argv=("echo", "a\0b"))),
+        launch(rig, "y-5-1", recipe=Recipe(argv=("env",), env={"A": "\0"})),
+    ]
+    replies = rig.engine.start(EPOCH, bad)
+
+    assert [Answer.REFUSED] * len(bad) == [reply.answer for reply in replies]
+    assert all(reply.why for reply in replies)
+    assert [] == rig.engine.listing()
+
+
+def test_a_missing_capability_refuses(rig: Rig) -> None:
+    assert Capability.SHARES not in rig.engine.capabilities
+    (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-1-1", gpus=(0,), milli=500)])
+
+    assert Answer.REFUSED is reply.answer
+    assert 0 == rig.starts("y-1-1")
+
+
+def test_a_bad_one_does_not_hold_up_the_others(rig: Rig) -> None:
+    mixed = [launch(rig, "y-1-1"), launch(rig, "y-2-1", recipe=Recipe()), launch(rig, "y-3-1", job_id=3)]
+
+    assert [Answer.DONE, Answer.REFUSED, Answer.DONE] == start(rig, *mixed)
+    assert [Outcome.COMPLETED] * 2 == [ended(rig, key).outcome for key in ("y-1-1", "y-3-1")]
+
+
+def test_checkpoints_are_seen(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=300, saves=True)), launch(rig, "y-2-1", job_id=2))
+    until_alive(rig, "y-1-1")
+    rig.let_pass(20)
+    report = look(rig, "y-1-1")
+
+    assert report.started_ms <= report.checkpoint_ms
+    assert report.checkpoint_ms <= ended(rig, "y-1-1").checkpoint_ms
+    assert 0 == ended(rig, "y-2-1").checkpoint_ms
+
+
+def test_an_end_wakes_who_waits(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(run_ms=100)))
+    rig.let_pass(100)
+
+    assert rig.engine.wait(10.0)
+    assert Phase.ENDED is look(rig, "y-1-1").phase
+    assert not rig.engine.wait(0.01)

@@ -1,0 +1,1 @@
+"""Real parts of the world for tests: servers, mounts, processes."""

@@ -1,0 +1,303 @@
+"""The control loop, step by step, on an engine whose every answer the test decides."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from gpuyard.control.books import Books
+from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller, Step
+from gpuyard.core.plain import to_plain
+from gpuyard.engines.contract import (
+    Answer,
+    Busy,
+    Launch,
+    NodeReport,
+    Part,
+    Phase,
+    Recipe,
+    Reply,
+    Report,
+    Stale,
+    Transient,
+)
+from gpuyard.model import (
+    Ask,
+    AttemptState,
+    ConfigSet,
+    Job,
+    JobClass,
+    JobSpec,
+    JobSubmitted,
+    Node,
+    Outcome,
+    Requested,
+    Settings,
+    Verb,
+    Whole,
+)
+from gpuyard.policies.registry import PRESETS
+from gpuyard.sim.engine import Life, SimEngine
+from gpuyard.sim.memory_store import MemoryStore
+from gpuyard.store import Fenced, Submission
+
+NODE = Node("n0", "main", "p", "H100", 2, 64_000, 1 << 18)
+RECIPE = json.dumps(to_plain(Recipe(argv=("true",)))).encode()
+HASH = hashlib.sha256(RECIPE).hexdigest()
+CLASSES = (JobClass("batch", grace_ms=1000, min_run_ms=0), JobClass("urgent", 9, False))
+SETTINGS = Settings(classes=CLASSES, policy=PRESETS["default"])
+
+
+class Engine(SimEngine):
+    """The simulated engine, with calls that can be made to fail and answers that can be put in its mouth."""
+
+    broken = ""
+    """Which call does not get through."""
+    calls: list[str]
+    busy: tuple[Busy, ...] = ()
+
+    def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        self._note("start")
+        return super().start(epoch, launches)
+
+    def status(self, keys: Sequence[str]) -> list[Report]:
+        self._note("status")
+        return super().status(keys)
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        return tuple([replace(report, busy=self.busy) for report in super().nodes()])
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if call == self.broken:
+            raise Transient("not now")
+
+
+class Here:
+    """A yard with one node of two GPUs and a clock that is turned by hand."""
+
+    def __init__(self, run_ms: int = 10_000) -> None:
+        self.now_ms = 1_000_000
+        self.engine = Engine(lambda: self.now_ms, [NODE], lambda _launch: Life(run_ms))
+        self.engine.calls = []
+        self.store = MemoryStore()
+        self.books = Books(self.store)  # type: ignore[arg-type]
+        self.books.commit(None, lambda draft: draft.add(ConfigSet(self.now_ms, SETTINGS)))
+        self.rise()
+
+    def rise(self) -> None:
+        self.controller = Controller(self.books, self.engine, self.store.elect("me").epoch)
+
+    def submit(self, gpus: int = 1, **spec: object) -> int:
+        made = JobSpec("t", Ask(Whole(gpus)), recipe=HASH, **spec)  # type: ignore[arg-type]
+        item = Submission(
+            lambda i: [JobSubmitted(self.now_ms, Job(i, made, self.now_ms))], blobs={HASH: RECIPE}
+        )
+        (answer,) = self.store.submit([item], self.now_ms)
+        assert not isinstance(answer, Exception)
+        return answer.first_id
+
+    def step(self, wait_ms: int = 0) -> Step:
+        self.now_ms += wait_ms
+        return self.controller.step(self.now_ms)
+
+    def ask_for(self, job_id: int, verb: Verb) -> None:
+        self.books.commit(None, lambda draft: draft.add(Requested(self.now_ms, job_id, verb, "ada")))
+
+    def phase(self, job_id: int) -> AttemptState | None:
+        return self.books.state.jobs[job_id].phase
+
+    def live(self) -> list[str]:
+        return [run.key for run in self.engine.world.live()]
+
+
+def test_a_job_is_started_seen_and_ended() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.step()
+    assert ["memory00-1-1"] == here.live()
+    assert AttemptState.STARTING is here.phase(job_id)
+    here.step(100)
+    assert AttemptState.RUNNING is here.phase(job_id)
+    here.step(10_000)
+    assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
+    assert [] == here.engine.listing(), "what is in the log is forgotten by the engine"
+
+
+def test_a_start_that_did_not_get_through_is_made_again_under_the_same_key() -> None:
+    here = Here()
+    here.submit()
+    here.engine.broken = "start"
+    assert ["start: not now"] == here.step().errors
+    assert [] == here.live()
+    here.engine.broken = ""
+    here.step(100)
+    assert [] == here.live(), "not at once: calls that fail are spaced out"
+    here.step(1000)
+    assert ["memory00-1-1"] == here.live()
+
+
+def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> None:
+    here = Here()
+    here.submit()
+    here.engine.broken = "start"
+    here.step()
+    here.engine.broken = ""
+    here.rise()
+    here.step()
+    assert ["memory00-1-1"] == here.live()
+
+
+def test_without_an_answer_nothing_is_concluded() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.step()
+    here.step(100)
+    here.engine.broken = "status"
+    for _ in range(10):
+        here.step(60_000)
+    assert AttemptState.RUNNING is here.phase(job_id)
+
+
+def test_an_attempt_out_of_sight_keeps_its_gpus_and_is_seen_again() -> None:
+    here = Here(run_ms=1_000_000)
+    job_id = here.submit(2)
+    here.step()
+    here.step(100)
+    here.engine.cut_off("n0")
+    here.step(10_000)
+    assert AttemptState.UNKNOWN is here.phase(job_id)
+    other = here.submit(2)
+    for _ in range(5):
+        here.step(LOST_MS)
+    assert None is here.phase(other), "the engine could not promise that the first one is gone"
+    here.engine.mend("n0")
+    here.step(10_000)
+    assert ["memory00-1-1"] == [run.key for run in here.engine.world.runs]
+
+
+def test_what_the_engine_refuses_for_good_fails_with_its_reason() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.engine.capabilities = frozenset()
+    here.store._blobs[HASH] = json.dumps(to_plain(Recipe())).encode()
+    here.step()
+    row = here.store.rows[job_id]
+    assert ("FAILED", "there is nothing to run: no argv and no script") == (row.state, row.why)
+
+
+def test_a_job_whose_recipe_was_deleted_fails_and_says_so() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.store._blobs.clear()
+    here.step()
+    assert "how to run it was deleted" == here.store.rows[job_id].why
+
+
+def test_what_runs_and_belongs_to_nobody_is_stopped() -> None:
+    """As after a restore from an old backup: the log has never heard of job 77."""
+    here = Here(run_ms=10_000_000)
+    launch = Launch(
+        "memory00-77-1", 77, 1, "77", "", Recipe(argv=("true",)), (Part("n0", (0,), 1000, 0, 0, 1),), 0, 0
+    )
+    stranger = replace(launch, key="another-5-1")
+    assert [Answer.DONE] * 2 == [reply.answer for reply in here.engine.start(0, [launch, stranger])]
+    here.step()
+    assert ("memory00-77-1",) == here.controller.difference.orphans
+    here.step(LISTING_EVERY_MS)
+    assert ["another-5-1"] == here.live(), "what is not ours is not touched"
+    assert () == here.controller.difference.orphans
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "attempts"), [(Verb.CANCEL, "CANCELLED", 1), (Verb.REQUEUE, "COMPLETED", 2)]
+)
+def test_people_are_heeded(verb: Verb, state: str, attempts: int) -> None:
+    here = Here()
+    job_id = here.submit()
+    here.step()
+    here.step(100)
+    here.ask_for(job_id, verb)
+    for _ in range(20):
+        here.step(1000)
+    assert (state, attempts) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
+
+
+def test_suspended_and_continued() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.step()
+    here.step(100)
+    here.ask_for(job_id, Verb.SUSPEND)
+    here.step(100)
+    here.step(100)
+    assert AttemptState.SUSPENDED is here.phase(job_id)
+    for _ in range(50):
+        here.step(10_000)
+    assert AttemptState.SUSPENDED is here.phase(job_id), "it stands still and keeps its GPUs"
+    here.ask_for(job_id, Verb.CONTINUE)
+    here.step(100)
+    here.step(100)
+    assert AttemptState.RUNNING is here.phase(job_id)
+    here.step(20_000)
+    assert "COMPLETED" == here.store.rows[job_id].state
+
+
+def test_stopped_jobs_hold_their_gpus_until_they_are_gone() -> None:
+    here = Here(run_ms=1_000_000)
+    low = here.submit(2)
+    here.step()
+    here.step(100)
+    urgent = here.submit(2, klass="urgent")
+    here.engine._life = lambda _launch: Life(1000)
+    here.step(100)
+    assert AttemptState.STOPPING is here.phase(low)
+    assert ["memory00-1-1"] == here.live()
+    for _ in range(5):
+        here.step(1000)
+    runs = {run.key: run for run in here.engine.world.runs}
+    assert runs[f"memory00-{low}-1"].ended_ms <= runs[f"memory00-{urgent}-1"].started_ms  # type: ignore[operator]
+
+
+def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
+    here = Here()
+    here.engine.busy = (Busy(0, 4242, "ada"),)
+    job_id = here.submit(2)
+    here.step()
+    assert [] == here.live()
+    assert {0: (1, "GPU 0: pid 4242 of ada")} == here.books.state.nodes.foreign
+    here.engine.busy = ()
+    here.step(10_000)
+    here.step(100)
+    assert AttemptState.RUNNING is here.phase(job_id)
+
+
+def test_a_deposed_leader_neither_writes_nor_acts() -> None:
+    here = Here()
+    old = here.controller
+    here.rise()
+    here.submit()
+    here.step()
+    before = len(here.engine.calls)
+    with pytest.raises(Fenced):
+        old.step(here.now_ms)
+    with pytest.raises(Stale):
+        here.engine.stop(old.epoch, [])
+    assert "start" not in here.engine.calls[before:]
+
+
+def test_time_that_goes_back_is_not_followed() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.step()
+    here.controller.step(here.now_ms - 3_600_000)
+    here.step(20_000)
+    row = here.store.rows[job_id]
+    assert Outcome.COMPLETED.value == row.state
+    assert row.started_ms <= row.ended_ms
+
+
+def test_reports_say_only_what_they_say() -> None:
+    assert Phase.UNKNOWN is Here().engine.status(["memory00-9-1"])[0].phase

@@ -1,0 +1,146 @@
+"""Parts of the local engine on their own: groups in a made-up tree, identities, files that are whole or absent."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpuyard.engines.contract import Busy
+from gpuyard.engines.local import engine as engine_module
+from gpuyard.engines.local import files, nvml, processes
+from gpuyard.engines.local.cgroups import Group
+from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.engines.local.machine import emulated
+from gpuyard.engines.local.processes import Identity
+from gpuyard.engines.local.translate import GpuReading
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_supervisor_imports_next_to_nothing() -> None:
+    """Every module is held in memory by every running job, and costs time at the start of each."""
+    code = (
+        f"import sys; sys.path.append({str(ROOT / 'src')!r}); import gpuyard.engines.local.spawner; "
+        "print(*sorted(name for name in sys.modules if name.startswith('gpuyard')), len(sys.modules))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert [
+        "gpuyard",
+        "gpuyard.engines",
+        "gpuyard.engines.local",
+        *[f"gpuyard.engines.local.{name}" for name in ("cgroups", "files", "processes", "spawner")],
+        *[f"gpuyard.engines.local.{name}" for name in ("supervisor", "tasks")],
+    ] == found[:-1]
+    assert int(found[-1]) < 100
+
+
+def test_a_group_writes_its_limits(tmp_path: Path) -> None:
+    for name in ("memory.max", "memory.swap.max", "memory.oom.group", "cpu.max"):
+        (tmp_path / name).touch()
+    Group(str(tmp_path)).make(memory_mib=512, cpu_milli=2500)
+
+    assert ["536870912", "0", "1", "250000 100000"] == [
+        (tmp_path / name).read_text()
+        for name in ("memory.max", "memory.swap.max", "memory.oom.group", "cpu.max")
+    ]
+
+
+def test_a_limit_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Group(str(tmp_path)).make(memory_mib=512, cpu_milli=0)
+
+
+@pytest.mark.parametrize(
+    ("events", "killed"),
+    [("low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\n", True), ("max 9\noom_kill 0\n", False), ("", False)],
+)
+def test_kills_for_memory_are_seen(tmp_path: Path, events: str, killed: bool) -> None:
+    (tmp_path / "memory.events").write_text(events)
+
+    assert killed is Group(str(tmp_path)).killed_for_memory()
+
+
+def test_a_group_that_is_gone_is_empty(tmp_path: Path) -> None:
+    gone = Group(str(tmp_path / "gone"))
+
+    assert gone.empty()
+    assert [] == gone.pids()
+    assert not gone.killed_for_memory()
+    gone.kill()
+    gone.remove()
+
+
+def test_an_identity_is_more_than_a_number() -> None:
+    boot = processes.boot_id()
+    me = processes.myself(boot)
+
+    assert processes.lives(me, boot)
+    assert not processes.lives(me._replace(ticks=me.ticks + 1), boot)
+    assert not processes.lives(me, "another boot")
+    assert not processes.lives(Identity(0, 0, boot), boot)
+    assert not processes.signal_to(me._replace(ticks=me.ticks + 1), 9, boot)
+
+
+def test_parents_are_found_up_to_the_first() -> None:
+    assert os.getppid() == processes.ancestors(os.getpid())[0]
+    assert os.getpid() in processes.descendants({os.getppid()})
+
+
+def test_a_file_is_made_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+
+    assert [True, False] == [files.create(path, {"by": i}, durable=True) for i in range(2)]
+    assert {"by": 0} == files.read(path)
+    assert ["file"] == os.listdir(tmp_path)
+    assert files.read(str(tmp_path / "absent")) is None
+
+
+def test_the_first_end_stands_however_long_its_reason(tmp_path: Path) -> None:
+    end = {"why": "x" * 10_000, "outcome": "FAILED"}
+    slots = [files.EndSlot(str(tmp_path))]
+
+    assert slots[0].write(end)
+    assert {"why": "x" * 500, "outcome": "FAILED"} == files.read(str(tmp_path / files.END))
+    assert not files.EndSlot(str(tmp_path)).write(end)
+    assert [files.END] == os.listdir(tmp_path)
+
+
+def test_emulated_gpus_are_the_same_every_time_and_differ_by_node() -> None:
+    gpus = EmulatedGpus(2, "T4")
+
+    assert emulated(gpus, "a") == emulated(gpus, "a")
+    uuids = {gpu.uuid for node in "ab" for gpu in emulated(gpus, node)}
+    assert 4 == len(uuids)
+    assert all(uuid.startswith("GPU-emulated-") for uuid in uuids)
+
+
+def test_who_is_on_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = [
+        GpuReading("GPU-0", "Tesla T4", 15_360),
+        GpuReading("GPU-1", "Tesla T4", 15_360, pids=(os.getpid(),)),
+    ]
+    monkeypatch.setattr(engine_module.machine, "read_gpus", lambda *_: readings)
+    engine = LocalEngine(tmp_path)
+    (report,) = engine.nodes()
+    engine.close()
+
+    user = engine_module.machine.user_name(os.geteuid())
+    assert (Busy(gpu=1, pid=os.getpid(), user=user),) == report.busy
+
+
+def test_no_driver_is_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NVMLError(Exception):
+        pass
+
+    def refuse() -> None:
+        raise NVMLError
+
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(NVMLError=NVMLError, nvmlInit=refuse))
+
+    assert [] == nvml.read_gpus()

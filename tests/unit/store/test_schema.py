@@ -1,0 +1,58 @@
+"""Tables: made by steps, equal to what the code expects, and never taken back to an older release."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+
+from gpuyard.store import Store, StoreError, open_store
+from gpuyard.store.schema import METADATA
+from rigs.stores import ticks
+
+
+def test_the_steps_make_what_the_code_expects(store: Store) -> None:
+    with store._backend.reading() as conn:
+        context = MigrationContext.configure(conn, opts={"compare_type": True})
+        assert [] == compare_metadata(context, METADATA)
+
+
+def test_newer_tables_are_left_alone(place: str) -> None:
+    with open_store(place) as store, store._backend.writing() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        conn.execute(text("UPDATE meta SET value = '7.0.0' WHERE name = 'code_version'"))
+
+    with pytest.raises(StoreError, match=r"tables of version 9999, made by gpuyard 7\.0\.0") as caught:
+        open_store(place)
+    assert "newer release" in caught.value.hint
+
+
+def test_two_processes_may_open_a_new_store_at_once(place: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: open_store(place), range(4)))
+
+    assert 1 == len({store.yard for store in stores})
+    assert [1, 2, 3, 4] == [store.append(ticks(1))[0] for store in stores]
+    for store in stores:
+        store.close()
+
+
+def test_two_yards_have_two_names(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db") as one, open_store(f"sqlite:///{tmp_path}/b%20.db") as two:
+        assert one.yard != two.yard
+
+
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+    """It holds scripts and environments."""
+    with open_store(tmp_path / "yard.db") as store:
+        store.append(ticks(1))
+        assert {0o600} == {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("place", ["mysql://root@db/yard", "sqlite://", "://"])
+def test_other_places_are_refused(place: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        open_store(place)
+    assert "postgresql://" in caught.value.hint

@@ -1,0 +1,110 @@
+"""Snapshots: saved, kept, damaged, and what may be pruned."""
+
+import logging
+
+import pytest
+from sqlalchemy import update
+
+from builders import Yard, nodes
+from gpuyard.core import State, apply
+from gpuyard.core.dump import canonical, dump, load
+from gpuyard.store import Store, StoreDamaged, StoreError
+from gpuyard.store.schema import SNAPSHOTS
+from rigs.stores import accepted, submission, ticks
+
+
+def damage(store: Store, seq: int, **values: object) -> None:
+    """Change a snapshot behind the store's back."""
+    with store._backend.writing() as conn:
+        conn.execute(update(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq).values(**values))
+
+
+def test_there_is_none_at_first(store: Store) -> None:
+    assert store.latest_snapshot() is None
+
+
+def test_the_newest_ones_are_kept(store: Store) -> None:
+    store.append(ticks(*range(9)))
+    for seq in (2, 4, 6, 8):
+        store.save_snapshot(seq, {"at": seq}, now_ms=seq, keep=3)
+
+    assert [(8, {"at": 8}), (6, {"at": 6}), (4, {"at": 4})] == list(store.snapshots())
+    assert (8, {"at": 8}) == store.latest_snapshot()
+    assert (6, {"at": 6}) == store.latest_snapshot(until_seq=7)
+    assert store.latest_snapshot(until_seq=3) is None
+
+
+def test_saving_again_replaces(store: Store) -> None:
+    store.append(ticks(1))
+    store.save_snapshot(1, "old", now_ms=1)
+    store.save_snapshot(1, "new", now_ms=2)
+
+    assert [(1, "new")] == list(store.snapshots())
+
+
+def test_a_snapshot_of_the_future_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="a log that ends at 0"):
+        store.save_snapshot(1, {}, now_ms=1)
+
+
+@pytest.mark.parametrize("values", [{"body": b"garbage"}, {"checksum": "0"}])
+def test_a_damaged_one_is_passed_over_and_said_so(
+    store: Store, caplog: pytest.LogCaptureFixture, values: dict[str, object]
+) -> None:
+    store.append(ticks(1, 2, 3))
+    store.save_snapshot(1, "first", now_ms=1)
+    store.save_snapshot(2, "second", now_ms=2)
+    damage(store, 2, **values)
+
+    with caplog.at_level(logging.WARNING):
+        assert (1, "first") == store.latest_snapshot()
+    assert "snapshot at event 2" in caplog.text
+    damage(store, 1, **values)
+    assert store.latest_snapshot() is None
+
+
+def test_pruning_needs_a_whole_snapshot(store: Store) -> None:
+    store.append(ticks(*range(10)))
+    with pytest.raises(StoreError, match="the oldest snapshot is missing"):
+        store.prune(2)
+    store.save_snapshot(5, {}, now_ms=1)
+    store.save_snapshot(8, {}, now_ms=1)
+    with pytest.raises(StoreError, match="the oldest snapshot is at event 5"):
+        store.prune(7)
+
+    assert 5 == store.prune(6)
+    assert 0 == store.prune(6)
+    assert [6, 7, 8, 9, 10] == [seq for seq, _ in store.read(5)]
+    assert [11] == store.append(ticks(11))
+
+
+def test_a_pruned_log_without_its_snapshot_is_damaged(store: Store) -> None:
+    store.append(ticks(*range(10)))
+    store.save_snapshot(5, {}, now_ms=1)
+    store.prune(6)
+    damage(store, 5, checksum="0")
+
+    with pytest.raises(StoreDamaged, match="its log begins at 6"):
+        store.latest_snapshot()
+    with pytest.raises(StoreDamaged, match="nothing was pruned"):
+        store.prune(6)
+
+
+def test_snapshot_and_tail_amount_to_the_whole_log(store: Store) -> None:
+    store.append(Yard(fleet=nodes(2)).log)
+    accepted(store, submission(3))
+    state = State()
+    for _, event in store.read(0):
+        apply(state, event)
+    store.save_snapshot(store.head(), dump(state), now_ms=1)
+    accepted(store, submission(2, at_ms=5))
+
+    found = store.latest_snapshot()
+    assert found is not None
+    resumed = load(found.plain)
+    whole = State()
+    for _, event in store.read(found.seq):
+        apply(resumed, event)
+    for _, event in store.read(0):
+        apply(whole, event)
+    assert canonical(whole) == canonical(resumed)
