@@ -19,6 +19,7 @@ class Planted(NamedTuple):
 MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
+CONTRACT = "tests/contract"
 
 FAULTS = [
     Planted(
@@ -174,5 +175,34 @@ FAULTS = [
         "            self._claims.add(halt.key)\n            return _DONE\n",
         "            return _DONE\n",
         SEEDS + " tests/contract",
+    ),
+    Planted(
+        "a key may be claimed twice",
+        "engines/local/supervisor.py",
+        "        if not files.create(files.CLAIM, claim, durable=False):\n",
+        "        files.create(files.CLAIM, claim, durable=False)\n        if False:\n",
+        CONTRACT,
+    ),
+    Planted(
+        "a reused pid is taken for the supervisor",
+        "engines/local/processes.py",
+        "stat is not None and stat.ticks == who.ticks and stat.state",
+        "stat is not None and stat.state",
+        CONTRACT,
+    ),
+    Planted(
+        "another boot is not noticed",
+        "engines/local/processes.py",
+        "    if who.boot != boot or who.pid <= 0:\n        return False\n    stat = stat_of(who.pid)\n    return",
+        "    if who.pid <= 0:\n        return False\n    stat = stat_of(who.pid)\n    return",
+        CONTRACT,
+    ),
+    Planted(
+        "an attempt that nobody ran is read as success",
+        "engines/local/watching.py",
+        "            return Report(key, Phase.UNKNOWN)\n        return self._settle(key, folder, None, 0, _LOST_BOOT)",
+        "            return Report(key, Phase.ENDED, Outcome.COMPLETED)\n"
+        "        return self._settle(key, folder, None, 0, _LOST_BOOT)",
+        CONTRACT,
     ),
 ]
