@@ -25,6 +25,8 @@ RATES = (
 )
 GROWTH_LOAD = 0.9
 GROWTH_JOBS = (10_000, 31_600, 100_000)
+GROWTH_MORE_JOBS = (100_000, 316_000, 1_000_000)
+"""Once a queue has formed: before that, longer traces are also busier ones."""
 GROWTH_JOBS_GPUS = 1024
 GROWTH_NODES = (128, 404, 1280)
 GROWTH_NODES_JOBS = 100_000
@@ -83,13 +85,18 @@ class Bench:
     def growth(self) -> tuple[str, list[Row]]:
         """How CPU time grows with the jobs on the same nodes, and with the nodes for the same jobs."""
         by_jobs = [(self.size(jobs), GROWTH_JOBS_GPUS) for jobs in GROWTH_JOBS]
+        by_more = [(self.size(jobs), GROWTH_JOBS_GPUS) for jobs in GROWTH_MORE_JOBS]
         nodes = [self.size(count, GPUS_PER_NODE) for count in GROWTH_NODES]
         by_nodes = [(self.size(GROWTH_NODES_JOBS), count * GPUS_PER_NODE) for count in nodes]
         rows: list[Row] = []
         cells: list[list[object]] = []
         said = []
-        for what, sizes, column, most in (("jobs", by_jobs, 0, 1.15), ("nodes", by_nodes, 1, 0.4)):
-            for policy in ("fifo", "default"):
+        for what, sizes, column, most, policies in (
+            ("jobs", by_jobs, 0, 1.15, ("fifo", "default")),
+            ("jobs", by_more, 0, 1.15, ("fifo",)),
+            ("nodes", by_nodes, 1, 0.4, ("fifo", "default")),
+        ):
+            for policy in policies:
                 found = [self.simulate(policy, *size, GROWTH_LOAD) for size in sizes]
                 rows += found
                 costs = [row["cpu_s"] for row in found]
