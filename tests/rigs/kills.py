@@ -1,7 +1,7 @@
 """A server that is killed again and again while clients submit: what was acknowledged must run, once, under its id.
 
-Nothing is believed that the server says about itself: each job appends a line to a file when it runs, and the process table
-is searched for what was left behind.
+Nothing is believed that the server says about itself: each job appends a line to a file when it runs, and the process
+table is searched for what was left behind.
 """
 
 import http.client
@@ -48,13 +48,15 @@ class Server:
     store: str = ""
     port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
+    under: tuple[str, ...] = ()
+    """A command that runs it, such as a tracer."""
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data / "yard.yaml"
         config.write_text(CONFIG, encoding="utf-8")
-        command = [sys.executable, "-m", "gpuyard.cli", "up", "--data", str(self.data)]
+        command = [*self.under, sys.executable, "-m", "gpuyard.cli", "up", "--data", str(self.data)]
         command += ["--port", str(self.port), "--config", str(config)]
         command += ["--store", self.store] if self.store else []
         with (self.data / "server.log").open("ab") as log:
@@ -124,8 +126,8 @@ class Siege:
 
     def run(self, clients: int = 4) -> None:
         """Submit everything while the server is killed, then wait for the jobs to end."""
-        self.runs_file.touch()
         self.server.start()
+        self.runs_file.touch()
         names = [[f"c{c}-{n}" for n in range(c, self.submissions, clients)] for c in range(clients)]
         workers = [threading.Thread(target=self._guarded, args=(self._client, part)) for part in names]
         killer = threading.Thread(target=self._guarded, args=(self._killer, clients))
@@ -153,6 +155,9 @@ class Siege:
                 "gpus": 1,
                 "tenant": "t",
             }
+            # A server that is quicker than the killer is waited for, so that every kill hits it at work.
+            while self.killed < self.kills and len(self.acknowledged) > self._goal() + 8:
+                time.sleep(0.002)
             while not self._done.is_set():
                 try:
                     status, answer = self.server.call("POST", "/api/v1/jobs", body, {"Idempotency-Key": name})
@@ -169,13 +174,16 @@ class Siege:
         rng = Random(self.seed)
         while self.killed < self.kills and not self._done.is_set():
             # Spread over the submissions, at any moment: also while it starts.
-            goal = self.submissions * (self.killed + 1) // (self.kills + 1)
-            while len(self.acknowledged) < goal - clients and not self._done.is_set():
-                time.sleep(0.005)
+            while len(self.acknowledged) < self._goal() - clients and not self._done.is_set():
+                time.sleep(0.002)
             time.sleep(rng.random() * 0.1)
             self.server.kill()
             self.killed += 1
             self.server.start()
+
+    def _goal(self) -> int:
+        """How many are to be acknowledged before the next kill."""
+        return self.submissions * (self.killed + 1) // (self.kills + 1)
 
     def _settle(self) -> None:
         deadline = time.monotonic() + DONE_S
@@ -197,7 +205,7 @@ class Siege:
         ids = Counter(self.acknowledged.values())
         reused = [job_id for job_id, count in ids.items() if count > 1]
         wrong = [line for line in lines if self.acknowledged.get(line[0]) != int(line[1])]
-        orphans = leftovers()
+        orphans = leftovers(self.server.data)
         assert len(self.acknowledged) == self.submissions, f"only {len(self.acknowledged)} were acknowledged"
         assert not lost, f"{len(lost)} acknowledged jobs never ran: {lost[:5]}"
         assert not twice, f"jobs ran twice: {dict(list(twice.items())[:5])}"
@@ -207,13 +215,14 @@ class Siege:
         return {"acknowledged": len(self.acknowledged), "ran": sum(ran.values()), "kills": self.killed}
 
 
-def leftovers() -> list[int]:
-    """Processes of jobs that still run: they carry their attempt's key in their environment."""
+def leftovers(data: Path) -> list[int]:
+    """Processes of this yard's jobs that still run: they carry their attempt's folder in their environment."""
+    mark = f"YARD_ATTEMPT_DIR={data}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                if b"YARD_ATTEMPT_KEY=" in (entry / "environ").read_bytes():
+                if mark in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
             except OSError:
                 continue

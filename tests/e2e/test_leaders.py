@@ -1,0 +1,101 @@
+"""Two servers on one PostgreSQL store: one leads, the other takes over, and nothing runs twice."""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rigs.kills import Server
+
+TAKEN_OVER_S = 5.0
+FROZEN_S = 10.0
+
+
+class Pair:
+    """Two servers that share a store and a folder."""
+
+    def __init__(self, data: Path, store: str) -> None:
+        self.servers = [Server(data, store), Server(data, store)]
+        self.runs = data / "runs"
+        for server in self.servers:
+            server.start()
+        self.runs.touch()
+
+    def leader(self) -> Server:
+        """The one that says it leads."""
+        (found,) = [s for s in self.servers if s.call("GET", "/readyz")[1]["role"] == "leader"]
+        return found
+
+    def other(self, server: Server) -> Server:
+        """Its companion."""
+        return self.servers[1 - self.servers.index(server)]
+
+    def submit(self, server: Server, name: str, seconds: float = 0) -> int:
+        """A job that writes down that it runs."""
+        script = f"echo {name} >> {self.runs}; sleep {seconds}"
+        body = {"command": ["/bin/sh", "-c", script], "name": name, "gpus": 1, "tenant": "t"}
+        status, answer = server.call("POST", "/api/v1/jobs", body)
+        assert 201 == status, answer
+        job_id: int = answer["id"]
+        return job_id
+
+    def ran(self) -> Counter[str]:
+        """How often each job ran, by what it wrote itself."""
+        return Counter(self.runs.read_text().split())
+
+
+@pytest.fixture
+def pair(tmp_path: Path, postgres_url: str) -> Iterator[Pair]:
+    made = Pair(tmp_path / "yard", postgres_url)
+    yield made
+    for server in made.servers:
+        if server.process is not None and server.process.poll() is None:
+            server.kill(signal.SIGCONT)
+            server.kill()
+
+
+def wait_for(what: Callable[[], bool], seconds: float) -> float:
+    """How long it took until something was so."""
+    began = time.monotonic()
+    while not what():
+        assert time.monotonic() - began < seconds, f"not within {seconds} s"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def test_the_other_one_schedules_soon_after_the_leader_is_killed(pair: Pair) -> None:
+    leader = pair.leader()
+    other = pair.other(leader)
+    pair.submit(other, "before")
+    wait_for(lambda: pair.ran()["before"] == 1, 10)
+    leader.kill()
+    pair.submit(other, "after")
+    took_s = wait_for(lambda: pair.ran()["after"] == 1, 2 * TAKEN_OVER_S)
+    print(f"the other one ran a job {took_s:.1f} s after the leader was killed")
+    assert took_s < TAKEN_OVER_S
+
+
+def test_a_leader_that_was_frozen_starts_nothing_twice_when_it_wakes(pair: Pair) -> None:
+    leader = pair.leader()
+    other = pair.other(leader)
+    names = [f"j{n}" for n in range(40)]
+    for name in names[:20]:
+        pair.submit(other, name, 0.3)
+    leader.kill(signal.SIGSTOP)
+    frozen_s = time.monotonic()
+    for name in names[20:]:
+        pair.submit(other, name, 0.3)
+    wait_for(lambda: other.call("GET", "/readyz")[1]["role"] == "leader", FROZEN_S)
+    time.sleep(max(0.0, FROZEN_S - (time.monotonic() - frozen_s)))
+    leader.kill(signal.SIGCONT)
+    wait_for(lambda: len(pair.ran()) == len(names), 30)
+    time.sleep(1.0)
+    twice = {name: count for name, count in pair.ran().items() if count > 1}
+    assert {} == twice
+    assert "follower" == leader.call("GET", "/readyz")[1]["role"]
+    # Both go on working together.
+    pair.submit(leader, "later")
+    wait_for(lambda: pair.ran()["later"] == 1, 10)
