@@ -317,6 +317,14 @@ class Pass:
             return True
         return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
 
+    def quota_ms(self, record: JobRecord) -> int | None:
+        """When a job that lacks quota will have it; None: it is not known to lack any."""
+        own = [wall for wall in self.walls.values() if wall.for_job == record.id]
+        for wall in own:
+            if wall.waiting is not None:
+                self._settle(wall, wall.waiting)
+        return max([wall.at_ms for wall in own], default=None)
+
     def drop_walls(self, record: JobRecord) -> None:
         """A job that waited for quota does so no longer."""
         self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}

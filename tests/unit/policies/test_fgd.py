@@ -86,7 +86,7 @@ def fragmented(mix: Mix, at: Node, left: list[int], cpu_free: int) -> Fraction:
         fitting = [milli for milli in left if milli >= size]
         runs = (
             ask.gpus.count > 0
-            and (not ask.models or at.gpu_model in ask.models)
+            and (not ask.models or (at.gpus and at.gpu_model in ask.models))
             and ask.cpu_milli <= cpu_free
             and len(fitting) >= ask.gpus.count
         )
@@ -103,7 +103,7 @@ def options(state: State, mix: Mix, number: int, ask: Ask) -> list[tuple[int, in
     """(score, GPU) of every way to put the task on a node, GPUs in order."""
     nodes = state.nodes
     at, left, cpu = nodes.node[number], nodes.gpu_free[number], nodes.cpu_free[number]
-    models = not ask.models or at.gpu_model in ask.models
+    models = not ask.models or (at.gpus > 0 and at.gpu_model in ask.models)
     if (
         not models
         or not nodes.schedulable(number)

@@ -10,6 +10,7 @@ from gpuyard.core.reserve import Promise, promise
 from gpuyard.model import Grant, ReasonCode, Reservation
 
 _RESERVATION = ReasonCode.RESERVATION
+_WAITS_FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
 _WAITS_FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
 
 
@@ -33,6 +34,8 @@ class EasyPass:
         """The first job that waits for room."""
         self._promise: Promise | None = None
         """Its promise, worked out when someone could break it."""
+        self._first: JobRecord | None = None
+        """The first job that lacks quota, while it may turn out that it waits for room longer still."""
         self.window_ms = 0
         self.settled = False
         self._beyond: set[int] = set()
@@ -41,7 +44,7 @@ class EasyPass:
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
         found = self._pass.find(record)
-        if self._head is None or type(found) is not tuple:
+        if type(found) is not tuple or (self._head is None and not self._first_waits_for_room()):
             return found
         promised = self._promise or self._promised()
         if promised is None or record.estimate_ms <= self.window_ms:
@@ -72,6 +75,23 @@ class EasyPass:
             self._beyond.add(way.index)
         return _RESERVATION
 
+    def _first_waits_for_room(self) -> bool:
+        """Whether the first job that lacks quota will have it before it has room: then the promise is its.
+
+        The quota may be gone only for the moment, to a job that was let past because it will be over in time.
+        """
+        first, self._first = self._first, None
+        if first is None:
+            return False
+        quota_ms = self._pass.quota_ms(first)
+        found = promise(self._pass, first) if quota_ms is not None else None
+        if found is None or quota_ms is None or found.at_ms < quota_ms or found.at_ms <= self._pass.now_ms + 1:
+            return False
+        self._head = first
+        self._promised()
+        self.settled = self._head is not None
+        return self.settled
+
     def holds(self) -> tuple[Grant, ...]:
         """The promise's share of what is free."""
         if self._head is None:
@@ -91,8 +111,12 @@ class EasyPass:
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
         """The first one that waits for room will be promised a time."""
-        if self._head is None and self._promise is None and code in _WAITS_FOR_ROOM:
-            self._head = record
+        if self._head is None and self._promise is None:
+            if code in _WAITS_FOR_QUOTA and self._first is None:
+                self._first = record
+            elif code in _WAITS_FOR_ROOM and not self._first_waits_for_room():
+                self._head = record
+        if self._head is record:
             if self._pass.state.nodes.closed_count or self._pass.state.earmarks:
                 # Only then can there be no time to promise. Then it is not this one that the others wait for.
                 self._promised()
