@@ -134,7 +134,10 @@ class Shapes:
             for pool in ask.pools:
                 pools |= nodes.by_pool.get(pool, 0)
             members &= pools
-        if not members or (ask.models and nodes.node[_first(members)].gpu_model not in ask.models):
+        if not members:
+            return None
+        if ask.models and (not kind.gpus or nodes.node[_first(members)].gpu_model not in ask.models):
+            # A node without GPUs has no GPU model, whatever it is called.
             return None
         per_node = shape.tasks
         for want, have in (
