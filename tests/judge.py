@@ -139,7 +139,7 @@ def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
             for number, node in enumerate(books.nodes)
             if kind_of(node) == kind and (not ask.pools or node.pool in ask.pools)
         )
-        if not numbers or (ask.models and books.nodes[numbers[0]].gpu_model not in ask.models):
+        if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
         node = books.nodes[numbers[0]]
         per_node = ask.tasks
@@ -199,7 +199,7 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
             wrong.append(f"{node.name}: a GPU it does not have")
         if grant.cpu_milli != ask.cpu_milli * grant.tasks or grant.memory_mib != ask.memory_mib * grant.tasks:
             wrong.append(f"{node.name}: cores or memory")
-        if ask.models and node.gpu_model not in ask.models:
+        if ask.models and model_of(node) not in ask.models:
             wrong.append(f"{node.name}: model {node.gpu_model}")
         if ask.pools and node.pool not in ask.pools:
             wrong.append(f"{node.name}: pool {node.pool}")
