@@ -22,6 +22,8 @@ from gpuyard.core.dump import canonical
 from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale
 from gpuyard.model import (
+    After,
+    AfterKind,
     Ask,
     ConfigSet,
     Job,
@@ -163,6 +165,16 @@ class Trial:
             requeue=rng.random() < 0.8,
             checkpoint_ms=rng.choice([0, 10_000]),
             recipe=RECIPE_HASH,
+            after=self._after(),
+            after_one=rng.random() < 0.3,
+        )
+
+    def _after(self) -> tuple[After, ...]:
+        rng = self.rng
+        if not self.accepted or rng.random() < 0.7:
+            return ()
+        return tuple(
+            [After(rng.choice(list(AfterKind)), rng.choice(self.accepted)) for _ in range(rng.randint(1, 2))]
         )
 
     # -- the control plane -----------------------------------------------------------------------------------------

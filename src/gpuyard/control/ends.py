@@ -9,7 +9,7 @@ from gpuyard.store import HistoryRow
 def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
     """What is told of a job once it is gone: `event` is the one that ended it."""
     job, spec = record.job, record.job.spec
-    exit_code, why = 0, ""
+    exit_code, why = 0, record.doomed
     if isinstance(event, AttemptEnded):
         exit_code, why = event.exit_code, event.why
     elif isinstance(event, Requested) and event.by:

@@ -35,6 +35,7 @@ from gpuyard.model import (
     AttemptUnknown,
     EarmarkSet,
     Event,
+    JobCancelled,
     Plan,
     StopCause,
     Ticked,
@@ -185,7 +186,9 @@ class Controller:
             draft.offer(EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
 
     def _heed(self, draft: Draft, now_ms: int) -> None:
-        """What people asked for about running attempts."""
+        """What people asked for about running attempts; and jobs that can never start are ended, with the reason."""
+        for record in list(draft.state.doomed.values()):
+            draft.add(JobCancelled(now_ms, record.id))
         for record in list(draft.state.running.values()):
             if record.wanted in _CAUSES and record.phase is not AttemptState.STOPPING:
                 cause = _CAUSES[record.wanted]

@@ -9,6 +9,7 @@ questions are made of dumps.
 import json
 from typing import Any
 
+from gpuyard.core import dependencies
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
@@ -16,6 +17,7 @@ from gpuyard.core.records import JobRecord
 from gpuyard.core.state import FIFO, State
 from gpuyard.core.tenants import Tenants
 from gpuyard.model import (
+    After,
     Ask,
     AttemptState,
     Earmark,
@@ -56,6 +58,7 @@ def dump(state: State) -> dict[str, Plain]:
         "tenants": _tenants(state.tenants),
         "specs": [to_plain(spec) for spec in specs],
         "jobs": jobs,
+        "ends": [[job_id, ended.value] for job_id, ended in sorted(state.ends.items())],
         "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
         "demand_version": state.demand_version,
     }
@@ -116,6 +119,8 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "failures": record.failures,
         "not_before_ms": record.begin_ms,
         "wanted": to_plain(record.wanted),
+        "pending": to_plain(record.pending),
+        "doomed": record.doomed,
         "earmark": to_plain(record.earmark),
     }
 
@@ -141,6 +146,7 @@ def load(plain: dict[str, Plain]) -> State:
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
+    state.ends = {job_id: JobState(ended) for job_id, ended in plain["ends"]}
     for row in plain["jobs"]:
         _load_job(state, row, specs[row["spec"]])
     state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
@@ -184,6 +190,10 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
     for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):
         setattr(record, name, row[name])
+    record.pending = from_plain(tuple[After, ...], row["pending"])
+    dependencies.index(state, record)
+    if row["doomed"]:
+        dependencies.doom(state, record, row["doomed"])
     record.phase = from_plain(AttemptState, row["phase"]) if row["phase"] else None
     record.cause = from_plain(StopCause, row["cause"]) if row["cause"] else None
     record.grants = from_plain(tuple[Grant, ...], row["grants"])

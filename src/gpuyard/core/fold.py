@@ -7,6 +7,7 @@ whoever wrote the event, and raises with what is known of the job.
 from collections.abc import Callable
 from typing import Any
 
+from gpuyard.core import dependencies
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
@@ -121,7 +122,9 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
         intake = state.take_in(spec)
     record = JobRecord(job, intake[1], intake[2], intake[3])
     state.jobs[job.id] = record
-    if job.begin_ms > event.at_ms:
+    if spec.after:
+        dependencies.enter(state, record)
+    if job.begin_ms > event.at_ms or record.pending or record.doomed:
         state.deferred[job.id] = record
     else:
         queue = state.queue
@@ -159,7 +162,11 @@ def _job_released(state: State, event: JobReleased) -> None:
 
 
 def _requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
-    if record.id in state.deferred and not record.held and record.begin_ms <= at_ms:
+    if (
+        record.id in state.deferred
+        and not (record.held or record.pending or record.doomed)
+        and record.begin_ms <= at_ms
+    ):
         del state.deferred[record.id]
         state.queue.add(record)
 
@@ -201,7 +208,16 @@ def _cancel(state: State, record: JobRecord) -> None:
     if state.deferred.pop(record.id, None) is None:
         state.queue.remove(record)
     record.state = JobState.CANCELLED
+    _gone(state, record, state.now_ms)
+
+
+def _gone(state: State, record: JobRecord, at_ms: int) -> None:
+    """A job has ended for good: those who waited for it are told."""
     del state.jobs[record.id]
+    if record.doomed:
+        del state.doomed[record.id]
+    for waiting in dependencies.ended(state, record):
+        _requeue_if_due(state, waiting, at_ms)
 
 
 # -- attempts ------------------------------------------------------------------------------------------------------
@@ -231,6 +247,9 @@ def _attempt_started(state: State, event: AttemptStarted) -> None:
     record.state = _RUNNING
     record.checkpoint_ms = 0
     state.running[record.id] = record
+    if state.dependents:
+        for waiting in dependencies.started(state, job_id):
+            _requeue_if_due(state, waiting, at_ms)
 
 
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
@@ -263,13 +282,13 @@ def _attempt_ended(state: State, event: AttemptEnded) -> None:
     outcome = event.outcome
     if outcome is _COMPLETED:
         record.state = _DONE
-        del state.jobs[record.id]
+        _gone(state, record, event.at_ms)
         return
     if not _waits_again(record, outcome):
         # It was to be cancelled, and it is gone; that its node went first does not bring it back.
         gone = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
         record.state = JobState.CANCELLED if gone else JobState(outcome.value)
-        del state.jobs[record.id]
+        _gone(state, record, event.at_ms)
         return
     if outcome is Outcome.FAILED:
         record.failures += 1
@@ -347,7 +366,7 @@ def _drop_earmark(state: State, record: JobRecord) -> None:
 
 
 def _ticked(state: State, event: Ticked) -> None:
-    for record in [r for r in state.deferred.values() if not r.held and r.begin_ms <= event.at_ms]:
+    for record in [r for r in state.deferred.values() if r.begin_ms <= event.at_ms]:
         _requeue_if_due(state, record, event.at_ms)
     for record in [r for r in state.earmarks.values() if r.earmark and r.earmark.expires_ms <= event.at_ms]:
         _drop_earmark(state, record)

@@ -9,9 +9,15 @@ from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
 from gpuyard.core.words import count_text, names_text, span
-from gpuyard.model import AttemptState, Plan, Reason, ReasonCode
+from gpuyard.model import AfterKind, AttemptState, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
+_AFTER = {
+    AfterKind.STARTED: "start",
+    AfterKind.ENDED: "end",
+    AfterKind.COMPLETED: "complete",
+    AfterKind.FAILED: "fail",
+}
 _FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
 
 
@@ -21,13 +27,19 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
     if record.held:
         lifted_by = f"yard release {record.job.label}"
         found.append(Reason(ReasonCode.HELD, "hold", "it is on hold", False, lifted_by))
+    if record.doomed:
+        text = f"it can never start: {record.doomed}"
+        found.append(Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "a new submission"))
+    for after in () if record.doomed else record.pending:
+        text = f"it waits for job {after.job_id} to {_AFTER[after.kind]}"
+        found.append(Reason(ReasonCode.DEPENDENCY, f"job {after.job_id}", text, False, f"job {after.job_id}"))
     begin_ms = record.begin_ms
     if begin_ms > now_ms:
         text = f"it asked not to start for another {span(begin_ms - now_ms)}"
         if begin_ms > record.job.begin_ms:
             text = f"its last attempt failed; it is tried again in {span(begin_ms - now_ms)}"
         found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time"))
-    elif record.id in state.deferred and not record.held:
+    elif record.id in state.deferred and not (record.held or record.pending or record.doomed):
         text = "its begin time has come, and it is about to join the line"
         found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "the next tick"))
     return found

@@ -6,7 +6,7 @@ Ended jobs leave the state; the log and its readers keep them.
 from typing import Any
 
 from gpuyard.core.shapes import Shape
-from gpuyard.model import AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
+from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 
 _PENDING = JobState.PENDING
@@ -21,6 +21,7 @@ class JobRecord:
         "begin_ms",
         "cause",
         "checkpoint_ms",
+        "doomed",
         "earmark",
         "end_ms",
         "entry",
@@ -36,6 +37,7 @@ class JobRecord:
         "leaf",
         "limit_ms",
         "model",
+        "pending",
         "phase",
         "preemptions",
         "rate",
@@ -79,6 +81,10 @@ class JobRecord:
         self.for_job = 0
         self.failures = 0
         """How often it failed by itself and was tried again."""
+        self.pending: tuple[After, ...] = ()
+        """Jobs it still waits for."""
+        self.doomed = ""
+        """Why it can never start: one of them ended otherwise than it was to."""
         self.wanted: Verb | None = None
         """What someone asked for about the current attempt and has not been done yet."""
         self.earmark: Earmark | None = None

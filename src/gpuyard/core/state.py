@@ -53,6 +53,12 @@ class State:
         """Pending, but held or before their begin time."""
         self.earmarks: dict[int, JobRecord] = {}
         """Jobs for which slices are kept."""
+        self.ends: dict[int, JobState] = {}
+        """How the last jobs ended, for those that wait for one of them."""
+        self.dependents: dict[int, set[int]] = {}
+        """Who waits for a job, by the job. Derived."""
+        self.doomed: dict[int, JobRecord] = {}
+        """Jobs that can never start, because of how another one ended. Derived."""
         self._demand: tuple[tuple[Ask, int], ...] = ()
         self.demand_version = 0
         self.last_job_id = 0
@@ -241,7 +247,7 @@ class State:
     def wake_ms(self) -> int | None:
         """When time alone may change a decision: a begin time, an earmark's end, shares or budgets of who waits."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
-        times += [r.begin_ms for r in self.deferred.values() if not r.held]
+        times += [r.begin_ms for r in self.deferred.values() if not (r.held or r.pending or r.doomed)]
         tenants, queue = self.tenants, self.queue
         if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
             times.append(tenants.due_ms)

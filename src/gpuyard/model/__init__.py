@@ -34,6 +34,8 @@ from gpuyard.model.events import (
 )
 from gpuyard.model.fleet import Market, Node, Pool
 from gpuyard.model.jobs import (
+    After,
+    AfterKind,
     Ask,
     AttemptState,
     Command,
@@ -53,6 +55,8 @@ from gpuyard.model.settings import Budget, JobClass, PolicySpec, Quota, Settings
 
 __all__ = [
     "CATALOGUE",
+    "After",
+    "AfterKind",
     "Ask",
     "AttemptConfirmed",
     "AttemptEnded",

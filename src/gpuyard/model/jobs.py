@@ -41,6 +41,27 @@ class Ask:
     """On how many nodes it may be spread; 0: on as few as the fleet's node sizes allow."""
 
 
+class AfterKind(Enum):
+    """What has to become of another job first."""
+
+    STARTED = "after"
+    """It has started, or ended without."""
+    ENDED = "afterany"
+    """It has ended, however."""
+    COMPLETED = "afterok"
+    """It ended well."""
+    FAILED = "afternotok"
+    """It ended otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A job waits for another."""
+
+    kind: AfterKind
+    job_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """What was asked for, apart from the numbers of one submission. Equal specs may share one value."""
@@ -63,6 +84,10 @@ class JobSpec:
     """How often it may be tried again after it failed by itself."""
     requeue: bool = True
     """Whether it waits again when its node is lost."""
+    after: tuple[After, ...] = ()
+    """Jobs it waits for."""
+    after_one: bool = False
+    """One of them will do."""
 
 
 class Job(NamedTuple):
