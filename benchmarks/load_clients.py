@@ -4,6 +4,7 @@ Requests are made beforehand as bytes and replies are read by their length, so t
 as little as possible from the servers they measure. Both sides are served by exactly this code.
 """
 
+import math
 import os
 import resource
 import socket
@@ -89,10 +90,10 @@ class Caller:
         self._socket.close()
 
 
-def together(work: Callable[[int], bytes], count: int, clients: int) -> Burst:
+def together(work: Callable[[int], bytes], count: int, clients: int, most_s: float = math.inf) -> Burst:
     """So many clients do so much work between them, each its share; `work` gets the client's number.
 
-    A failure in one of them is raised here.
+    After `most_s` none begins anything new. A failure in one of them is raised here.
     """
     latencies: list[list[float]] = [[] for _ in range(clients)]
     replies: list[list[bytes]] = [[] for _ in range(clients)]
@@ -102,9 +103,12 @@ def together(work: Callable[[int], bytes], count: int, clients: int) -> Burst:
     def client(number: int) -> None:
         share = count // clients + (number < count % clients)
         gate.wait()
+        end_s = time.perf_counter() + most_s
         try:
             for _ in range(share):
                 began_s = time.perf_counter()
+                if began_s > end_s:
+                    break
                 replies[number].append(work(number))
                 latencies[number].append(time.perf_counter() - began_s)
         except BaseException as error:  # It is raised again by whoever waits.
@@ -173,12 +177,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s_of(pids: Sequence[int]) -> float:
-    """CPU time that these processes have used so far, with children of theirs that have ended."""
+    """CPU time that these processes have used so far, without that of their children."""
     total = 0
     for pid in pids:
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         except OSError:
             continue
-        total += sum(int(field) for field in text.rpartition(")")[2].split()[11:15])
+        total += sum(int(field) for field in text.rpartition(")")[2].split()[11:13])
     return total / _TICKS

@@ -158,8 +158,8 @@ FAULTS = [
     Planted(
         "a failed write stays in the books",
         "control/books.py",
-        "                if draft is not None and draft.events:\n                    self.reload()\n",
-        "",
+        "                    self._wrong = True\n",
+        "                    pass\n",
         "tests/unit/control/test_books.py",
     ),
     Planted(

@@ -169,10 +169,11 @@ class SlurmCluster:
             }
             options = [f"--{option}={folder / 'munge' / file}" for option, file in files.items()]
             self._spawn(name, ["munged", "--foreground", f"--socket={layout.munge_socket}", *options])
-            self._wait(name, layout.munge_socket.exists)
+            self._wait(name, lambda: _answers(layout.munge_socket))
         elif name == "mariadbd":
             self._spawn(name, self._database_command(), user="mysql")
-            self._wait(name, lambda: _answers(layout.db_port))
+            # It listens on the port first and on the socket, which its own client uses, a moment later.
+            self._wait(name, lambda: _answers(layout.db_port) and _answers(folder / "db" / "db.sock"))
         elif name == "slurmdbd":
             self._spawn(name, ["slurmdbd", "-D"])
             self._wait(name, lambda: _answers(layout.dbd_port))
@@ -331,8 +332,12 @@ def _free_ports(number: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _answers(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+def _answers(place: int | Path) -> bool:
+    """Whether somebody listens on this port, or on this socket."""
+    is_path = isinstance(place, Path)
+    with suppress(OSError), socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as client:
+        client.settimeout(1)
+        client.connect(str(place) if is_path else ("127.0.0.1", place))
         return True
     return False
 

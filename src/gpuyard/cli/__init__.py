@@ -13,9 +13,14 @@ def main() -> None:
     """The entry point of `yard`."""
     _prepare_streams()
     try:
-        from gpuyard.cli.app import run
+        from gpuyard.cli import quick
 
-        code = run(sys.argv[1:])
+        answered = quick.run(sys.argv[1:])
+        if answered is None:
+            from gpuyard.cli.app import run
+
+            answered = run(sys.argv[1:])
+        code = answered
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)

@@ -1,16 +1,14 @@
 """All commands of `yard` under one roof, and the way out of every one of them."""
 
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from gpuyard.cli import bench, demo, simulate, validate
 from gpuyard.cli.complaints import complain, complain_of_usage
-from gpuyard.cli.sections import SectionedCommand
+from gpuyard.cli.lazy import LazyGroup
+from gpuyard.cli.streams import give_up_output
 from gpuyard.errors import YardError
 
 INTERRUPTED = 130
@@ -18,6 +16,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="yard",
+    cls=LazyGroup,
     help="Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -25,12 +24,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command(
-    "simulate", cls=SectionedCommand, short_help="Compare policies on recorded jobs.", no_args_is_help=True
-)(simulate.simulate)
-app.command("validate", short_help="Check a yard.yaml.", no_args_is_help=True)(validate.validate)
-app.command("demo", short_help="See a week of three teams under two policies.")(demo.demo)
-app.add_typer(bench.app, name="bench", short_help="Measure speed on this machine.")
 
 
 def _version(asked: bool) -> None:
@@ -63,17 +56,10 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except SystemExit as stop:
         # Typer's own answer to a reader that has gone away.
-        return _give_up_output() if stop.code == 1 else stop.code if isinstance(stop.code, int) else 0
+        return give_up_output() if stop.code == 1 else stop.code if isinstance(stop.code, int) else 0
     except OSError as error:
-        code = _give_up_output()
+        code = give_up_output()
         if not isinstance(error, BrokenPipeError):
             where = f"{error.filename}: " if error.filename else ""
             complain(YardError(f"{where}{error.strerror or error}"))
     return code if isinstance(code, int) else 0
-
-
-def _give_up_output() -> int:
-    """Output can go nowhere: its reader has left, as `head` does, or the disk is full."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1

@@ -34,10 +34,14 @@ def demo(
         ),
     ] = None,
     seed: SeedOption = 0,
+    live: Annotated[
+        bool, typer.Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
+    ] = True,
 ) -> None:
-    """Replay a week of three teams on 64 GPUs under two policies.
+    """See a yard at work, then a week of three teams on 64 GPUs under two policies.
 
-    Prints a table and what the second policy changed, and writes a report with plots.
+    First a yard on this machine, in a folder that is gone afterwards: three teams want more than there is. Then a
+    simulated week, with a table, what the second policy changed, and a report with plots.
     """
     from gpuyard.cli import caveats, comparison, report_file
     from gpuyard.cli.listing import show
@@ -49,6 +53,10 @@ def demo(
 
     if report is not None:
         report_file.check(report)
+    if live:
+        from gpuyard.cli.demo_yard import show_yard
+
+        show_yard(say)
     yard = loads(_configuration(), "demo.yaml")
     trace = teams_week(seed)
     study = Study(trace, yard.pools, yard.settings)

@@ -28,7 +28,13 @@ def chosen(
             )
         from gpuyard.config import load
 
-        return load(config)
+        found = load(config)
+        if not found.pools:
+            raise BadInput(
+                f"{config} describes this machine, not a fleet to simulate",
+                "Add pools to its cluster, or use --gpus 64 instead.",
+            )
+        return found
     if gpus is None:
         raise BadInput(
             "there is no fleet to simulate",

@@ -3,6 +3,7 @@
 Colour, bars and boxes are for terminals only. Rich knows about NO_COLOR, FORCE_COLOR and dumb terminals.
 """
 
+import os
 import sys
 from contextlib import suppress
 from functools import cache
@@ -44,3 +45,10 @@ def aside(text: str) -> None:
     """A line for whoever watches; scripts and log files do without."""
     if sys.stderr.isatty():
         notice(text)
+
+
+def give_up_output() -> int:
+    """Output can go nowhere: its reader has left, as `head` does, or the disk is full."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

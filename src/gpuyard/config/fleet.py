@@ -63,7 +63,7 @@ class _Named:
 
 def _pools(file: YardFile) -> Iterator[_Named]:
     for cluster, cluster_entry in file.clusters.items():
-        for name, entry in cluster_entry.pools.items():
+        for name, entry in (cluster_entry.pools or {}).items():
             yield _Named(cluster, _engine(cluster_entry), name, entry)
 
 
@@ -72,9 +72,7 @@ def check_fleet(file: YardFile, known: Models, findings: Findings) -> None:
     if not file.clusters:
         findings.at_key(("clusters",), "there are no clusters; add one with at least one pool")
     for cluster, cluster_entry in file.clusters.items():
-        if not cluster_entry.pools:
-            text = f"cluster {quoted(cluster)} has no pools; add at least one"
-            findings.at_key(("clusters", cluster, "pools"), text)
+        _check_cluster(cluster, cluster_entry, known, findings)
     cluster_of: dict[str, str] = {}
     nodes = 0
     for pool in _pools(file):
@@ -87,6 +85,37 @@ def check_fleet(file: YardFile, known: Models, findings: Findings) -> None:
             findings.at(pool.path("nodes"), f"{text}; the limit is {NODES_MAX}")
         nodes += pool.entry.nodes
         _check_pool(pool, known, findings)
+
+
+def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Findings) -> None:
+    """A cluster has pools, or is the machine on which the yard runs."""
+    path: Path = ("clusters", name)
+    engine = _engine(entry)
+    if entry.pools is not None and not entry.pools:
+        findings.at_key((*path, "pools"), f"cluster {quoted(name)} has no pools; add at least one")
+    elif entry.pools is None and engine is not Engine.LOCAL:
+        findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools:' with its entries")
+    for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate)):
+        if given and entry.pools is not None:
+            text = f"{described((*path, key))} is for a cluster without pools; move it into a pool"
+            findings.at((*path, key), text)
+    if entry.allow_root and engine is not Engine.LOCAL:
+        text = f"{described((*path, 'allow_root'))} is for engine local only; remove it"
+        findings.at((*path, "allow_root"), text)
+    if entry.pools is None and engine is Engine.LOCAL:
+        _check_machine(path, entry, known, findings)
+
+
+def _check_machine(path: Path, entry: ClusterEntry, known: Models, findings: Findings) -> None:
+    """What this machine pretends to have. What it really has is found when the yard starts."""
+    if entry.gpus and entry.gpus[0] and entry.gpus[1] not in known:
+        findings.at((*path, "gpus"), unknown_model(entry.gpus[1], known))
+    elif entry.gpus is not None and not entry.emulate:
+        text = f"{described((*path, 'gpus'))} are found by themselves; add 'emulate: true' to pretend to have them"
+        findings.at((*path, "gpus"), text)
+    elif entry.emulate and entry.gpus is None:
+        text = f"{described(path)} has 'emulate' and no 'gpus'; add 'gpus: 8 x A100-80GB'"
+        findings.at((*path, "emulate"), text)
 
 
 def _check_pool(pool: _Named, known: Models, findings: Findings) -> None:
@@ -121,7 +150,10 @@ def _engine(entry: ClusterEntry) -> Engine:
 
 
 def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
-    """Milli-GPU of the whole fleet for every known model, and the sum under `total`."""
+    """Milli-GPU of the whole fleet for every known model, and the sum under `total`; empty if it is not known yet."""
+    machines = [entry for entry in file.clusters.values() if entry.pools is None]
+    if any(entry.gpus is None for entry in machines):
+        return {}
     capacity = dict.fromkeys((TOTAL, *known), 0)
     for pool in _pools(file):
         gpus, model = pool.entry.gpus
@@ -129,6 +161,10 @@ def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
         if gpus:
             capacity[model] = capacity.get(model, 0) + milli
             capacity[TOTAL] += milli
+    for gpus, model in [entry.gpus for entry in machines if entry.gpus]:
+        if gpus:
+            capacity[model] = capacity.get(model, 0) + gpus * MILLI
+            capacity[TOTAL] += gpus * MILLI
     return capacity
 
 
@@ -138,8 +174,10 @@ def build_clusters(file: YardFile) -> dict[str, Cluster]:
         name: Cluster(
             name,
             _engine(entry),
-            tuple(entry.pools),
-            frozenset(pool for pool, pool_entry in entry.pools.items() if pool_entry.emulate),
+            tuple(entry.pools or ()),
+            frozenset(pool for pool, pool_entry in (entry.pools or {}).items() if pool_entry.emulate),
+            entry.gpus,
+            bool(entry.allow_root),
         )
         for name, entry in file.clusters.items()
     }

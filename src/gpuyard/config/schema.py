@@ -8,7 +8,15 @@ of the `model` values, which are thereby the only ones; the JSON Schema shows th
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
@@ -173,14 +181,32 @@ class PoolEntry(_Entry):
     switches_per_rack: NodeCount | None = _key("Switches in one rack. Left out: all.", example=2)
     emulate: Boolean | None = _key("Local engine only: pretend to have these GPUs.", default=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, value: Any) -> Any:
+        """Where GPUs are only pretended to be there, nobody need say what is beside them."""
+        if isinstance(value, dict) and value.get("emulate") == "true":
+            return {"cpus": "96", "memory": "1T", **value}
+        return value
+
 
 class ClusterEntry(_Entry):
     """One engine's nodes."""
 
     engine: EngineName | None = _key("What runs the jobs.", default=Engine.LOCAL.value)
-    pools: Annotated[dict[Name, PoolEntry], _OrNothing()] = _required(
-        "Pools by name; a name is used once over all clusters.",
+    pools: Annotated[dict[Name, PoolEntry], _OrNothing()] | None = _key(
+        "Pools by name; a name is used once over all clusters. "
+        "Left out: the machine on which the yard runs (engine local only).",
         example={"h100": {"nodes": 8, "gpus": "8 x H100", "cpus": 96, "memory": "1T"}},
+    )
+    gpus: NodeGpus | None = _key(
+        "Without pools: the GPUs that the machine pretends to have. Left out: those that are found.",
+        example="8 x A100-80GB",
+    )
+    emulate: Boolean | None = _key("Without pools: pretend to have these GPUs.", default=False)
+    allow_root: Boolean | None = _key(
+        "Local engine only: run root's own jobs as root, even where other people use the machine.",
+        default=False,
     )
 
 

@@ -31,6 +31,10 @@ class Cluster:
     """Names of its pools, in the order of the file."""
     emulated: frozenset[str] = frozenset()
     """Those of its pools whose GPUs the local engine only pretends to have."""
+    gpus: tuple[int, str] | None = None
+    """The GPUs that this machine pretends to have: number and model. None: those that are found."""
+    allow_root: bool = False
+    """Whether root's own jobs run as root where other people use the machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ class Books:
         """The last event that is folded in."""
         self._saved_seq = 0
         self._policy: tuple[PolicySpec, Policy] | None = None
+        self._wrong = False
+        """Whether they hold what a failed write left: then they are read anew before anyone looks at them."""
         self.reload()
 
     @property
@@ -69,18 +71,25 @@ class Books:
     def reload(self) -> None:
         """Read everything anew, from the last snapshot on."""
         with self.lock:
+            self._wrong = True
             found = self.store.latest_snapshot()
             self.state, self.seq = (load(found.plain), found.seq) if found is not None else (State(), 0)
             self._saved_seq = self.seq
-            while self.catch_up():
+            while self._read():
                 pass
+            self._wrong = False
 
     def catch_up(self) -> int:
         """Fold what others have written; how many events that was."""
         with self.lock:
-            new = self.store.read(self.seq)
-            self._fold(new)
-            return len(new)
+            if self._wrong:
+                self.reload()
+            return self._read()
+
+    def _read(self) -> int:
+        new = self.store.read(self.seq)
+        self._fold(new)
+        return len(new)
 
     def _fold(self, new: Iterable[tuple[int, Event]]) -> None:
         for seq, event in new:
@@ -102,11 +111,14 @@ class Books:
             return Commit(draft.events, draft.rows)
 
         with self.lock:
+            if self._wrong:
+                self.reload()
             try:
                 seqs = self.store.commit(epoch, self.seq, judged)
             except BaseException:
                 if draft is not None and draft.events:
-                    self.reload()
+                    # Read anew when next needed: the store that failed may not be able to answer now.
+                    self._wrong = True
                 raise
             if seqs:
                 self.seq = seqs[-1]
@@ -115,6 +127,8 @@ class Books:
     def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:
         """Save the state if so many events have come since the last time."""
         with self.lock:
+            if self._wrong:
+                self.reload()
             if self.seq - self._saved_seq < every:
                 return False
             seq, plain = self.seq, dump(self.state)

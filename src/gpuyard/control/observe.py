@@ -16,6 +16,7 @@ from gpuyard.model import (
     JobContinued,
     JobSuspended,
     NodeAdded,
+    NodeChanged,
     NodeDown,
     NodeUp,
     Outcome,
@@ -116,6 +117,9 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
             added += 1
             events.append(NodeAdded(now_ms, report.node))
             is_down, before = False, 0
+        elif report.node != nodes.node[number]:
+            events += _changed(state, number, report, now_ms)
+            continue
         else:
             is_down, before = bool(nodes.down[number]), nodes.foreign.get(number, (0, ""))[0]
         if report.up and is_down:
@@ -124,6 +128,19 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
             events.append(NodeDown(now_ms, number, report.why or "the engine reports it down"))
         if taken != before:
             events.append(GpusTaken(now_ms, number, taken, why))
+    return events
+
+
+def _changed(state: State, number: int, report: NodeReport, now_ms: int) -> list[Event]:
+    """A node with other hardware than before takes no new work until it is empty, and is then taken for what it is."""
+    nodes = state.nodes
+    kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
+    if nodes.on[number] or kept:
+        why = "its hardware has changed; it is taken in again once nothing runs on it"
+        return [] if nodes.down[number] else [NodeDown(now_ms, number, why)]
+    events: list[Event] = [NodeChanged(now_ms, number, report.node)]
+    if report.up and nodes.down[number]:
+        events.append(NodeUp(now_ms, number))
     return events
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuyard.core import dependencies
+from gpuyard.core import fold_fleet as fleet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
@@ -34,6 +35,7 @@ from gpuyard.model import (
     JobSubmitted,
     JobSuspended,
     NodeAdded,
+    NodeChanged,
     NodeCordoned,
     NodeDown,
     NodeUncordoned,
@@ -65,47 +67,6 @@ def apply(state: State, event: Event) -> None:
         state.tenants.pass_time(at_ms)
         state.stirred += 1
     _STEPS[type(event)](state, event)
-
-
-# -- settings and fleet ------------------------------------------------------------------------------------------
-
-
-def _config_set(state: State, event: ConfigSet) -> None:
-    state.configure(event.settings)
-
-
-def _node_added(state: State, event: NodeAdded) -> None:
-    if event.node.name in state.node_number:
-        raise InvalidEvent(f"{event}: there is a node of that name")
-    model = state.model_number(event.node.gpu_model if event.node.gpus else "")
-    state.node_number[event.node.name] = state.nodes.add(event.node, model)
-    state.shapes.refresh(state.nodes, state.weights)
-    state.caches.clear()
-
-
-def _node_down(state: State, event: NodeDown) -> None:
-    state.nodes.set_down(event.node, event.why or "down")
-
-
-def _node_up(state: State, event: NodeUp) -> None:
-    state.nodes.set_down(event.node, "")
-
-
-def _node_cordoned(state: State, event: NodeCordoned) -> None:
-    state.nodes.set_cordoned(event.node, event.why or "cordoned")
-
-
-def _node_uncordoned(state: State, event: NodeUncordoned) -> None:
-    state.nodes.set_cordoned(event.node, "")
-
-
-def _gpus_taken(state: State, event: GpusTaken) -> None:
-    state.nodes.set_foreign(event.node, event.gpus, event.why)
-
-
-def _demand_learned(state: State, event: DemandLearned) -> None:
-    state.demand = event.asks
-    state.demand_version += 1
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -373,14 +334,15 @@ def _ticked(state: State, event: Ticked) -> None:
 
 
 _STEPS: dict[type, Callable[[State, Any], None]] = {
-    ConfigSet: _config_set,
-    NodeAdded: _node_added,
-    NodeDown: _node_down,
-    NodeUp: _node_up,
-    NodeCordoned: _node_cordoned,
-    NodeUncordoned: _node_uncordoned,
-    GpusTaken: _gpus_taken,
-    DemandLearned: _demand_learned,
+    ConfigSet: fleet.config_set,
+    NodeAdded: fleet.node_added,
+    NodeChanged: fleet.node_changed,
+    NodeDown: fleet.node_down,
+    NodeUp: fleet.node_up,
+    NodeCordoned: fleet.node_cordoned,
+    NodeUncordoned: fleet.node_uncordoned,
+    GpusTaken: fleet.gpus_taken,
+    DemandLearned: fleet.demand_learned,
     JobSubmitted: _job_submitted,
     JobHeld: _job_held,
     JobReleased: _job_released,

@@ -106,14 +106,9 @@ class Nodes:
     def add(self, node: Node, model: int) -> int:
         """Take a node into the fleet; returns its number."""
         number = len(self.node)
-        index = next((i for i, k in enumerate(self.kinds) if k.same(node, model)), len(self.kinds))
-        if index == len(self.kinds):
-            self.kinds.append(Kind(node, model))
+        index = self._join(number, node, model)
         kind = self.kinds[index]
         bit = 1 << number
-        kind.members |= bit
-        kind.switches[node.switch] = kind.switches.get(node.switch, 0) | bit
-        self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
         self.node.append(node)
         self.kind.append(index)
         self.free_mask.append((1 << node.gpus) - 1)
@@ -132,6 +127,38 @@ class Nodes:
         self._changed(number)
         self.freed += 1
         return number
+
+    def _join(self, number: int, node: Node, model: int) -> int:
+        """Make a node a member of the kind, the switch and the pool it belongs to; which kind that is."""
+        index = next((i for i, k in enumerate(self.kinds) if k.same(node, model)), len(self.kinds))
+        if index == len(self.kinds):
+            self.kinds.append(Kind(node, model))
+        kind, bit = self.kinds[index], 1 << number
+        kind.members |= bit
+        kind.switches[node.switch] = kind.switches.get(node.switch, 0) | bit
+        self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
+        return index
+
+    def change(self, number: int, node: Node, model: int) -> None:
+        """Give a node that nothing holds other hardware."""
+        self.set_foreign(number, 0, "")
+        self._leave(number)
+        before, kind, bit = self.node[number], self.home[number], 1 << number
+        kind.members &= ~bit
+        kind.switches[before.switch] &= ~bit
+        self.by_pool[before.pool] &= ~bit
+        up = not self.down[number]
+        self.up_milli[kind.model] -= kind.gpus * MILLI * up
+        index = self._join(number, node, model)
+        self.node[number], self.kind[number], self.home[number] = node, index, self.kinds[index]
+        self.free_mask[number] = (1 << node.gpus) - 1
+        self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
+        while len(self.up_milli) <= model:
+            self.up_milli.append(0)
+        self.up_milli[model] += node.gpus * MILLI * up
+        self._enter(number)
+        self._changed(number)
+        self.freed += 1
 
     def schedulable(self, number: int) -> bool:
         """Up, and takes new work."""

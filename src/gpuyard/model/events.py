@@ -30,6 +30,15 @@ class NodeAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node came back with other hardware. Nothing may run on it at that time."""
+
+    at_ms: int
+    number: int
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDown:
     """A node is gone. What ran there is reported apart, attempt by attempt."""
 
@@ -234,6 +243,7 @@ class Ticked:
 Event = (
     ConfigSet
     | NodeAdded
+    | NodeChanged
     | NodeDown
     | NodeUp
     | NodeCordoned

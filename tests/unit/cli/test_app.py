@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard import __version__
+from gpuyard.cli.lazy import ENTRIES
 from gpuyard.cli.options import PRESETS
 from gpuyard.cli.simulate import Format
 from gpuyard.policies import registry
@@ -29,6 +30,7 @@ COMMANDS = [
     ("bench",),
     ("bench", "simulate"),
     ("bench", "decide"),
+    *[(name,) for name in ENTRIES if name not in {"simulate", "validate", "demo", "bench"}],
 ]
 
 
@@ -115,6 +117,9 @@ def test_help_starts_quickly(process: Yard) -> None:
         "gpuyard.core",
         "gpuyard.sim",
         "gpuyard.config",
+        "gpuyard.api",
+        "gpuyard.control",
+        "gpuyard.store",
     }
     assert set() == heavy & set(loaded.split())
 

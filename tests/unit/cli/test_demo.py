@@ -22,7 +22,7 @@ def shown(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Done:
     """The demo on the first day of its week, which is enough to tell the story of."""
     week = generate.teams_week
     monkeypatch.setattr(generate, "teams_week", lambda seed: first_jobs(week(seed), 600))
-    return yard("demo")
+    return yard("demo", "--no-live")
 
 
 def test_a_table_two_sentences_and_a_report(shown: Done, tmp_path: Path) -> None:

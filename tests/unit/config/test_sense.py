@@ -1,9 +1,11 @@
 """Names that lead nowhere and numbers that contradict each other are refused at the place to mend."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 
+from gpuyard import config
 from gpuyard.policies import registry
 
 Refusals = Callable[[str], list[str]]
@@ -242,3 +244,39 @@ def test_a_search_with_very_many_finds_ends(fleet: str, refusals: Refusals) -> N
     assert lines[0].startswith(
         "yard.yaml:7:16: unknown tenant 'u0' as parent of 't0'; known tenants: t1, t2, t3"
     )
+
+
+# -- this machine as a cluster ------------------------------------------------------------------------------------
+
+
+def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
+    real = config.loads("version: 1\nclusters: {box: {engine: local, allow_root: true}}\n")
+    emulated = config.loads("version: 1\nclusters: {box: {gpus: 8 x A100-80GB, emulate: true}}\n")
+
+    assert ((), None, True) == (real.pools, real.clusters["box"].gpus, real.clusters["box"].allow_root)
+    assert (8, "A100-80GB") == emulated.clusters["box"].gpus
+
+
+@pytest.mark.parametrize(
+    ("cluster", "text"),
+    [
+        ("{engine: slurm}", "cluster 'box' has no 'pools'; add 'pools:' with its entries"),
+        ("{gpus: 8 x A100-80GB}", "add 'emulate: true' to pretend to have them"),
+        ("{emulate: true}", "has 'emulate' and no 'gpus'; add 'gpus: 8 x A100-80GB'"),
+        ("{gpus: 8 x A100-8GB, emulate: true}", "did you mean 'A100-80GB'?"),
+        (
+            "{emulate: true, pools: {p: {nodes: 1, gpus: 0, cpus: 1, memory: 1G}}}",
+            "'emulate' of cluster 'box' is for a cluster without pools; move it into a pool",
+        ),
+    ],
+)
+def test_a_machine_that_makes_no_sense(cluster: str, text: str) -> None:
+    with pytest.raises(config.ConfigError, match=re.escape(text)):
+        config.loads(f"version: 1\nclusters: {{box: {cluster}}}\n")
+
+
+def test_a_guarantee_on_a_machine_is_held_against_what_it_pretends_to_have() -> None:
+    tenants = "tenants: {a: {guarantee: 9}}\n"
+    with pytest.raises(config.ConfigError, match="the fleet has only 8 GPUs"):
+        config.loads(f"version: 1\nclusters: {{box: {{gpus: 8 x H100, emulate: true}}}}\n{tenants}")
+    assert config.loads(f"version: 1\nclusters: {{box: {{}}}}\n{tenants}").settings.tenants

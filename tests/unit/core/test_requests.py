@@ -3,7 +3,7 @@
 import pytest
 
 from builders import Yard, node, nodes
-from gpuyard.core import InvalidEvent, apply, explain
+from gpuyard.core import InvalidEvent, apply, decide, explain
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.fold import RETRY_FIRST_MS, RETRY_MAX_MS
 from gpuyard.model import (
@@ -23,7 +23,9 @@ from gpuyard.model import (
     JobState,
     JobSubmitted,
     JobSuspended,
+    NodeChanged,
     NodeDown,
+    NodeUp,
     Outcome,
     Requested,
     StopCause,
@@ -173,3 +175,24 @@ def test_a_start_on_a_node_that_is_down_is_refused() -> None:
     here = yard(NodeDown(0, 0, "gone"))
     with pytest.raises(InvalidEvent, match="its room is taken"):
         apply(here.state, AttemptStarted(1, 1, 1, ROOM))
+
+
+def test_a_node_with_other_hardware_is_taken_for_what_it_is_once_it_is_empty() -> None:
+    here = Yard("fifo", [*nodes(1, gpus=4), node("other", 2, "A100-80GB")])
+    now = node("h100-0", 8, "H200")
+    apply(here.state, GpusTaken(0, 0, 0b0011, "GPU 0: pid 7 of ada"))
+    here.submit(2)
+    apply(here.state, AttemptStarted(0, 1, 1, (Grant(0, 0b1100, 1000, 0, 0, 1),)))
+    with pytest.raises(InvalidEvent, match="something is on it"):
+        apply(here.state, NodeChanged(1, 0, now))
+    apply(here.state, AttemptEnded(1, 1, 1, Outcome.COMPLETED))
+    apply(here.state, NodeDown(2, 0, "swapped"))
+    apply(here.state, NodeChanged(3, 0, now))
+    apply(here.state, NodeUp(4, 0))
+    loaded = load(dump(here.state))
+    assert canonical(here.state) == canonical(loaded)
+    assert [8, 2] == [mask.bit_count() for mask in here.state.nodes.free_mask]
+    assert 10_000 == sum(here.state.nodes.up_milli) == sum(loaded.nodes.up_milli)
+    apply(here.state, JobSubmitted(5, Job(2, JobSpec("t", Ask(Whole(8), models=("H200",))), 5)))
+    assert [2] == here.started(here.decide())
+    assert [2] == [start.job_id for start in decide(load(dump(here.state)), here.policy, 5).starts]

@@ -1,0 +1,128 @@
+"""What the API answers, typed, for programs that use the client."""
+
+from typing import Any, NamedTuple, TypedDict
+
+
+class Submitted(TypedDict, total=False):
+    """A job that was accepted."""
+
+    id: int
+    label: str
+    name: str
+    tenant: str
+    user: str
+    state: str
+    submitted_ms: int
+    array: bool
+    tasks: int
+    first_task_id: int
+
+
+Job = TypedDict(
+    "Job",
+    {
+        "id": int,
+        "label": str,
+        "name": str,
+        "tenant": str,
+        "user": str,
+        "class": str,
+        "state": str,
+        "attempt_state": str | None,
+        "gpus": int | float,
+        "gpu_models": list[str],
+        "tasks": int,
+        "cpus": float,
+        "memory_mib": int,
+        "nodes": list[str],
+        "gpu_indices": list[list[int]],
+        "submitted": str,
+        "submitted_ms": int,
+        "started": str | None,
+        "started_ms": int | None,
+        "ended": str | None,
+        "ended_ms": int | None,
+        "time_limit_s": int | None,
+        "attempts": int,
+        "preemptions": int,
+        "restarts": int,
+        "exit_code": int | None,
+        "held": bool,
+        "wanted": str | None,
+        "reason": str,
+        "array_id": int | None,
+        "array_index": int | None,
+        "array": bool,
+        "states": dict[str, int],
+        "jobs": list[dict[str, Any]],
+        "ahead": int,
+        "why": list[dict[str, str]],
+        "expected_start_ms": int | None,
+        "how": str,
+        "helps": list[str],
+    },
+    total=False,
+)
+"""A job, live or ended, or an array as the sum of its tasks."""
+
+
+class Node(TypedDict):
+    """A node, and what is free on it."""
+
+    name: str
+    cluster: str
+    pool: str
+    state: str
+    why: str
+    gpu_model: str
+    gpus: int
+    gpus_free: int | float
+    gpus_foreign: int
+    foreign: str
+    cpus: float
+    cpus_free: float
+    memory_mib: int
+    memory_mib_free: int
+    jobs: list[str]
+
+
+class Queue(TypedDict):
+    """Live jobs as rows, in the order of the scheduler."""
+
+    at_ms: int
+    running: int
+    waiting: int
+    set_aside: int
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class Page(NamedTuple):
+    """Some jobs, and where the next ones begin; None: there are no more."""
+
+    jobs: list[Job]
+    next_cursor: str | None
+
+
+class Asked(TypedDict, total=False):
+    """What became of a wish about a job."""
+
+    id: int
+    label: str
+    verb: str
+    jobs: int
+    """How many jobs it changed: an array has many, and one that is so already is none."""
+    status: int
+    detail: str
+    hint: str
+
+
+class End(TypedDict):
+    """How a job that was followed ended."""
+
+    id: int
+    label: str
+    state: str
+    exit_code: int | None
+    reason: str
+    attempts: int

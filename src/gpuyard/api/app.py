@@ -1,0 +1,98 @@
+"""The application: routes under /api/v1, health outside it, and one form for everything that goes wrong."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from gpuyard import __version__
+from gpuyard.api import jobs, lists, streams
+from gpuyard.api.problems import Problem, problem_of
+from gpuyard.api.pulse import Pulse
+from gpuyard.api.wire import answer
+from gpuyard.control.serve import Yard
+from gpuyard.engines.contract import EngineError
+from gpuyard.errors import YardError
+
+_log = logging.getLogger(__name__)
+
+PREFIX = "/api/v1"
+
+
+def build(yard: Yard) -> FastAPI:
+    """The API of one yard. Who asks is settled before it (`peers.Gate`)."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.pulse = Pulse(yard.store.wait, yard.store.head)
+        yield
+        app.state.pulse.close()
+
+    app = FastAPI(
+        title="gpuyard",
+        version=__version__,
+        description="Submit jobs to shared GPUs, see where they stand and why, act on them.",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    # Before the jobs themselves, whose paths would take `logs` for an id.
+    app.include_router(streams.routes(yard), prefix=PREFIX)
+    app.include_router(jobs.routes(yard), prefix=PREFIX)
+    app.include_router(lists.routes(yard), prefix=PREFIX)
+    # Served without FastAPI's reading of parameters, of which it has none; it stays in the documentation.
+    submit = Route(f"{PREFIX}/jobs", jobs.Jobs(yard).submit, methods=["POST"], include_in_schema=False)
+    app.router.routes.insert(0, submit)
+    _add_health(app, yard)
+    for kind in (Problem, YardError, EngineError, Exception):
+        app.add_exception_handler(kind, _explained)
+    app.add_exception_handler(HTTPException, _not_served)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    return app
+
+
+def _add_health(app: FastAPI, yard: Yard) -> None:
+    async def healthz() -> Response:
+        """The process is there."""
+        return answer({"ok": True})
+
+    async def readyz() -> Response:
+        """It can do its work; if not, why."""
+        ready, how = await run_in_threadpool(yard.readiness)
+        return answer(how, 200 if ready else 503)
+
+    async def version() -> Response:
+        """Which release this is, and which yard."""
+        return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
+
+    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/version", version)):
+        app.add_api_route(path, handler, methods=["GET"], response_model=None, tags=["health"])
+
+
+async def _explained(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem is None:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        problem = Problem(500, "this is a defect of the yard; its log has the details", "Please report it.")
+    return problem.response()
+
+
+async def _not_served(request: Request, error: Any) -> Response:
+    text = {
+        404: f"there is nothing at {request.url.path[:200]}",
+        405: f"{request.method} is not for {request.url.path[:200]}",
+    }.get(error.status_code, str(error.detail))
+    hint = f"{PREFIX}/openapi.json lists what there is."
+    return Problem(error.status_code, text, hint, headers=error.headers).response()
+
+
+async def _not_understood(_request: Request, error: Any) -> Response:
+    said = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()[:10]]
+    return Problem(422, "; ".join(said), kind="unacceptable").response()

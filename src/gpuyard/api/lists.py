@@ -1,0 +1,98 @@
+"""Everything else that can be looked at, and nodes in and out of use."""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.peers import asker
+from gpuyard.api.problems import Problem
+from gpuyard.api.schemas import DrainRequest, checked
+from gpuyard.api.wire import answer, cursor_of, encoded, filter_of, id_cursor, limit_of, number_of
+from gpuyard.control.serve import Yard
+from gpuyard.control.views import ENDED_STATES, Filter
+
+QUEUE_MAX = 1_000_000
+
+
+def routes(yard: Yard) -> APIRouter:
+    """Queue, history, nodes, and the state for whoever mends something."""
+    router = APIRouter()
+    api = _Lists(yard)
+    for path, handler, summary in (
+        ("/queue", api.queue, "Live jobs in the order of the scheduler, as rows"),
+        ("/history", api.history, "Jobs that have ended, newest first"),
+        ("/nodes", api.nodes, "The fleet"),
+        ("/debug/snapshot", api.snapshot, "The whole state, to be replayed elsewhere"),
+    ):
+        router.add_api_route(
+            path, handler, methods=["GET"], summary=summary, response_model=None, tags=["lists"]
+        )
+    router.add_api_route(
+        "/nodes/{name}/drain", api.drain, methods=["POST"], summary="Let nothing new start on a node",
+        response_model=None, tags=["nodes"],
+    )  # fmt: skip
+    router.add_api_route(
+        "/nodes/{name}/resume", api.resume, methods=["POST"], summary="Let a node take work again",
+        response_model=None, tags=["nodes"],
+    )  # fmt: skip
+    return router
+
+
+class _Lists:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+
+    async def queue(self, request: Request) -> Response:
+        """Rows under `columns`: ten thousand jobs in one answer, for a listing."""
+        query = request.query_params
+        wanted = filter_of(query)
+        limit = limit_of(query, QUEUE_MAX, QUEUE_MAX)
+
+        def made() -> bytes:
+            return encoded(self._yard.views.queue(wanted, limit))
+
+        return Response(await run_in_threadpool(made), media_type="application/json")
+
+    async def history(self, request: Request) -> Response:
+        """A page of ended jobs. `since_ms`: those that ended from then on."""
+        query = request.query_params
+        wanted, limit, before = filter_of(query), limit_of(query), cursor_of(query)
+        if wanted.states and not wanted.states <= ENDED_STATES:
+            wanted = Filter(wanted.states & ENDED_STATES, wanted.tenant, wanted.user, wanted.name)
+            if not wanted.states:
+                raise Problem(
+                    422, "jobs in that state have not ended", "`/queue` and `/jobs` list live ones."
+                )
+        since = query.get("since_ms")
+        since_ms = None if since is None else number_of("since_ms", since, 0, 1 << 52)
+        found, more = await run_in_threadpool(self._yard.views.history, wanted, since_ms, before, limit)
+        return answer({"jobs": found, "next_cursor": id_cursor(more)})
+
+    async def nodes(self, request: Request) -> Response:
+        """Every node, with what is free on it."""
+        return answer({"nodes": await run_in_threadpool(self._yard.views.nodes)})
+
+    async def drain(self, request: Request, name: str) -> Response:
+        """What runs there goes on."""
+        body = await bytes_of(request)
+        wanted = checked(DrainRequest, object_of(request, body)) if body else DrainRequest()
+        why = wanted.why or f"drained by {asker(request.scope).name}"
+        return answer(await asyncio.wrap_future(self._yard.desk.drain(asker(request.scope), name, why)))
+
+    async def resume(self, request: Request, name: str) -> Response:
+        """Take a node back into use."""
+        return answer(await asyncio.wrap_future(self._yard.desk.resume(asker(request.scope), name)))
+
+    async def snapshot(self, request: Request) -> Response:
+        """For administrators: it holds everybody's jobs."""
+        if not asker(request.scope).admin:
+            raise Problem(403, "only root and the owner of the yard may see the whole state")
+
+        def made() -> bytes:
+            return encoded(self._yard.snapshot())
+
+        return Response(await run_in_threadpool(made), media_type="application/json")

@@ -1,0 +1,210 @@
+"""The server process: sockets, HTTP and signals around a `Yard`, in the foreground or in the background."""
+
+import contextlib
+import errno
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from gpuyard.api.app import build
+from gpuyard.api.peers import Gate, PeerProtocol
+from gpuyard.control.serve import Options, Yard
+from gpuyard.errors import YardError
+
+_log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+BACKLOG = 1024
+LOG_BYTES_MAX = 16 * 1024 * 1024
+SWITCH_S = 0.001
+"""The loop decides in one thread while requests are served in another: they take turns more often than by default."""
+
+
+def serve(options: Options, ready: Callable[[Yard], None]) -> None:
+    """Run until told to stop. `ready` is called once connections are accepted."""
+    sys.setswitchinterval(SWITCH_S)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
+        signal.signal(number, lambda *_: None)
+    listener = _tcp(options.port)
+    with contextlib.closing(listener):
+        options = replace(options, port=listener.getsockname()[1])
+        yard = Yard(options)
+        with contextlib.closing(yard):
+            yard.instance.write({"port": options.port, "store": yard.store.place})
+            path = yard.instance.socket
+            with contextlib.closing(_unix(path)) as local:
+                yard.start()
+                _tidy()
+                _Server(yard, lambda: ready(yard)).run(sockets=[listener, local])
+                _log.info("stops; jobs go on")
+
+
+def _tidy() -> None:
+    """What is there now stays: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which lets watchers go when it stops and says when it has started."""
+
+    def __init__(self, yard: Yard, started: Callable[[], None]) -> None:
+        app = build(yard)
+        gate = Gate(app, yard.token, _owner(yard.data.token_file))
+        super().__init__(
+            uvicorn.Config(
+                gate,
+                http=PeerProtocol,
+                ws="none",
+                loop="uvloop",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=3,
+            )
+        )
+        self._app_state = app.state
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As it is, and then the word that it is done."""
+        await super().startup(sockets)
+        if self.started:
+            self._started()
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Streams would keep the server from ending: they are told."""
+        pulse = getattr(self._app_state, "pulse", None)
+        if pulse is not None:
+            pulse.close_soon()
+        super().handle_exit(sig, frame)
+
+
+def _owner(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_uid, found.st_gid
+
+
+def _tcp(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise YardError(
+            f"port {port} cannot be used: {error.strerror}",
+            "Is a yard running already? Else choose another with --port, or --port 0 for any free one.",
+        ) from error
+    return listener
+
+
+def _unix(path: Path) -> socket.socket:
+    """The socket in the data folder. The lock is ours by now, so what is left there is a dead server's."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise YardError(
+            f"{path} cannot be a socket: {error.strerror or error}",
+            "Linux takes paths of up to 107 bytes: choose a shorter --data.",
+        ) from error
+    # A server of root serves every user, and knows by the kernel who asks.
+    os.chmod(path, 0o666 if os.geteuid() == 0 else 0o600)
+    return listener
+
+
+def detach(options: Options, log: Path) -> int:
+    """Run in the background: gives the server's pid, or raises what kept it from starting."""
+    read, write = os.pipe()
+    if os.fork():
+        os.close(write)
+        with os.fdopen(read, "rb") as news:
+            text = news.read()
+        os.wait()
+        if not text:
+            raise YardError("the server ended before it said anything", f"Its log: {log}")
+        note = json.loads(text)
+        if note["error"]:
+            error = YardError(note["error"], note["hint"])
+            error.exit_code = note["code"]
+            raise error
+        return int(note["pid"])
+    # From here on in the child; nothing of it may reach the parent's code.
+    try:
+        os.close(read)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _to_background(log)
+        _serve_detached(options, write)
+    finally:
+        os._exit(1)
+
+
+def _to_background(log: Path) -> None:
+    os.chdir("/")
+    os.umask(0o022)
+    with contextlib.suppress(OSError):
+        if log.stat().st_size > LOG_BYTES_MAX:
+            log.replace(log.with_suffix(".log.1"))
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    for target, source in ((0, null), (1, out), (2, out)):
+        os.dup2(source, target)
+
+
+def _serve_detached(options: Options, write: int) -> None:
+    def tell(pid: int, error: str = "", hint: str = "", code: int = 0) -> None:
+        with contextlib.suppress(OSError):
+            note = {"pid": pid, "error": error, "hint": hint, "code": code}
+            os.write(write, json.dumps(note).encode())
+            os.close(write)
+
+    start_log(sys.stderr)
+    try:
+        serve(options, lambda _yard: tell(os.getpid()))
+    except YardError as error:
+        _log.error("%s", error.message)
+        tell(0, error.message, error.hint, error.exit_code)
+        os._exit(error.exit_code)
+    except BaseException as error:
+        _log.exception("the server failed")
+        tell(0, f"the server failed: {error!r}", "Its log has the details.", 1)
+        os._exit(1)
+    logging.shutdown()
+    os._exit(0)
+
+
+def start_log(stream: Any) -> None:
+    """Log to a stream, a line for each thing that happened, in UTC."""
+    handler = logging.StreamHandler(stream)
+    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(os.environ.get("YARD_LOG", "INFO").upper())
+    # It says once more what is said here already.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -1,0 +1,150 @@
+"""What goes on over time: logs as they are written, events as they are logged, both as server-sent events.
+
+Bytes of a log need not be text: a piece that is UTF-8 goes as `text`, any other as `base64`.
+"""
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from gpuyard.api.peers import asker
+from gpuyard.api.problems import Problem
+from gpuyard.api.pulse import Pulse
+from gpuyard.api.wire import encoded, number_of
+from gpuyard.control.desk import Label, label_of
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.serve import Yard
+from gpuyard.core.plain import to_plain
+
+PIECE_BYTES_MAX = 64 * 1024
+READ_BYTES_MAX = 4 * 1024 * 1024
+LOOK_S_MIN = 0.05
+LOOK_S_MAX = 1.0
+"""A log that stands still is looked at less and less often."""
+QUIET_S = 15.0
+"""After so long without news a comment is sent, so that a dead connection is noticed."""
+EVENTS_MAX = 500
+
+
+def routes(yard: Yard) -> APIRouter:
+    """Logs and events."""
+    router = APIRouter(tags=["streams"])
+    api = _Streams(yard)
+    router.add_api_route(
+        "/jobs/{id}/logs", api.logs, methods=["GET"], summary="What a job wrote", response_model=None
+    )
+    router.add_api_route("/events", api.events, methods=["GET"], summary="Watch the log", response_model=None)
+    return router
+
+
+class _Streams:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+
+    async def logs(self, request: Request, id: str) -> Response:
+        """What the current attempt wrote, from `offset` on; with `follow=true` as events until the job ends."""
+        query = request.query_params
+        label = label_of(id)
+        stream = query.get("stream", "stdout")
+        if stream not in ("stdout", "stderr"):
+            raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
+        job_id, attempt, owner, _ended = await run_in_threadpool(self._yard.views.attempt, label)
+        who = asker(request.scope)
+        if not who.admin and owner != who.name:
+            raise Forbidden(f"job {label} is {owner}'s", "Only its owner and root may read its logs.")
+        attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
+        offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
+        if query.get("follow", "").lower() in ("1", "true", "yes"):
+            pulse: Pulse = request.app.state.pulse
+            return _events(self._follow(pulse, label, stream, max(attempt, 1), offset))
+        limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
+        piece = await self._read(job_id, attempt, stream, offset, limit)
+        return Response(
+            piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(offset + len(piece))}
+        )
+
+    async def _read(self, job_id: int, attempt: int, stream: str, offset: int, limit: int) -> bytes:
+        if attempt < 1:
+            return b""
+        key = self._yard.log_key(job_id, attempt)
+        return await run_in_threadpool(self._yard.engine.log, key, stream, offset, limit)
+
+    async def _follow(
+        self, pulse: Pulse, label: Label, stream: str, attempt: int, offset: int
+    ) -> AsyncIterator[bytes]:
+        """Pieces as they come, attempt after attempt, and at last how the job ended."""
+        look_s, quiet_s = LOOK_S_MIN, 0.0
+        while not pulse.closed:
+            # Asked before reading: what was written before the end is then read before the end is told.
+            view = await run_in_threadpool(self._yard.views.job, label, brief=True)
+            piece = await self._read(view["id"], attempt, stream, offset, PIECE_BYTES_MAX)
+            if piece:
+                yield _event("log", {"attempt": attempt, "offset": offset, **_piece(piece)})
+                offset += len(piece)
+                look_s = LOOK_S_MIN
+                continue
+            if view["attempts"] > attempt:
+                attempt, offset = attempt + 1, 0
+                yield _event("attempt", {"attempt": attempt})
+                continue
+            if view["ended_ms"] is not None:
+                keys = ("id", "label", "state", "exit_code", "reason", "attempts")
+                yield _event("end", {key: view[key] for key in keys})
+                return
+            await pulse.next(look_s)
+            quiet_s += look_s
+            look_s = min(LOOK_S_MAX, 1.5 * look_s)
+            if quiet_s > QUIET_S:
+                quiet_s = 0.0
+                yield b": still here\n\n"
+
+    async def events(self, request: Request) -> Response:
+        """Events of the log from `after` on (or `Last-Event-ID`); left out: from now on. For administrators."""
+        if not asker(request.scope).admin:
+            raise Forbidden(
+                "the log holds everybody's jobs", "Only root and the owner of the yard may watch it."
+            )
+        store = self._yard.store
+        text = request.headers.get("last-event-id") or request.query_params.get("after")
+        after = await run_in_threadpool(store.head) if text is None else number_of("after", text, 0, 1 << 62)
+        return _events(self._watch(request.app.state.pulse, after))
+
+    async def _watch(self, pulse: Pulse, after: int) -> AsyncIterator[bytes]:
+        store = self._yard.store
+        yield b": watching\n\n"
+        while not pulse.closed:
+            new = await run_in_threadpool(store.read, after, EVENTS_MAX)
+            for seq, event in new:
+                after = seq
+                kind = type(event).__name__
+                yield _event(kind, {"seq": seq, "kind": kind, "event": to_plain(event)}, seq)
+            if not new:
+                await pulse.next(QUIET_S)
+                yield b": still here\n\n"
+
+
+def _piece(piece: bytes) -> dict[str, str]:
+    try:
+        return {"text": piece.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(piece).decode()}
+
+
+def _event(name: str, data: Any, number: int | None = None) -> bytes:
+    # One line, whatever is in it: JSON escapes line breaks.
+    head = b"" if number is None else b"id: %d\n" % number
+    return head + b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+
+
+def _events(content: AsyncIterator[bytes]) -> StreamingResponse:
+    return StreamingResponse(
+        content,
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )

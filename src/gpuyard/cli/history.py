@@ -1,0 +1,89 @@
+"""`yard history`: jobs that have ended."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+from gpuyard.cli.queue import StateOption, TenantOption, UserOption
+
+PAGE = 1000
+
+
+def history(
+    state: StateOption = None,
+    tenant: TenantOption = "",
+    user: UserOption = "",
+    name: Annotated[
+        str, typer.Option("-n", "--name", help="Only jobs of this name.", show_default=False)
+    ] = "",
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
+    ] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")
+    ] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show jobs that have ended, the newest first."""
+    since_ms = _since_ms(since) if since else None
+    found: list[Any] = []
+    cursor: str | None = None
+    with client() as yard:
+        while len(found) < limit:
+            page = yard.history(
+                states=state or [], tenant=tenant, user=user, name=name, since_ms=since_ms,
+                limit=min(PAGE, limit - len(found)), cursor=cursor,
+            )  # fmt: skip
+            found += page.jobs
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    from gpuyard.cli.tables import Column, clock, emit, number
+
+    columns = [
+        Column("ID", lambda job: job["label"]),
+        Column("NAME", lambda job: job["name"]),
+        Column("TENANT", lambda job: job["tenant"]),
+        Column("USER", lambda job: job["user"], wide=True),
+        Column("CLASS", lambda job: job["class"], wide=True),
+        Column("STATE", lambda job: job["state"]),
+        Column("EXIT", lambda job: "-" if job["exit_code"] is None else str(job["exit_code"]), right=True),
+        Column("GPUS", lambda job: number(job["gpus"]), right=True),
+        Column("WAITED", _waited, right=True),
+        Column("RAN", _ran, right=True),
+        Column("TRIES", lambda job: str(job["attempts"]), right=True, wide=True),
+        Column("PREEMPTED", lambda job: str(job["preemptions"]), right=True, wide=True),
+        Column("NODES", lambda job: ",".join(job["nodes"]) or "-", wide=True),
+        Column("ENDED", lambda job: clock(job["ended_ms"])),
+        Column("WHY", lambda job: job["reason"]),
+    ]
+    emit(found, columns, output)
+
+
+def _since_ms(text: str) -> int:
+    import time
+
+    from gpuyard.config.quantities import duration_positive_ms
+    from gpuyard.errors import BadInput
+
+    try:
+        return time.time_ns() // 1_000_000 - duration_positive_ms(text)
+    except ValueError as error:
+        raise BadInput(f"--since {error}") from None
+
+
+def _waited(job: Mapping[str, Any]) -> str:
+    from gpuyard.cli.tables import span
+
+    return span(job["started_ms"] - job["submitted_ms"]) if job["started_ms"] else "-"
+
+
+def _ran(job: Mapping[str, Any]) -> str:
+    from gpuyard.cli.tables import span
+
+    return span(job["ended_ms"] - job["started_ms"]) if job["started_ms"] else "-"

@@ -1,0 +1,181 @@
+"""Options that say what a job needs, shared by `submit` and `run`, and the request they make."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.errors import BadInput
+
+SCRIPT_BYTES_MAX = 1024 * 1024
+_NOT_PASSED_ON = frozenset({"YARD_TOKEN", "YARD_SERVER", "YARD_DATA", "CUDA_VISIBLE_DEVICES"})
+
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COMMAND [ARGS]...", help="What to run.", show_default=False),
+]
+Gpus = Annotated[int, typer.Option("-g", "--gpus", metavar="N", min=0, help="GPUs of each task.")]
+GpuModel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu-model", metavar="MODEL", help="A model that will do; may be repeated.", show_default=False
+    ),
+]
+JobName = Annotated[str, typer.Option("-n", "--name", help="For people.", show_default=False)]
+Tenant = Annotated[
+    str, typer.Option("--tenant", metavar="PATH", help="For whom it counts.", show_default=False)
+]
+Klass = Annotated[
+    str, typer.Option("--class", metavar="CLASS", help="How it is treated.", show_default=False)
+]
+TimeLimit = Annotated[
+    str,
+    typer.Option("-t", "--time", metavar="TIME", help="Time limit: 90s, 30m, 2h, 1d12h.", show_default=False),
+]
+Tasks = Annotated[
+    int, typer.Option("--tasks", metavar="N", min=1, help="Tasks that start together or not at all.")
+]
+Cpus = Annotated[
+    float, typer.Option("-c", "--cpus", metavar="N", min=0, help="Cores of each task.", show_default=False)
+]
+Memory = Annotated[
+    str,
+    typer.Option("-m", "--memory", metavar="SIZE", help="Memory of each task: 512M, 8G.", show_default=False),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME=VALUE", help="Set a variable; may be repeated.", show_default=False),
+]
+Export = Annotated[bool, typer.Option("--export/--no-export", help="Pass on this shell's environment.")]
+Signal = Annotated[
+    str,
+    typer.Option(
+        "--signal",
+        metavar="SIG[@SECONDS]",
+        help="Warn with this signal before it is stopped, so long ahead of its time limit.",
+        show_default=False,
+    ),
+]
+
+
+def request(
+    *,
+    gpus: int,
+    gpu_model: list[str] | None,
+    name: str,
+    tenant: str,
+    klass: str,
+    time_limit: str,
+    tasks: int,
+    cpus: float,
+    memory: str,
+    env: list[str] | None,
+    export: bool,
+    signal: str,
+) -> dict[str, Any]:
+    """The fields of a submission that both commands have."""
+    fields: dict[str, Any] = {"gpus": gpus, "tasks": tasks, "cwd": os.getcwd()}
+    models = [part for each in gpu_model or [] for part in each.split(",") if part]
+    if models:
+        fields["gpu_models"] = models
+    for key, value in (("name", name), ("tenant", tenant), ("class", klass)):
+        if value:
+            fields[key] = value
+    if cpus:
+        fields["cpus"] = cpus
+    if memory:
+        fields["memory_mib"] = _quantity("--memory", memory, "memory_mib")
+    if time_limit:
+        fields["time_limit_s"] = _quantity("--time", time_limit, "duration_positive_ms") // 1000
+    fields |= _signal(signal) if signal else {}
+    fields["env"] = _environment(env or [], export)
+    return fields
+
+
+def _quantity(option: str, text: str, function: str) -> int:
+    from gpuyard.config import quantities
+
+    parse: Callable[[str], int] = getattr(quantities, function)
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise BadInput(f"{option} {error}") from None
+
+
+def _signal(text: str) -> dict[str, int]:
+    import signal
+
+    name, at, ahead = text.partition("@")
+    if at and not ahead.isdecimal():
+        raise BadInput(
+            f"--signal {text!r}: after @ comes a number of seconds", "For example: --signal USR1@60"
+        )
+    if name.isdecimal():
+        return {"warn_signal": int(name), "warn_s": int(ahead or 0)}
+    try:
+        number = signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except KeyError:
+        raise BadInput(
+            f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
+        ) from None
+    return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
+
+
+def _environment(more: list[str], export: bool) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON} if export else {}
+    # A variable that is not text cannot go through JSON; it is of no use to most programs either.
+    env = {name: value for name, value in env.items() if _is_text(name) and _is_text(value)}
+    for each in more:
+        name, sign, value = each.partition("=")
+        if not sign or not name:
+            raise BadInput(f"--env {each!r} is not NAME=VALUE")
+        env[name] = value
+    return env
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def command_of(words: list[str] | None, dashes: bool) -> dict[str, Any]:
+    """A command line, or a script: a file that begins with #! and is not after `--`, or `-` for standard input."""
+    if not words:
+        raise BadInput("there is nothing to run", "For example: yard run -g 1 -- nvidia-smi")
+    if words == ["-"]:
+        return {"script": _text(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1), "standard input")}
+    if not dashes:
+        path = Path(words[0])
+        if path.is_file() and _begins_as_script(path):
+            with path.open("rb") as file:
+                text = _text(file.read(SCRIPT_BYTES_MAX + 1), str(path))
+            made = "".join([char if char.isalnum() or char in "._-" else "-" for char in path.name]).strip(
+                "._-"
+            )
+            return {"script": text, "command": words[1:], "name": made[:100] or "script"}
+    return {"command": words}
+
+
+def _begins_as_script(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def _text(content: bytes, name: str) -> str:
+    if len(content) > SCRIPT_BYTES_MAX:
+        raise BadInput(
+            f"{name} is larger than {SCRIPT_BYTES_MAX // 1024} KiB", "Run it as a command instead."
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{name}: byte {error.start + 1} is not UTF-8") from None

@@ -1,0 +1,27 @@
+"""Options about where the yard is, shared by the commands that need them, and the client they speak with."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Where the yard keeps its data. Default: $YARD_DATA, else /var/lib/gpuyard for root and "
+        "~/.local/share/gpuyard for others.",
+        show_default=False,
+    ),
+]
+
+
+def client() -> "Client":
+    """To the yard of this machine, or to the one that YARD_SERVER names."""
+    from gpuyard.api.client import Client
+
+    return Client()

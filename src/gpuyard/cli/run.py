@@ -1,0 +1,96 @@
+"""`yard run`: a command on the yard as if it were here: its output as it comes, its exit code as ours."""
+
+import signal as signals
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gpuyard.cli import jobfields as f
+from gpuyard.cli.places import client
+from gpuyard.cli.words import DASHES
+
+if TYPE_CHECKING:
+    from gpuyard.api.answers import End
+    from gpuyard.api.client import Client
+
+INTERRUPTED = 130
+_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
+"""What a job ends with whose program had no say in it."""
+
+
+def run(
+    ctx: typer.Context,
+    words: f.WordsArgument = None,
+    gpus: f.Gpus = 0,
+    name: f.JobName = "",
+    time_limit: f.TimeLimit = "",
+    klass: f.Klass = "",
+    tenant: f.Tenant = "",
+    tasks: f.Tasks = 1,
+    cpus: f.Cpus = 0,
+    memory: f.Memory = "",
+    gpu_model: f.GpuModel = None,
+    env: f.Env = None,
+    export: f.Export = True,
+    signal: f.Signal = "",
+) -> None:
+    """Run a command, show its output as it comes, and end with its exit code.
+
+    `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
+    """
+    fields = f.command_of(words, ctx.meta.get(DASHES, False))
+    fields |= f.request(
+        gpus=gpus, gpu_model=gpu_model, name=name or fields.get("name", ""), tenant=tenant, klass=klass,
+        time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
+    )  # fmt: skip
+    # Nobody waits twice for what is shown once.
+    fields["requeue"] = True
+    for number in (signals.SIGTERM, signals.SIGHUP):
+        signals.signal(number, _interrupt)
+    with client() as yard:
+        raise typer.Exit(_watched(yard, fields))
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _watched(yard: "Client", fields: dict[str, Any]) -> int:
+    from gpuyard.cli.streams import aside, notice
+
+    job = yard.submit(fields)
+    aside(f"job {job['label']} is submitted; Ctrl-C cancels it")
+    try:
+        return _code(_copied(yard, job["id"]))
+    except KeyboardInterrupt:
+        notice(f"cancelling job {job['label']}", before="yard: ")
+    try:
+        yard.cancel(job["id"])
+        _copied(yard, job["id"], silent=True)
+    except KeyboardInterrupt:
+        notice(f"job {job['label']} is being cancelled", before="yard: ")
+    return INTERRUPTED
+
+
+def _copied(yard: "Client", job_id: int, *, silent: bool = False) -> "End":
+    """Copy what the job writes to standard output until it ends."""
+    out = sys.stdout.buffer
+    for item in yard.follow(job_id):
+        if isinstance(item, bytes):
+            if not silent:
+                out.write(item)
+                out.flush()
+            continue
+        return item
+    raise AssertionError("a job that is followed ends")
+
+
+def _code(end: "End") -> int:
+    from gpuyard.cli.streams import notice
+
+    code = end["exit_code"] or _CODES.get(end["state"], 1)
+    if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not end["exit_code"]):
+        why = f": {end['reason']}" if end["reason"] else ""
+        notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
+    return code

@@ -1,0 +1,129 @@
+"""`yard up`: the yard on this machine, in the foreground or in the background."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuyard.cli.places import DataOption
+from gpuyard.control.places import PORT
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+    from gpuyard.control.serve import Options
+
+READY_S = 60.0
+
+
+def up(
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Run in the background.")] = False,
+    data: DataOption = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
+    ] = PORT,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A yard.yaml: tenants, classes, policy. Default: yard.yaml in the data folder, if there is one.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="postgresql://… Default: a file in the data folder.",
+            show_default=False,
+        ),
+    ] = "",
+    emulate: Annotated[
+        str,
+        typer.Option(
+            "--emulate",
+            metavar="GPUS",
+            help="Pretend to have GPUs, as in '8 x A100-80GB'.",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Start the yard on this machine: accept jobs, decide, run them.
+
+    Everything is kept in one folder; stop and start it as you like, jobs go on. Without GPUs it emulates
+    eight, so that you can try it anywhere.
+    """
+    from gpuyard.control.places import DataDir, default_data
+    from gpuyard.control.serve import Options
+
+    folder = DataDir(data or default_data())
+    options = Options(
+        data=folder.root,
+        port=port,
+        config=config.absolute() if config else None,
+        store=store,
+        emulate=emulate,
+    )
+    if detach:
+        _detached(options)
+    else:
+        _foreground(options)
+
+
+def _foreground(options: "Options") -> None:
+    import sys
+
+    from gpuyard.api.serving import serve, start_log
+    from gpuyard.cli.streams import notice
+    from gpuyard.control.serve import Yard
+
+    start_log(sys.stderr)
+
+    def ready(yard: Yard) -> None:
+        notice(_words(yard.options.port, str(yard.data.root)))
+        for note in yard.notes:
+            notice(f"note: {note}")
+
+    serve(options, ready)
+
+
+def _detached(options: "Options") -> None:
+    from gpuyard.api.client import Client
+    from gpuyard.api.serving import detach
+    from gpuyard.cli.streams import notice
+    from gpuyard.control.places import DataDir
+    from gpuyard.control.serve import check
+    from gpuyard.errors import YardError
+
+    data = DataDir(options.data)
+    check(options)
+    data.prepare()
+    instance = data.instance(options.port, options.shared)
+    pid = detach(options, instance.log)
+    found = next((each for each in data.instances() if each.running() == pid), instance)
+    with Client(f"unix:{found.socket}", patience_s=READY_S) as client:
+        how = _until_ready(client)
+    if not how["ready"]:
+        raise YardError(
+            f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
+        )
+    print(_words(int(str(found.note().get("port", 0))), str(data.root), pid))
+    for note in how["notes"]:
+        notice(f"note: {note}")
+
+
+def _until_ready(client: "Client") -> dict[str, Any]:
+    import time
+
+    until_s = time.monotonic() + READY_S
+    while True:
+        ready, how = client.ready()
+        if ready or time.monotonic() > until_s:
+            return how
+        time.sleep(0.05)
+
+
+def _words(port: int, data: str, pid: int | None = None) -> str:
+    by = f" (pid {pid})" if pid else ""
+    return f"the yard is up{by}: http://127.0.0.1:{port}, data in {data}"

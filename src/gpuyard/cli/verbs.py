@@ -1,0 +1,58 @@
+"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`: wishes about jobs that are there."""
+
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.places import client
+
+JobsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
+]
+_REFUSED = 2
+
+
+def cancel(jobs: JobsArgument) -> None:
+    """Cancel jobs. One that runs gets its grace to end by itself."""
+    _ask("cancel", jobs)
+
+
+def hold(jobs: JobsArgument) -> None:
+    """Keep waiting jobs from starting until they are released."""
+    _ask("hold", jobs)
+
+
+def release(jobs: JobsArgument) -> None:
+    """Let held jobs start, and failed ones that wait to be tried again."""
+    _ask("release", jobs)
+
+
+def suspend(jobs: JobsArgument) -> None:
+    """Freeze running jobs. They keep their GPUs, and their time limit waits."""
+    _ask("suspend", jobs)
+
+
+def continue_(jobs: JobsArgument) -> None:
+    """Let frozen jobs go on."""
+    _ask("continue", jobs)
+
+
+def requeue(jobs: JobsArgument) -> None:
+    """Stop running jobs and let them wait again."""
+    _ask("requeue", jobs)
+
+
+def _ask(verb: str, jobs: list[str]) -> None:
+    """Each job by itself: one that is refused does not keep the others from being served."""
+    from gpuyard.cli.streams import notice
+
+    with client() as yard:
+        answers = yard.ask_many(verb, jobs)
+    refused = [answer for answer in answers if answer["status"] >= 400]
+    for answer in refused:
+        notice(answer["detail"], before="yard: ", style="bold red")
+        if answer.get("hint"):
+            notice(answer["hint"])
+    if refused:
+        raise typer.Exit(_REFUSED if all(answer["status"] < 500 for answer in refused) else 1)

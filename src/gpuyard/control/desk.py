@@ -1,0 +1,221 @@
+"""The desk where people hand in what they want: new jobs, wishes about jobs that are there, nodes in and out of use.
+
+It knows nothing of HTTP. Everything is judged before it is written, on books that have caught up, and what cannot be is
+refused with a reason and changes nothing.
+"""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.control.books import Books, Draft
+from gpuyard.control.committer import Arrival, Committer
+from gpuyard.control.newjobs import (
+    ARRAY_TASKS_MAX,
+    NewJob,
+    events_of,
+    hash_of,
+    recipe_of,
+    reply_of,
+    spec_of,
+    tenant_of,
+    why_not,
+)
+from gpuyard.control.people import Person, run_as
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
+from gpuyard.core import State
+from gpuyard.core.records import JobRecord
+from gpuyard.model import (
+    AttemptState,
+    NodeCordoned,
+    NodeUncordoned,
+    Requested,
+    StopCause,
+    Verb,
+)
+from gpuyard.store import Accepted, Idempotency, Submission
+
+_LABEL = re.compile(r"([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
+
+
+class Gone(Refusal):
+    """There is no live job of this label: it has ended, or never was. Whoever asked looks it up in the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The id people use: a job's, an array's, or a task's of an array."""
+
+    id: int
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.id) if self.index is None else f"{self.id}_{self.index}"
+
+
+def label_of(text: str) -> Label:
+    """`17` or `12_3`."""
+    match = _LABEL.fullmatch(text)
+    if match is None:
+        raise Unacceptable(
+            f"{quoted(text)} is no job id", "Ids are positive numbers such as 17, or 12_3 for a task."
+        )
+    return Label(int(match[1]), int(match[2]) if match[2] is not None else None)
+
+
+def live(state: State, label: Label) -> list[JobRecord]:
+    """The live jobs of a label: one, all of an array, or none."""
+    if label.index is None:
+        record = state.jobs.get(label.id)
+        if record is not None:
+            return [record]
+    # Ids of tasks follow that of their array; those that ended are gaps.
+    tasks = []
+    for job_id in range(label.id + 1, min(label.id + ARRAY_TASKS_MAX, state.last_job_id) + 1):
+        record = state.jobs.get(job_id)
+        if record is None:
+            continue
+        if record.job.array_id != label.id:
+            break
+        if label.index is None or record.job.array_index == label.index:
+            tasks.append(record)
+    return tasks
+
+
+class Desk:
+    """What people may ask for."""
+
+    def __init__(
+        self, books: Books, committer: Committer, now_ms: Callable[[], int], *, allow_root: bool = False
+    ) -> None:
+        self._books = books
+        self._committer = committer
+        self._now_ms = now_ms
+        self._allow_root = allow_root
+
+    # -- new jobs ------------------------------------------------------------------------------------------------
+
+    def submit(self, who: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
+        """Hand in a job; the future's result is there when it is on disk."""
+        recipe = recipe_of(new, run_as(who, self._allow_root))
+        name = hash_of(recipe)
+        # Settled when it is judged, a moment before it is written.
+        tenant = new.tenant or who.name
+
+        def judge(state: State) -> Refusal | None:
+            found = tenant_of(new, who, state)
+            return found if isinstance(found, Refusal) else why_not(new, found, state)
+
+        def make(now_ms: int) -> Submission:
+            nonlocal tenant
+            found = tenant_of(new, who, self._books.state)
+            tenant = found if isinstance(found, str) else tenant
+            spec = spec_of(new, who, tenant, name)
+            return Submission(
+                make=lambda first_id: events_of(new, spec, first_id, now_ms),
+                ids=new.ids,
+                blobs={name: recipe},
+                idempotency=key,
+                reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
+            )
+
+        kind = (new.ask, new.tenant, who.name, new.klass, new.limit_ms)
+        return self._committer.accept(Arrival(kind, judge, make))
+
+    # -- wishes about jobs ---------------------------------------------------------------------------------------
+
+    def request(self, who: Person, verb: Verb, text: str) -> "Future[dict[str, Any]]":
+        """Ask for something about a job, or about all live tasks of an array."""
+        label = label_of(text)
+
+        def make(draft: Draft) -> dict[str, Any]:
+            records = live(draft.state, label)
+            if not records:
+                raise Gone(f"there is no live job {label}")
+            for record in records:
+                _check_owner(who, record)
+            verdicts = [_verdict(record, verb) for record in records]
+            refusals = [verdict for verdict in verdicts if isinstance(verdict, Refusal)]
+            if len(refusals) == len(records):
+                raise refusals[0]
+            wanted = [record.id for record, verdict in zip(records, verdicts, strict=True) if verdict is True]
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            for job_id in wanted:
+                draft.add(Requested(now_ms, job_id, verb, who.name))
+            return {"id": label.id, "label": str(label), "verb": verb.value, "jobs": len(wanted)}
+
+        return self._committer.write(make)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def drain(self, who: Person, node: str, why: str) -> "Future[dict[str, Any]]":
+        """Let nothing new start on a node. What runs there goes on."""
+        return self._node(who, node, lambda at_ms, number: NodeCordoned(at_ms, number, why))
+
+    def resume(self, who: Person, node: str) -> "Future[dict[str, Any]]":
+        """Let a drained node take work again."""
+        return self._node(who, node, NodeUncordoned)
+
+    def _node(self, who: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
+        if not who.admin:
+            raise Forbidden(
+                f"{who.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
+            )
+
+        def make(draft: Draft) -> dict[str, Any]:
+            state = draft.state
+            number = state.node_number.get(name)
+            if number is None:
+                known = remedy(name, state.node_number, "nodes")
+                raise NotFound(f"there is no node {quoted(name)}; {known}")
+            wanted = event(max(self._now_ms(), state.now_ms), number)
+            drained = bool(state.nodes.cordoned[number])
+            if drained != isinstance(wanted, NodeCordoned):
+                draft.add(wanted)
+            return {"node": name, "drained": isinstance(wanted, NodeCordoned)}
+
+        return self._committer.write(make)
+
+
+def _check_owner(who: Person, record: JobRecord) -> None:
+    owner = record.job.spec.user
+    if not who.admin and owner != who.name:
+        raise Forbidden(
+            f"job {record.job.label} is {owner}'s, not {who.name}'s", "Only its owner and root may act on it."
+        )
+
+
+def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
+    """Whether a wish is to be written; False: it is so already, or on its way. A refusal: it makes no sense now."""
+    phase, label = record.phase, record.job.label
+    stopping = phase is AttemptState.STOPPING
+    match verb:
+        case Verb.CANCEL:
+            return not (record.wanted is Verb.CANCEL or (stopping and record.cause is StopCause.CANCEL))
+        case Verb.HOLD:
+            if phase is not None:
+                return Impossible(f"job {label} runs already", f"`yard suspend {label}` freezes it.")
+            return not record.held
+        case Verb.RELEASE:
+            if phase is not None or not (record.held or record.begin_ms > record.job.begin_ms):
+                return Impossible(f"job {label} is not on hold")
+            return True
+        case Verb.SUSPEND:
+            if phase is None:
+                return Impossible(f"job {label} does not run", f"`yard hold {label}` keeps it from starting.")
+            if stopping or phase is AttemptState.UNKNOWN:
+                return Impossible(f"job {label} is {phase.value} and cannot be frozen now")
+            return phase is not AttemptState.SUSPENDED or record.wanted is Verb.CONTINUE
+        case Verb.CONTINUE:
+            if phase is not AttemptState.SUSPENDED and record.wanted is not Verb.SUSPEND:
+                return Impossible(f"job {label} is not suspended", "`resume` is for nodes.")
+            return record.wanted is not Verb.CONTINUE
+        case Verb.REQUEUE:
+            if phase is None:
+                return Impossible(f"job {label} waits already")
+            if stopping and record.cause is StopCause.CANCEL:
+                return Impossible(f"job {label} is being cancelled")
+            return not (stopping or record.wanted is Verb.REQUEUE)

@@ -1,0 +1,87 @@
+"""From a configuration to what runs jobs here: the engine of this machine, and what people should know about it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuyard.config import Cluster, Config
+from gpuyard.config import Engine as Kind
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.quantities import gpus_of_node
+from gpuyard.engines.contract import Engine
+from gpuyard.engines.local import nvml
+from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.errors import BadInput
+from gpuyard.model import CATALOGUE, Settings
+from gpuyard.policies.registry import PRESETS
+
+STAND_IN = EmulatedGpus(8, "A100-80GB")
+"""What a machine without GPUs pretends to have if nobody says otherwise, so that a first job runs anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What `yard up` works with."""
+
+    settings: Settings
+    cluster: str
+    emulate: EmulatedGpus | None
+    allow_root: bool
+    notes: tuple[str, ...] = ()
+    """What people should know, in sentences."""
+
+    def engine(self, folder: Path) -> Engine:
+        """The engine, with its own folder."""
+        return LocalEngine(folder, emulate=self.emulate, cluster=self.cluster)
+
+
+def chosen(config: Config | None, emulate: str) -> Fleet:
+    """The fleet that a configuration describes; without one, this machine as it is found."""
+    pretended = _parsed(emulate) if emulate else None
+    if config is None:
+        settings = Settings(policy=PRESETS["default"])
+        if pretended is not None:
+            return Fleet(settings, "local", pretended, False)
+        if nvml.read_gpus():
+            return Fleet(settings, "local", None, False)
+        text = (
+            f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
+        )
+        return Fleet(settings, "local", STAND_IN, False, (text,))
+    if len(config.clusters) != 1:
+        raise BadInput(
+            f"the configuration has {len(config.clusters)} clusters; `yard up` runs one, this machine",
+            "Leave one cluster with `engine: local` in the file.",
+        )
+    (cluster,) = config.clusters.values()
+    return Fleet(config.settings, cluster.name, pretended or _emulated(cluster, config), cluster.allow_root)
+
+
+def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:
+    """The GPUs that a local cluster pretends to have."""
+    if cluster.engine is not Kind.LOCAL:
+        raise BadInput(
+            f"cluster {quoted(cluster.name)} has engine {cluster.engine.value}; this release runs `engine: local`",
+            "Set `engine: local`, or use the file with `yard simulate`.",
+        )
+    if cluster.gpus is not None:
+        return EmulatedGpus(*cluster.gpus)
+    pools = [pool for pool in config.pools if pool.cluster == cluster.name]
+    if not pools:
+        return None
+    nodes = [node for pool in pools for node in pool.nodes]
+    if len(nodes) != 1:
+        raise BadInput(
+            f"cluster {quoted(cluster.name)} has {len(nodes)} nodes, and engine local is this one machine",
+            "Replace 'pools' by `gpus: 8 x A100-80GB` and `emulate: true`, or by nothing for the GPUs that are here.",
+        )
+    return EmulatedGpus(nodes[0].gpus, nodes[0].gpu_model) if cluster.emulated else None
+
+
+def _parsed(text: str) -> EmulatedGpus:
+    try:
+        count, model = gpus_of_node(text)
+    except ValueError as error:
+        raise BadInput(f"--emulate {error}") from None
+    if count and model not in CATALOGUE:
+        raise BadInput(f"unknown GPU model {quoted(model)}; {remedy(model, CATALOGUE, 'GPU models')}")
+    return EmulatedGpus(count, model)

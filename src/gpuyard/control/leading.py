@@ -1,0 +1,239 @@
+"""Standing for election, and the leader's loop in one thread: woken by new events, by the engine, or by a tick.
+
+The loop itself (`loop.Controller`) knows nothing of threads and clocks; here they are. A step that fails is logged with
+its story and tried again with a growing pause; a leader that was deposed stops acting and stands again.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuyard.control.books import Books, Draft
+from gpuyard.control.loop import Controller, Step
+from gpuyard.engines.contract import Engine, EngineError, Stale
+from gpuyard.errors import YardError
+from gpuyard.model import ConfigSet, Settings
+from gpuyard.store import Fenced, Lease, StoreError
+
+_log = logging.getLogger(__name__)
+
+STAND_S = 1.0
+"""How often a process that does not lead tries to."""
+TICK_S = 1.0
+"""The longest pause between two steps."""
+FIRST_TICK_S = 0.05
+"""The pause after a step that did something: its effects will show soon."""
+REST_S = 0.01
+"""The shortest pause between two steps: requests have to get their turn, and what comes in meanwhile goes together."""
+RETRY_S_MAX = 10.0
+LEASE_CHECK_S = 1.0
+KEYS_KEPT_MS = 7 * 86_400_000
+"""How long an idempotency key is remembered."""
+KEYS_EVERY_S = 3600.0
+
+
+@dataclass(slots=True)
+class Standing:
+    """How the process stands, for whoever asks."""
+
+    leads: bool = False
+    epoch: int = 0
+    steps: int = 0
+    step_at_s: float = 0.0
+    """When the last step ended, on the monotonic clock."""
+    step_s: list[float] = field(default_factory=list)
+    """How long the last steps took."""
+    error: str = ""
+    """What went wrong last and has not gone right since."""
+    troubles: tuple[str, ...] = ()
+    """Calls of the last step that came to no answer."""
+    difference: int = 0
+    """Attempts about which books and world disagreed at the last recount."""
+
+
+class Leader:
+    """One process's part in leading: a follower most of the time, or the one that decides."""
+
+    def __init__(
+        self, books: Books, engine: Engine, settings: Settings, holder: str, now_ms: Callable[[], int]
+    ) -> None:
+        self.standing = Standing()
+        self._books = books
+        self._engine = engine
+        self._settings = settings
+        self._holder = holder
+        self._now_ms = now_ms
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._resting = threading.Event()
+        self._leading = threading.Event()
+        self._keys_s = float("-inf")
+        self._threads = [
+            threading.Thread(target=self._run, name="yard-leader", daemon=True),
+            threading.Thread(target=self._hear_store, name="yard-hears-store", daemon=True),
+            threading.Thread(target=self._hear_engine, name="yard-hears-engine", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Stand for election from now on."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Finish the step under way and give back the lease. What runs goes on."""
+        self._stopping.set()
+        for event in (self._wake, self._resting, self._leading):
+            event.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=30)
+
+    def wake(self) -> None:
+        """Something happened: look."""
+        self._wake.set()
+
+    # -- standing ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while not self._stopping.wait(pause_s):
+            pause_s = STAND_S
+            try:
+                lease = self._books.store.elect(self._holder)
+                if lease is None:
+                    self._follow()
+                    continue
+            except Exception as error:
+                self._failed("standing for election", error)
+                continue
+            try:
+                self._lead(lease)
+            except (Fenced, Stale) as error:
+                _log.warning("deposed in epoch %d: %s", lease.epoch, error)
+            except Exception as error:
+                self._failed("taking over", error)
+            finally:
+                self._leading.clear()
+                self.standing.leads = False
+                with suppress(Exception):
+                    lease.release()
+
+    def _follow(self) -> None:
+        while self._books.catch_up():
+            pass
+        self.standing.error = ""
+
+    def _failed(self, what: str, error: Exception) -> None:
+        text = f"{what}: {error}" if isinstance(error, YardError | EngineError) else f"{what}: {error!r}"
+        if text != self.standing.error:
+            # Trouble with the store or the engine explains itself; anything else is ours, with all it can tell.
+            known = isinstance(error, StoreError | EngineError)
+            _log.error("%s", text, exc_info=None if known else error)
+        self.standing.error = text
+
+    # -- leading -------------------------------------------------------------------------------------------------
+
+    def _lead(self, lease: Lease) -> None:
+        standing, books = self.standing, self._books
+        books.commit(lease.epoch, self._configure)
+        controller = Controller(books, self._engine, lease.epoch)
+        standing.leads, standing.epoch = True, lease.epoch
+        self._leading.set()
+        _log.info("leads in epoch %d from event %d on", lease.epoch, books.seq)
+        checked_s = time.monotonic()
+        pause_s, retry_s, woken = FIRST_TICK_S, TICK_S, True
+        while not self._stopping.is_set():
+            if time.monotonic() - checked_s > LEASE_CHECK_S:
+                checked_s = time.monotonic()
+                if not lease.still_held():
+                    raise Fenced(f"the lease of epoch {lease.epoch} is lost")
+            self._wake.clear()
+            try:
+                step = self._step(controller)
+            except (Fenced, Stale):
+                raise
+            except Exception as error:
+                self._failed("a step of the loop", error)
+                self._stopping.wait(retry_s)
+                retry_s = min(RETRY_S_MAX, 2 * retry_s)
+                self._mend()
+                continue
+            retry_s = TICK_S
+            # What was asked for or seen just now shows its effect soon, if not in this step.
+            pause_s = FIRST_TICK_S if woken or not step.idle else min(TICK_S, 2 * pause_s)
+            woken = self._rest(pause_s)
+        self._save()
+
+    def _configure(self, draft: Draft) -> None:
+        if draft.state.settings != self._settings:
+            draft.add(ConfigSet(max(self._now_ms(), draft.state.now_ms), self._settings))
+
+    def _step(self, controller: Controller) -> Step:
+        standing = self.standing
+        began_s = time.monotonic()
+        step = controller.step(self._now_ms())
+        standing.step_at_s = time.monotonic()
+        standing.steps += 1
+        standing.step_s = [*standing.step_s[-999:], standing.step_at_s - began_s]
+        standing.troubles = tuple(step.errors)
+        standing.difference = controller.difference.count
+        standing.error = ""
+        for trouble in step.errors:
+            _log.warning("%s", trouble)
+        self._books.save(self._now_ms())
+        if standing.step_at_s - self._keys_s > KEYS_EVERY_S:
+            self._keys_s = standing.step_at_s
+            self._books.store.forget_keys(self._now_ms() - KEYS_KEPT_MS)
+        return step
+
+    def _mend(self) -> None:
+        """Books that could not be put right when a write failed are read anew before anything is decided on them."""
+        try:
+            self._books.reload()
+        except Exception as error:
+            self._failed("reading the log", error)
+
+    def _rest(self, pause_s: float) -> bool:
+        """Let others work, then wait for news; whether there were any."""
+        self._stopping.wait(REST_S)
+        self._resting.set()
+        woken = self._wake.wait(pause_s)
+        self._resting.clear()
+        return woken
+
+    def _save(self) -> None:
+        """On a clean stop: the next start reads one snapshot and nothing else."""
+        try:
+            self._books.save(self._now_ms(), every=1000)
+        except StoreError as error:
+            _log.warning("no snapshot was saved: %s", error)
+
+    # -- news ----------------------------------------------------------------------------------------------------
+
+    def _hear_store(self) -> None:
+        """Events of this process and of others wake the loop while it rests."""
+        while not self._stopping.is_set():
+            self._resting.wait()
+            if self._quietly(lambda: self._books.store.wait(self._books.seq, 0.5)):
+                self._resting.clear()
+                self._wake.set()
+
+    def _hear_engine(self) -> None:
+        """Ends of attempts wake the loop, now or when its step is over. Only the leader listens: news come once."""
+        while not self._stopping.is_set():
+            self._leading.wait()
+            if self._quietly(lambda: self._engine.wait(0.5)):
+                self._wake.set()
+
+    def _quietly(self, call: Callable[[], Any]) -> bool:
+        try:
+            return bool(call())
+        except Exception as error:
+            # News are a convenience, the tick comes anyway; but a call that fails at once must not spin.
+            _log.debug("listening: %s", error)
+            self._stopping.wait(TICK_S)
+            return False

@@ -1,0 +1,183 @@
+"""A new job as someone asks for it, apart from how it was asked: what becomes of it in the log and the blobs."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.control.people import Person, RunAs
+from gpuyard.control.refusals import Refusal, Unacceptable
+from gpuyard.core import State
+from gpuyard.core.admission import never
+from gpuyard.core.plain import Plain, to_plain
+from gpuyard.engines.contract import Recipe
+from gpuyard.model import CATALOGUE, Ask, Event, Job, JobHeld, JobSpec, JobState, JobSubmitted, Whole
+from gpuyard.model.units import SECOND_MS
+
+ARRAY_TASKS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """What someone wants to run. Checked for sense by itself already; whether the yard can serve it is judged here."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments, or with a script its arguments alone."""
+    script: str = ""
+    name: str = ""
+    tenant: str = ""
+    klass: str = ""
+    gpus: int = 0
+    """Of each task."""
+    gpu_models: tuple[str, ...] = ()
+    tasks: int = 1
+    cpu_milli: int = 0
+    """Of each task, like the memory."""
+    memory_mib: int = 0
+    limit_ms: int = 0
+    begin_ms: int = 0
+    deadline_ms: int = 0
+    array: tuple[int, ...] | None = None
+    """Indices of an array's tasks; None: it is no array."""
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    warn_signal: int = 0
+    warn_s: int = 0
+    checkpoint_s: int = 0
+    retries: int = 0
+    requeue: bool = True
+    hold: bool = False
+
+    @property
+    def ask(self) -> Ask:
+        """Its resources."""
+        return Ask(Whole(self.gpus), self.tasks, self.cpu_milli, self.memory_mib, self.gpu_models)
+
+    @property
+    def ids(self) -> int:
+        """How many ids it takes: an array has one of its own and one for each task."""
+        return 1 if self.array is None else 1 + len(self.array)
+
+
+def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
+    """How to run it, as the blob that is kept."""
+    recipe = Recipe(
+        argv=new.command,
+        script=new.script,
+        env=new.env,
+        cwd=new.cwd,
+        stdout=new.stdout,
+        stderr=new.stderr,
+        uid=runs_as.uid,
+        gid=runs_as.gid,
+        user=runs_as.user,
+        warn_signal=new.warn_signal,
+        warn_ms=new.warn_s * SECOND_MS,
+    )
+    return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
+
+
+def hash_of(blob: bytes) -> str:
+    """The name under which a blob is kept."""
+    return hashlib.sha256(blob).hexdigest()
+
+
+def spec_of(new: NewJob, who: Person, tenant: str, recipe: str) -> JobSpec:
+    """What the scheduler needs to know of it."""
+    return JobSpec(
+        tenant=tenant,
+        ask=new.ask,
+        klass=new.klass,
+        name=new.name,
+        checkpoint_ms=new.checkpoint_s * SECOND_MS,
+        user=who.name,
+        recipe=recipe,
+        retries=new.retries,
+        requeue=new.requeue,
+    )
+
+
+def events_of(new: NewJob, spec: JobSpec, first_id: int, now_ms: int) -> Sequence[Event]:
+    """The lines of the log that accept it."""
+    times = (now_ms, new.limit_ms, new.deadline_ms, new.begin_ms)
+    if new.array is None:
+        jobs = [Job(first_id, spec, *times)]
+    else:
+        jobs = [
+            Job(first_id + place, spec, *times, array_id=first_id, array_index=index)
+            for place, index in enumerate(new.array, start=1)
+        ]
+    events: list[Event] = [JobSubmitted(now_ms, job) for job in jobs]
+    if new.hold:
+        events += [JobHeld(now_ms, job.id) for job in jobs]
+    return events
+
+
+def reply_of(new: NewJob, tenant: str, who: Person, first_id: int, now_ms: int) -> Plain:
+    """What is answered, and answered again to a repetition."""
+    reply = {
+        "id": first_id,
+        "label": str(first_id),
+        "name": new.name,
+        "tenant": tenant,
+        "user": who.name,
+        "state": JobState.PENDING.value,
+        "submitted_ms": now_ms,
+    }
+    if new.array is not None:
+        reply |= {"array": True, "tasks": len(new.array), "first_task_id": first_id + 1}
+    return reply
+
+
+def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
+    """For whom it counts: who was named, else the one tenant of the user's own name, else the user."""
+    known = [tenant.path for tenant in state.settings.tenants]
+    if not known:
+        return new.tenant or who.name
+    if new.tenant:
+        top = new.tenant.split("/")[0]
+        tops = sorted({path.split("/")[0] for path in known})
+        if top in tops:
+            return new.tenant
+        return Unacceptable(
+            f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, [*known, *tops], 'tenants')}",
+            "Tenants are in yard.yaml; below one of them a name is free, as in 'research/ana'.",
+        )
+    own = [path for path in known if path.rpartition("/")[2] == who.name]
+    if len(own) == 1:
+        return own[0]
+    return Unacceptable(
+        "the job names no tenant, and this yard has several",
+        f"Say for whom it is, for example: --tenant {known[0]}/{who.name}",
+    )
+
+
+def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
+    """Why this yard could never run it; None if it could."""
+    if new.klass and new.klass not in state.classes:
+        names = list(state.classes)
+        return Unacceptable(f"unknown class {quoted(new.klass)}; {remedy(new.klass, names, 'classes')}")
+    there = [name for name in state.models if name]
+    named = [*CATALOGUE, *[model.name for model in state.settings.gpu_models], *there]
+    for model in new.gpu_models:
+        if model not in named:
+            choice = remedy(model, there or named, "GPU models here")
+            return Unacceptable(f"unknown GPU model {quoted(model)}; {choice}")
+    if new.limit_ms:
+        klass = state.klass_of(new.klass)
+        if new.limit_ms > klass.limit_ms:
+            most_s, asked_s = klass.limit_ms // SECOND_MS, new.limit_ms // SECOND_MS
+            return Unacceptable(
+                f"asks for {asked_s} s; a job of class {klass.name} may run for {most_s} s",
+                "Ask for less time, or for another class.",
+            )
+    reason = never(state, spec_of(new, _NOBODY, tenant, ""))
+    if reason is None:
+        return None
+    return Unacceptable(f"it could never start: {reason.text}", f"What would change it: {reason.lifted_by}.")
+
+
+_NOBODY = Person(0, 0, "", False)

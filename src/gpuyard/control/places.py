@@ -1,0 +1,180 @@
+"""Where a yard keeps its things on a machine, and how commands find it. Light, because every command imports it.
+
+    DATA/            0711: other users pass through to the socket, nobody lists
+      yard.db        the store (unless --store names another)
+      yard.pid       locked while a server runs; holds its pid, port and command line
+      yard.sock      the API on a Unix socket; whoever connects is known by the kernel
+      yard.log       of a server in the background
+      token          for the API over TCP: acts as the owner of this file
+      engine/        the local engine's own
+
+Several servers on one PostgreSQL store share a folder; each then has `yard-PORT.pid`, `.sock` and `.log` of its own.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gpuyard.errors import YardError
+
+PORT = 7447
+SYSTEM_DATA = Path("/var/lib/gpuyard")
+
+
+class AlreadyRunning(YardError):
+    """Another server has this folder."""
+
+    exit_code = 3
+
+
+def default_data() -> Path:
+    """Where the data is if nobody says: `$YARD_DATA`, root's own place, or the user's."""
+    named = os.environ.get("YARD_DATA")
+    if named:
+        return Path(named)
+    if os.geteuid() == 0:
+        return SYSTEM_DATA
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gpuyard"
+
+
+def likely_data() -> Iterator[Path]:
+    """Folders in which a command looks for a server, the most likely first."""
+    first = default_data()
+    yield first
+    if not os.environ.get("YARD_DATA") and first != SYSTEM_DATA:
+        yield SYSTEM_DATA
+
+
+class DataDir:
+    """The folder of one yard."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.abspath(root))
+
+    def prepare(self) -> None:
+        """Make the folder, if need be."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if os.stat(self.root).st_uid == os.geteuid():
+                os.chmod(self.root, 0o711)
+        except OSError as error:
+            raise YardError(
+                f"{self.root} cannot hold a yard's data: {error.strerror}",
+                "Name another folder with --data, or with YARD_DATA.",
+            ) from error
+
+    @property
+    def database(self) -> Path:
+        """The store, if no other is named."""
+        return self.root / "yard.db"
+
+    @property
+    def engine(self) -> Path:
+        """The local engine's folder. All servers of a yard on this machine share it."""
+        return self.root / "engine"
+
+    @property
+    def config(self) -> Path:
+        """The configuration that is used if no other is named."""
+        return self.root / "yard.yaml"
+
+    @property
+    def token_file(self) -> Path:
+        """The token for the API over TCP."""
+        return self.root / "token"
+
+    def instance(self, port: int, shared: bool) -> "Instance":
+        """One server's own files."""
+        return Instance(self, f"yard-{port}" if shared else "yard")
+
+    def instances(self) -> list["Instance"]:
+        """Every server that has left files here, running or not."""
+        with suppress(OSError):
+            names = sorted(os.listdir(self.root))
+            return [
+                Instance(self, name[:-4])
+                for name in names
+                if name.endswith(".pid") and (name == "yard.pid" or name.startswith("yard-"))
+            ]
+        # Others may not list the folder, only pass through it.
+        return [Instance(self, "yard")] if (self.root / "yard.sock").exists() else []
+
+    def token(self) -> str:
+        """The token, made if there is none. Only its owner can read it."""
+        with suppress(FileNotFoundError):
+            return self.token_file.read_text(encoding="ascii").strip()
+        draft = self.root / f".token.{os.getpid()}"
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, os.urandom(32).hex().encode() + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        # Two servers may start at once: the first one's token stands.
+        with suppress(FileExistsError):
+            os.link(draft, self.token_file)
+        os.unlink(draft)
+        return self.token_file.read_text(encoding="ascii").strip()
+
+
+class Instance:
+    """One server's lock, socket and log."""
+
+    def __init__(self, data: DataDir, name: str) -> None:
+        self.data = data
+        self.pid_file = data.root / f"{name}.pid"
+        self.socket = data.root / f"{name}.sock"
+        self.log = data.root / f"{name}.log"
+        self._fd = -1
+
+    def hold(self, note: dict[str, object]) -> None:
+        """Be the one server of this name, or raise with the pid of the one there is."""
+        fd = os.open(self.pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise AlreadyRunning(
+                f"a yard is running on {self.data.root} already, with pid {self.note().get('pid', '?')}",
+                "Use it, stop it with `yard down`, or choose another folder with --data.",
+            ) from None
+        self._fd = fd
+        self.write(note)
+
+    def write(self, note: dict[str, object]) -> None:
+        """Tell others about this server."""
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps({"pid": os.getpid(), **note}).encode(), 0)
+
+    def note(self) -> dict[str, object]:
+        """What the server said about itself; empty where there was none."""
+        with suppress(OSError, ValueError):
+            note = json.loads(self.pid_file.read_text(encoding="utf-8"))
+            return note if isinstance(note, dict) else {}
+        return {}
+
+    def running(self) -> int | None:
+        """The pid of the server, if it is there: what counts is the lock, not the note."""
+        try:
+            fd = os.open(self.pid_file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = self.note().get("pid")
+            return pid if isinstance(pid, int) else 0
+        finally:
+            os.close(fd)
+        return None
+
+    def release(self) -> None:
+        """Let go. The file stays: removing it would let two processes lock two files of one name."""
+        if self._fd >= 0:
+            with suppress(FileNotFoundError):
+                self.socket.unlink()
+            os.close(self._fd)
+            self._fd = -1

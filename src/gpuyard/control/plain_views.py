@@ -1,0 +1,136 @@
+"""Jobs and nodes as plain values, for whoever shows them: one form for live jobs and for ended ones."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuyard.core import State
+from gpuyard.core.bits import positions
+from gpuyard.core.records import JobRecord
+from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.store import HistoryRow
+
+View = dict[str, Any]
+
+
+def time_text(at_ms: int) -> str | None:
+    """A time as RFC 3339 in UTC; None for one that has not come."""
+    if not at_ms:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def gpus_number(milli: int) -> int | float:
+    """Milli-GPU as a number of GPUs, whole where it is."""
+    return milli // MILLI if milli % MILLI == 0 else milli / MILLI
+
+
+def _times(submitted_ms: int, started_ms: int, ended_ms: int) -> View:
+    return {
+        "submitted": time_text(submitted_ms),
+        "submitted_ms": submitted_ms,
+        "started": time_text(started_ms),
+        "started_ms": started_ms or None,
+        "ended": time_text(ended_ms),
+        "ended_ms": ended_ms or None,
+    }
+
+
+def limit_s(limit_ms: int) -> int | None:
+    """A time limit in seconds; None: there is none."""
+    return None if limit_ms >= NO_LIMIT_MS else limit_ms // SECOND_MS
+
+
+def live_job(state: State, record: JobRecord, reason: str) -> View:
+    """A job that has not ended."""
+    job, spec = record.job, record.job.spec
+    nodes = state.nodes.node
+    return {
+        "id": job.id,
+        "label": job.label,
+        "name": spec.name,
+        "tenant": spec.tenant,
+        "user": spec.user,
+        "class": record.klass.name,
+        "state": record.state.value,
+        "attempt_state": record.phase.value if record.phase else None,
+        "gpus": gpus_number(record.shape.gpu_milli),
+        "gpu_models": list(spec.ask.models),
+        "tasks": spec.ask.tasks,
+        "cpus": spec.ask.cpu_milli / MILLI,
+        "memory_mib": spec.ask.memory_mib,
+        "nodes": [nodes[grant.node].name for grant in record.grants],
+        "gpu_indices": [list(positions[grant.gpus]) for grant in record.grants],
+        **_times(job.submitted_ms, record.started_ms, 0),
+        "time_limit_s": limit_s(record.limit_ms),
+        "attempts": record.attempt,
+        "preemptions": record.preemptions,
+        "restarts": max(0, record.attempt - 1),
+        "exit_code": None,
+        "held": record.held,
+        "wanted": record.wanted.value if record.wanted else None,
+        "reason": reason,
+        "array_id": job.array_id or None,
+        "array_index": job.array_index if job.array_id else None,
+    }
+
+
+def ended_job(state: State, row: HistoryRow) -> View:
+    """A job that has ended."""
+    spec = row.detail.get("spec", {})
+    ask = spec.get("ask", {})
+    grants = row.detail.get("grants", [])
+    nodes = state.nodes.node
+    array = row.array_id > 0
+    return {
+        "id": row.id,
+        "label": f"{row.array_id}_{row.array_index}" if array else str(row.id),
+        "name": row.name,
+        "tenant": row.tenant,
+        "user": row.user,
+        "class": row.klass,
+        "state": row.state,
+        "attempt_state": None,
+        "gpus": gpus_number(row.gpus_milli),
+        "gpu_models": list(ask.get("models", ())),
+        "tasks": ask.get("tasks", 1),
+        "cpus": ask.get("cpu_milli", 0) / MILLI,
+        "memory_mib": ask.get("memory_mib", 0),
+        "nodes": [nodes[g["node"]].name for g in grants if g["node"] < len(nodes)],
+        "gpu_indices": [list(positions[g["gpus"]]) for g in grants],
+        **_times(row.submitted_ms, row.started_ms, row.ended_ms),
+        "time_limit_s": limit_s(row.detail.get("limit_ms", NO_LIMIT_MS)),
+        "attempts": row.attempts,
+        "preemptions": row.preemptions,
+        "restarts": max(0, row.attempts - 1),
+        "exit_code": row.exit_code if row.attempts else None,
+        "held": False,
+        "wanted": None,
+        "reason": row.why,
+        "array_id": row.array_id or None,
+        "array_index": row.array_index if array else None,
+    }
+
+
+def node_view(state: State, number: int) -> View:
+    """A node, what is free on it and what runs there."""
+    nodes, node = state.nodes, state.nodes.node[number]
+    foreign, by = nodes.foreign.get(number, (0, ""))
+    why = nodes.down[number] or nodes.cordoned[number]
+    free_milli = sum(max(0, free) for free in nodes.gpu_free[number])
+    return {
+        "name": node.name,
+        "cluster": node.cluster,
+        "pool": node.pool,
+        "state": "DOWN" if nodes.down[number] else "DRAINED" if nodes.cordoned[number] else "UP",
+        "why": why,
+        "gpu_model": node.gpu_model,
+        "gpus": node.gpus,
+        "gpus_free": gpus_number(free_milli),
+        "gpus_foreign": foreign.bit_count(),
+        "foreign": by,
+        "cpus": node.cpu_milli / MILLI,
+        "cpus_free": nodes.cpu_free[number] / MILLI,
+        "memory_mib": node.memory_mib,
+        "memory_mib_free": nodes.memory_free[number],
+        "jobs": [state.jobs[job_id].job.label for job_id in sorted(nodes.on[number]) if job_id in state.jobs],
+    }

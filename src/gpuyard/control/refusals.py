@@ -1,0 +1,29 @@
+"""What the control plane refuses people, each kind with its own meaning. Nothing has changed when one is raised."""
+
+from gpuyard.errors import YardError
+
+
+class Refusal(YardError):
+    """A request that is not served."""
+
+    exit_code = 2
+
+
+class Unacceptable(Refusal):
+    """It can be understood, and can never be served as it stands."""
+
+
+class Forbidden(Refusal):
+    """Someone else may ask for this."""
+
+
+class NotFound(Refusal):
+    """There is no such thing."""
+
+
+class Impossible(Refusal):
+    """It makes no sense in the present state."""
+
+
+class Overloaded(YardError):
+    """Too many requests wait already. Nothing was written; asking again later helps."""

@@ -1,0 +1,167 @@
+"""One server process of a yard, without its HTTP face: store, books, engine, the writing thread and the leader.
+
+Every process answers questions and takes in jobs; one of them leads. On SQLite there is one process for one folder of
+data; on PostgreSQL there may be several, which share the engine's folder.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuyard import __version__
+from gpuyard.config import load
+from gpuyard.control.books import Books
+from gpuyard.control.committer import Committer
+from gpuyard.control.desk import Desk
+from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.leading import Leader
+from gpuyard.control.places import PORT, DataDir
+from gpuyard.control.views import Views
+from gpuyard.core.dump import dump
+from gpuyard.engines.contract import EngineError
+from gpuyard.errors import YardError
+from gpuyard.store import open_store
+
+_log = logging.getLogger(__name__)
+
+STALE_S = 30.0
+"""A leader whose last step ended longer ago is not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `yard up` was told."""
+
+    data: Path
+    port: int = PORT
+    config: Path | None = None
+    store: str = ""
+    """A URL; empty: a file in the data folder."""
+    emulate: str = ""
+    """GPUs to pretend to have, as in `8 x H100`; empty: as configured."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may work on the same store, in the same folder."""
+        return "://" in self.store
+
+
+def clock_ms() -> int:
+    """Now."""
+    return time.time_ns() // 1_000_000
+
+
+class Yard:
+    """A running server, apart from HTTP. `close` stops it and leaves jobs running."""
+
+    def __init__(self, options: Options, *, now_ms: Callable[[], int] = clock_ms) -> None:
+        self.options = options
+        self.data = DataDir(options.data)
+        self.now_ms = now_ms
+        self.fleet = _fleet(options, self.data)
+        self.data.prepare()
+        self.instance = self.data.instance(options.port, options.shared)
+        self.instance.hold({"port": options.port, "version": __version__})
+        self._undo: list[Callable[[], None]] = [self.instance.release]
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self.token = self.data.token()
+        self.store = open_store(self.options.store or self.data.database)
+        self._undo.append(self.store.close)
+        self.books = Books(self.store)
+        try:
+            self.engine = self.fleet.engine(self.data.engine)
+        except EngineError as error:
+            raise YardError(str(error)) from error
+        self._undo.append(self.engine.close)
+        self.committer = Committer(self.books, self.now_ms)
+        self._undo.append(self.committer.close)
+        self.desk = Desk(self.books, self.committer, self.now_ms, allow_root=self.fleet.allow_root)
+        self.views = Views(self.books, self.now_ms)
+        holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
+        self.leader = Leader(self.books, self.engine, self.fleet.settings, holder, self.now_ms)
+        self._undo.append(self.leader.stop)
+        self._closing = threading.Event()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know about this yard, in sentences."""
+        return (*self.fleet.notes, *getattr(self.engine, "notes", ()))
+
+    def start(self) -> None:
+        """Begin to write and to lead."""
+        self.committer.start()
+        self.leader.start()
+
+    def close(self) -> None:
+        """Stop in the reverse order of the start. What runs goes on."""
+        while self._undo:
+            undo = self._undo.pop()
+            with suppress(Exception):
+                undo()
+
+    def readiness(self) -> tuple[bool, dict[str, Any]]:
+        """Whether this process can do its work, and how it stands."""
+        standing = self.leader.standing
+        since_s = time.monotonic() - standing.step_at_s if standing.step_at_s else None
+        stale = standing.leads and since_s is not None and since_s > STALE_S
+        holder = ""
+        error = standing.error
+        if not standing.leads:
+            try:
+                found = self.store.who_leads()
+                holder = str(found) if found else ""
+            except YardError as trouble:
+                error = error or trouble.message
+        ready = not error and not stale and ((standing.leads and standing.steps > 0) or bool(holder))
+        steps = sorted(standing.step_s)
+        return ready, {
+            "ready": ready,
+            "role": "leader" if standing.leads else "follower",
+            "leader": holder or None,
+            "epoch": standing.epoch or None,
+            "error": error or ("the loop stands still" if stale else None),
+            "troubles": list(standing.troubles),
+            "difference": standing.difference,
+            "steps": standing.steps,
+            "step_ms_p50": round(1000 * steps[len(steps) // 2], 1) if steps else None,
+            "step_ms_p99": round(1000 * steps[len(steps) * 99 // 100], 1) if steps else None,
+            "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
+            "events": self.books.seq,
+            "store": self.store.place,
+            "notes": list(self.notes),
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state, to be replayed elsewhere."""
+        with self.books.lock:
+            self.books.catch_up()
+            return {"version": __version__, "seq": self.books.seq, "state": dump(self.books.state)}
+
+    def log_key(self, job_id: int, attempt: int) -> str:
+        """The engine's name of an attempt."""
+        return f"{self.store.yard}-{job_id}-{attempt}"
+
+
+def _fleet(options: Options, data: DataDir) -> Fleet:
+    path = options.config
+    if path is None and data.config.is_file():
+        path = data.config
+    return chosen(load(path) if path is not None else None, options.emulate)
+
+
+def check(options: Options) -> None:
+    """Raise what is wrong with the options, before a process is made for them."""
+    _fleet(options, DataDir(options.data))

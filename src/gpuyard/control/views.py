@@ -1,0 +1,347 @@
+"""What the yard looks like, for whoever asks: one job, pages of jobs, the queue in order, the nodes.
+
+Live jobs come from the books, ended ones from the history. Nothing here changes anything. The queue is built for ten
+thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.control.books import Books
+from gpuyard.control.desk import Label, live
+from gpuyard.control.newjobs import ARRAY_TASKS_MAX
+from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_view
+from gpuyard.control.refusals import NotFound
+from gpuyard.core import State, decide
+from gpuyard.core.explain import explain
+from gpuyard.core.line import in_order
+from gpuyard.core.records import JobRecord
+from gpuyard.model import AttemptState, JobState, Plan, ReasonCode
+from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.store import HistoryQuery, HistoryRow
+
+PAGE_MAX = 1000
+
+LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
+ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
+
+_TEXTS = {
+    ReasonCode.STARTED: "about to start",
+    ReasonCode.ROOM: "no room",
+    ReasonCode.RESERVATION: "room is promised to a job ahead",
+    ReasonCode.LIMIT: "its tenant is at its limit",
+    ReasonCode.BORROW: "its tenant may not borrow more",
+    ReasonCode.HELD_BACK: "what is free is guaranteed to others",
+    ReasonCode.RUNNING_JOBS: "its tenant runs as many jobs as it may",
+    ReasonCode.BUDGET: "over its tenant's budget",
+    ReasonCode.QUOTA_AHEAD: "an earlier job of its tenant waits for quota",
+    ReasonCode.EARMARK: "GPUs are being freed for it",
+    ReasonCode.HEAD_BLOCKED: "a job ahead waits, and none may overtake",
+    ReasonCode.HELD: "on hold",
+    ReasonCode.BEGIN: "before its begin time",
+    ReasonCode.NEVER_FITS: "no node could hold it",
+    ReasonCode.UNSUPPORTED: "its kind of GPU sharing cannot be served yet",
+    ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
+    ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
+    ReasonCode.DEPENDENCY: "waits for another job",
+}
+
+QUEUE_COLUMNS = (
+    "id", "label", "name", "tenant", "user", "class", "state", "attempt_state", "gpus", "nodes",
+    "submitted_ms", "started_ms", "time_limit_s", "reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs. What is empty does not matter."""
+
+    states: frozenset[str] = frozenset()
+    tenant: str = ""
+    """With all tenants below it."""
+    user: str = ""
+    name: str = ""
+
+    def live(self, record: JobRecord) -> bool:
+        """Whether a live job is wanted."""
+        spec = record.job.spec
+        return (
+            (not self.states or record.state.value in self.states)
+            and (not self.user or spec.user == self.user)
+            and (not self.name or spec.name == self.name)
+            and (not self.tenant or f"{spec.tenant}/".startswith(f"{self.tenant}/"))
+        )
+
+
+EVERYTHING = Filter()
+
+
+class Views:
+    """Readings of the books and the history."""
+
+    def __init__(self, books: Books, now_ms: Callable[[], int]) -> None:
+        self._books = books
+        self._now_ms = now_ms
+        self._plan: tuple[int, int, Plan] = (-1, -1, Plan())
+
+    # -- one job -------------------------------------------------------------------------------------------------
+
+    def job(self, label: Label, *, explained: bool = False, brief: bool = False) -> View:
+        """A job, live or ended; an array as the sum of its tasks. Brief: without why it waits, for who asks often."""
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            state = books.state
+            records = live(state, label)
+            if len(records) == 1 and (records[0].id == label.id or label.index is not None):
+                return live_job(state, records[0], "") if brief else self._live(state, records[0], explained)
+            tasks = [live_job(state, record, "") for record in records]
+        if label.index is not None:
+            rows = self._books.store.array_history(label.id, label.index - 1, 1)
+            if rows and rows[0].array_index == label.index:
+                return self._ended(rows[0])
+            raise NotFound(f"there is no job {label}")
+        row = self._books.store.history(label.id)
+        if row is not None:
+            return self._ended(row)
+        tasks += [self._ended(row) for row in self._array_rows(label.id)]
+        if not tasks:
+            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+        return _array(label.id, tasks)
+
+    def _ended(self, row: HistoryRow) -> View:
+        with self._books.lock:
+            return ended_job(self._books.state, row)
+
+    def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
+        after = -1
+        for _page in range(ARRAY_TASKS_MAX // PAGE_MAX + 1):
+            rows = self._books.store.array_history(array_id, after, PAGE_MAX)
+            yield from rows
+            if len(rows) < PAGE_MAX:
+                return
+            after = rows[-1].array_index
+
+    def _live(self, state: State, record: JobRecord, explained: bool) -> View:
+        reasons = self._reasons(state)
+        view = live_job(state, record, reasons(record, None))
+        if explained:
+            found = explain(state, self._books.policy, record.id, max(self._now_ms(), state.now_ms))
+            if found is not None:
+                view["ahead"] = found.ahead
+                view["why"] = [
+                    {
+                        "code": reason.code.name,
+                        "by": reason.by,
+                        "text": reason.text,
+                        "lifted_by": reason.lifted_by,
+                    }
+                    for reason in found.reasons
+                ]
+                view["expected_start_ms"] = found.start_ms
+                view["how"] = found.how
+                view["helps"] = list(found.helps)
+        return view
+
+    def attempt(self, label: Label) -> tuple[int, int, str, bool]:
+        """Id and number of the current attempt of one job, its owner, and whether the job has ended."""
+        view = self.job(label, brief=True)
+        if view.get("array"):
+            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        return view["id"], view["attempts"], view["user"], view["state"] in ENDED_STATES
+
+    # -- many jobs -----------------------------------------------------------------------------------------------
+
+    def jobs(self, wanted: Filter, before_id: int | None, limit: int) -> tuple[list[View], int | None]:
+        """A page of jobs, live and ended, newest id first, and where the next page begins (None: there is none)."""
+        found: dict[int, View] = {}
+        if not wanted.states or wanted.states & LIVE_STATES:
+            found = {view["id"]: view for view in self._live_page(wanted, before_id, limit + 1)}
+        # Read after the books: a job that ends in between is found twice, never not at all.
+        if not wanted.states or wanted.states & ENDED_STATES:
+            for view in self._ended_page(wanted, before_id, limit + 1):
+                found[view["id"]] = view
+        ids = sorted(found, reverse=True)
+        page = [found[job_id] for job_id in ids[:limit]]
+        return page, ids[limit - 1] if len(ids) > limit else None
+
+    def _live_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            state = books.state
+            reasons = self._reasons(state)
+            page = []
+            # Live jobs stand in the order in which they came.
+            for job_id in reversed(state.jobs):
+                if before_id is not None and job_id >= before_id:
+                    continue
+                record = state.jobs[job_id]
+                if wanted.live(record):
+                    page.append(live_job(state, record, reasons(record, None)))
+                    if len(page) == limit:
+                        break
+            return page
+
+    def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
+        states = sorted(wanted.states & ENDED_STATES)
+        query = HistoryQuery(
+            states=states,
+            tenant=wanted.tenant,
+            user=wanted.user,
+            name=wanted.name,
+            before_id=before_id,
+            limit=limit,
+        )
+        rows = self._books.store.find_history(query)
+        with self._books.lock:
+            return [ended_job(self._books.state, row) for row in rows]
+
+    def history(
+        self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
+    ) -> tuple[list[View], int | None]:
+        """A page of ended jobs, newest id first."""
+        query = HistoryQuery(
+            states=sorted(wanted.states & ENDED_STATES),
+            tenant=wanted.tenant,
+            user=wanted.user,
+            name=wanted.name,
+            ended_from_ms=since_ms,
+            before_id=before_id,
+            limit=min(limit + 1, PAGE_MAX),
+        )
+        rows = self._books.store.find_history(query)
+        with self._books.lock:
+            page = [ended_job(self._books.state, row) for row in rows[:limit]]
+        more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
+        return page, page[-1]["id"] if more and page else None
+
+    def queue(self, wanted: Filter = EVERYTHING, limit: int | None = None) -> View:
+        """Live jobs: those that run, then those that wait in the order of the scheduler, then those set aside."""
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            state = books.state
+            reasons = self._reasons(state)
+            rows: list[tuple[Any, ...]] = []
+            running = sorted(state.running.values(), key=lambda r: (r.started_ms, r.id))
+            places: Iterator[tuple[JobRecord, int | None]] = (
+                pair
+                for part in (
+                    ((record, None) for record in running),
+                    ((record, place) for place, record in enumerate(in_order(state.queue))),
+                    ((state.deferred[job_id], None) for job_id in sorted(state.deferred)),
+                )
+                for pair in part
+            )
+            everything = wanted == EVERYTHING
+            nodes = state.nodes.node
+            for record, place in places:
+                if not everything and not wanted.live(record):
+                    continue
+                rows.append(_row(record, nodes, reasons(record, place)))
+                if limit is not None and len(rows) == limit:
+                    break
+            counts = {
+                "running": len(state.running),
+                "waiting": state.queue.count,
+                "set_aside": len(state.deferred),
+            }
+            at_ms = max(self._now_ms(), state.now_ms)
+        return {"at_ms": at_ms, **counts, "columns": QUEUE_COLUMNS, "rows": rows}
+
+    def _reasons(self, state: State) -> "Callable[[JobRecord, int | None], str]":
+        """Why each job waits, in a few words, from a plan for the state as it is. Called with the books locked."""
+        now_ms = max(self._now_ms(), state.now_ms)
+        # The same state has the same plan, but for time; a second is nothing to whoever reads a list.
+        if self._plan[0] != state.stirred or now_ms - self._plan[1] > 1000 or now_ms < self._plan[1]:
+            self._plan = (state.stirred, now_ms, decide(state, self._books.policy, now_ms))
+        plan = self._plan[2]
+        codes = dict(zip(plan.examined, plan.codes, strict=True))
+        texts = {int(code): text for code, text in _TEXTS.items()}
+        earmarks, deferred = state.earmarks, state.deferred
+
+        def reason(record: JobRecord, place: int | None) -> str:
+            if record.phase is not None:
+                return _running_text(record)
+            if record.id in deferred:
+                if record.held:
+                    return texts[ReasonCode.HELD]
+                retried = record.begin_ms > record.job.begin_ms
+                return "waits to be tried again" if retried else texts[ReasonCode.BEGIN]
+            code = codes.get(record.id)
+            if code is not None and code != ReasonCode.NOT_EXAMINED:
+                return texts[code]
+            if record.id in earmarks:
+                return texts[ReasonCode.EARMARK]
+            return "not examined" if place is None else f"not examined, {place} ahead"
+
+        return reason
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[View]:
+        """The fleet."""
+        with self._books.lock:
+            self._books.catch_up()
+            state = self._books.state
+            return [node_view(state, number) for number in range(len(state.nodes.node))]
+
+
+def _row(record: JobRecord, nodes: list[Any], reason: str) -> tuple[Any, ...]:
+    job = record.job
+    spec = job.spec
+    limit_ms = record.limit_ms
+    return (
+        job.id,
+        job.label,
+        spec.name,
+        spec.tenant,
+        spec.user,
+        record.klass.name,
+        record.state.value,
+        record.phase.value if record.phase is not None else "",
+        gpus_number(record.shape.gpu_milli),
+        ",".join([nodes[grant.node].name for grant in record.grants]) if record.grants else "",
+        job.submitted_ms,
+        record.started_ms,
+        0 if limit_ms >= NO_LIMIT_MS else limit_ms // 1000,
+        reason,
+    )
+
+
+def _running_text(record: JobRecord) -> str:
+    if record.phase is AttemptState.STOPPING:
+        return f"stopping ({record.cause.value})" if record.cause else "stopping"
+    if record.phase is AttemptState.UNKNOWN:
+        return "the engine does not know it"
+    if record.wanted is not None:
+        return f"about to {record.wanted.value}"
+    return ""
+
+
+def _array(array_id: int, tasks: list[View]) -> View:
+    """An array as the sum of its tasks."""
+    tasks.sort(key=lambda task: task["array_index"])
+    counts: dict[str, int] = {}
+    for task in tasks:
+        counts[task["state"]] = counts.get(task["state"], 0) + 1
+    first = tasks[0]
+    alive = [task["state"] for task in tasks if task["state"] in LIVE_STATES]
+    bad = [task["state"] for task in tasks if task["state"] != JobState.COMPLETED.value]
+    order = (JobState.RUNNING.value, JobState.SUSPENDED.value, JobState.PENDING.value)
+    state = next((s for s in order if s in alive), bad[0] if bad else JobState.COMPLETED.value)
+    same = ("name", "tenant", "user", "class", "gpus", "submitted", "submitted_ms", "time_limit_s")
+    return {
+        "id": array_id,
+        "label": str(array_id),
+        **{name: first[name] for name in same},
+        "array": True,
+        "state": state,
+        "tasks": len(tasks),
+        "states": counts,
+        "jobs": [
+            {name: task[name] for name in ("id", "label", "state", "exit_code", "nodes")} for task in tasks
+        ],
+    }

@@ -1,0 +1,72 @@
+"""The steps of `apply` that concern settings and fleet."""
+
+from gpuyard.core.state import InvalidEvent, State
+from gpuyard.model import (
+    ConfigSet,
+    DemandLearned,
+    GpusTaken,
+    NodeAdded,
+    NodeChanged,
+    NodeCordoned,
+    NodeDown,
+    NodeUncordoned,
+    NodeUp,
+)
+
+
+def config_set(state: State, event: ConfigSet) -> None:
+    """Settings are in force."""
+    state.configure(event.settings)
+
+
+def node_added(state: State, event: NodeAdded) -> None:
+    """A node joins."""
+    if event.node.name in state.node_number:
+        raise InvalidEvent(f"{event}: there is a node of that name")
+    model = state.model_number(event.node.gpu_model if event.node.gpus else "")
+    state.node_number[event.node.name] = state.nodes.add(event.node, model)
+    state.shapes.refresh(state.nodes, state.weights)
+    state.caches.clear()
+
+
+def node_changed(state: State, event: NodeChanged) -> None:
+    """A node has other hardware."""
+    number, node = event.number, event.node
+    kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
+    if state.node_number.get(node.name) != number or state.nodes.on[number] or kept:
+        raise InvalidEvent(f"{event}: it is another node, or something is on it")
+    model = state.model_number(node.gpu_model if node.gpus else "")
+    state.nodes.change(number, node, model)
+    state.shapes.refresh(state.nodes, state.weights)
+    state.caches.clear()
+
+
+def node_down(state: State, event: NodeDown) -> None:
+    """A node is gone."""
+    state.nodes.set_down(event.node, event.why or "down")
+
+
+def node_up(state: State, event: NodeUp) -> None:
+    """A node is back."""
+    state.nodes.set_down(event.node, "")
+
+
+def node_cordoned(state: State, event: NodeCordoned) -> None:
+    """A node takes nothing new."""
+    state.nodes.set_cordoned(event.node, event.why or "cordoned")
+
+
+def node_uncordoned(state: State, event: NodeUncordoned) -> None:
+    """A node takes new work again."""
+    state.nodes.set_cordoned(event.node, "")
+
+
+def gpus_taken(state: State, event: GpusTaken) -> None:
+    """Others use GPUs of a node."""
+    state.nodes.set_foreign(event.node, event.gpus, event.why)
+
+
+def demand_learned(state: State, event: DemandLearned) -> None:
+    """What to expect is known."""
+    state.demand = event.asks
+    state.demand_version += 1

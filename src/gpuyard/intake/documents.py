@@ -1,0 +1,80 @@
+"""The YAML documents of one file, each as a tree that knows its lines: one file may hold many jobs.
+
+The tree is the configuration's own, which keeps one document. So the file is cut between documents and each is read
+with empty lines in front of it, as many as the others take: its places are then those of the file.
+"""
+
+import yaml
+
+from gpuyard.config import document
+from gpuyard.config.document import Document, Mapping, Node, Scalar, Sequence
+from gpuyard.config.problems import ConfigError, Place, Problem, quoted
+from gpuyard.config.syntax import syntax_problem
+from gpuyard.errors import BadInput
+
+__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents"]
+
+DOCUMENTS_MAX = 10_000
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_ROOTS = (yaml.ScalarEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent, yaml.AliasEvent)
+
+
+def documents(text: str, file: str) -> list[Document]:
+    """Every document that holds something; `ConfigError` or `BadInput` with the place of what is wrong."""
+    text = text.removeprefix("\ufeff")
+    if len(text) > document.BYTES_MAX:
+        raise BadInput(
+            f"{file}: larger than {document.BYTES_MAX // 1024**2} MiB, the limit; is it the right file?"
+        )
+    starts = _starts(text, file)
+    # Only these are line breaks to YAML and to an editor alike; what else may be one is refused with its place.
+    lines = text.split("\n")
+    found = []
+    ends = [*[start for start, _ in starts[1:]], len(lines)]
+    for (start, empty), end in zip(starts, ends, strict=False):
+        if not empty:
+            # The last line of a document ends before the next one begins; texts in it may count on that.
+            end_of_line = "\n" if end < len(lines) else ""
+            found.append(document.parse("\n" * start + "\n".join(lines[start:end]) + end_of_line, file))
+    if not found:
+        raise BadInput(f"{file}: there is no job in it")
+    return found
+
+
+def _starts(text: str, file: str) -> list[tuple[int, bool]]:
+    """The line, from 0, on which each document begins, and whether it is empty."""
+    found: list[tuple[int, bool]] = []
+    root = False
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.DocumentStartEvent):
+                root = True
+                found.append((_place(event).line - 1 if found else 0, True))
+                if len(found) > DOCUMENTS_MAX:
+                    raise BadInput(f"{file}: holds more than {DOCUMENTS_MAX} documents")
+            elif root and isinstance(event, _ROOTS):
+                root = False
+                found[-1] = (found[-1][0], not _is_job(event, file))
+    except yaml.YAMLError as error:
+        raise ConfigError(file, [syntax_problem(error, text)]) from None
+    return found
+
+
+def _is_job(event: yaml.Event, file: str) -> bool:
+    if isinstance(event, yaml.MappingStartEvent):
+        return True
+    place = _place(event)
+    if isinstance(event, yaml.ScalarEvent):
+        if not event.style and event.value in ("", "~", "null"):
+            return False
+        raise ConfigError(
+            file, [Problem(place, f"a job must be written as 'key: value', not {quoted(event.value)}")]
+        )
+    raise ConfigError(
+        file, [Problem(place, "a job must be written as 'key: value'; separate several by '---'")]
+    )
+
+
+def _place(event: yaml.Event) -> Place:
+    assert event.start_mark is not None
+    return Place(event.start_mark.line + 1, event.start_mark.column + 1)

@@ -1,0 +1,86 @@
+"""What a container asks for: GPUs, MIG slices, cores and memory, by the rules of Kubernetes itself.
+
+Devices cannot be overcommitted: their limit must be there, and a request must equal it. A missing request of cores or
+memory is its limit. A yard counts one number where Kubernetes has two: cores by the request, which is what is kept for
+the container, and memory by the limit, at which it would be killed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuyard.config.problems import quoted
+from gpuyard.intake.kubernetes import quantities
+from gpuyard.intake.kubernetes.tree import Part
+
+GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-"
+_NOT_COUNTED = {"ephemeral-storage": "disk space is not counted"}
+
+
+def resources(container: Part) -> dict[str, Any]:
+    """Fields of a job for `resources` of a container."""
+    with container.part("resources") as both:
+        if both.has("claims"):
+            both.problem("claims", f"cannot be served: ask for devices as {GPU}")
+        with both.part("requests") as requests, both.part("limits") as limits:
+            found = _devices(requests, limits)
+            cpus = _amount("cpu", requests, limits, quantities.cores)
+            memory = _amount("memory", requests, limits, quantities.memory_mib)
+            if cpus[0] or cpus[1]:
+                found["cpus"] = cpus[0] or cpus[1]
+                if cpus[0] and cpus[1] != cpus[0]:
+                    _differ(limits, "cpu", f"the request of {cpus[0]} cores is what the job gets")
+            if memory[0] or memory[1]:
+                found["memory_mib"] = memory[1] or memory[0]
+                if memory[1] and memory[0] and memory[1] != memory[0]:
+                    _differ(limits, "memory", f"the limit of {memory[1]} MiB is what the job gets")
+            for part in (requests, limits):
+                part.left_out(_NOT_COUNTED)
+                _others(part)
+    return found
+
+
+def _differ(limits: Part, key: str, text: str) -> None:
+    if limits.has(key):
+        limits.warn(key, f"differs from the request; a yard counts one of them: {text}")
+
+
+def _amount(key: str, requests: Part, limits: Part, parse: Callable[[str], float]) -> tuple[float, float]:
+    """Request and limit; a request that is not there is the limit."""
+    limit = limits.get(key, parse, 0.0)
+    request = requests.get(key, parse, limit)
+    if limits.has(key) and request > limit:
+        requests.problem(key, f"must be less than or equal to the limit, {limits.text(key)}")
+    return request, limit
+
+
+def _devices(requests: Part, limits: Part) -> dict[str, Any]:
+    names = [
+        key
+        for key in dict.fromkeys([*requests.names(), *limits.names()])
+        if key == GPU or key.startswith(MIG)
+    ]
+    asked: dict[str, int] = {}
+    for name in names:
+        limit = limits.get(name, quantities.devices, 0)
+        request = requests.get(name, quantities.devices, limit)
+        if not limits.has(name):
+            requests.problem(name, "needs the same number in limits: devices cannot be overcommitted")
+        elif request != limit:
+            requests.problem(name, f"must equal its limit, {limit}: devices cannot be overcommitted")
+        if limit:
+            asked[name] = limit
+    if len(asked) > 1:
+        limits.problem(names[-1], f"and {names[0]} in one job are not served; ask for one kind of device")
+    if not asked:
+        return {}
+    name, number = next(iter(asked.items()))
+    return {"gpus": number} | ({} if name == GPU else {"mig": name.removeprefix(MIG).replace(".me", "+me")})
+
+
+def _others(part: Part) -> None:
+    for key in part.names():
+        if key.startswith("hugepages-"):
+            part.left_out({key: "huge pages are not counted"})
+        elif "/" in key and key != GPU and not key.startswith(MIG):
+            part.refused({key: f"a yard has no {quoted(key)}"})

@@ -1,0 +1,155 @@
+"""Manifests of Pods and Jobs become jobs in native words, or are refused with the reason."""
+
+from typing import Any
+
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.intake.documents import Document, documents
+from gpuyard.intake.kubernetes.pods import pod
+from gpuyard.intake.kubernetes.tree import Findings, Part, boolean, whole
+from gpuyard.intake.names import is_tenant, job_name
+from gpuyard.intake.values import ARRAY_TASKS_MAX, Caller, Form, Handing, Intake
+
+_KINDS = {"Pod": "v1", "Job": "batch/v1"}
+_RETRIES_MAX = 100
+_BACKOFF_LIMIT = 6
+"""What Kubernetes assumes."""
+_DEADLINE_S_MAX = 3650 * 86_400
+_JOB_LEFT_OUT = {
+    "backoffLimitPerIndex": "every task is tried again as often as backoffLimit says",
+    "manualSelector": "there are no pods to select",
+    "maxFailedIndexes": "tasks that failed do not stop the others",
+    "podFailurePolicy": "every failure counts alike",
+    "podReplacementPolicy": "an attempt is over before the next begins",
+    "selector": "there are no pods to select",
+    "successPolicy": "every task has to end well",
+    "ttlSecondsAfterFinished": "jobs that ended stay in the history",
+}
+_METADATA_LEFT_OUT = {
+    "annotations": "they are not kept",
+    "labels": "they are not kept",
+    "ownerReferences": "it belongs to whoever submits it",
+    "finalizers": "they are not kept",
+}
+
+
+def read_kubernetes(text: str, file: str, caller: Caller) -> list[Intake]:
+    """Every job of a file of manifests; `ConfigError` with every problem and its place otherwise."""
+    findings = Findings(file)
+    found = []
+    for each in documents(text, file):
+        findings.problems += each.problems
+        before = len(findings.warnings)
+        job = _job(each, findings, caller)
+        warnings = tuple(sorted(dict.fromkeys(findings.warnings[before:])))
+        handing = Handing(export_all=False)
+        line = each.root.place.line
+        found.append(
+            Intake(form=Form.KUBERNETES, file=file, line=line, job=job, warnings=warnings, handing=handing)
+        )
+    findings.raise_if_any()
+    return found
+
+
+def _job(document: Document, findings: Findings, caller: Caller) -> dict[str, Any]:
+    with Part(document.root, "", findings) as root:
+        kind, version = root.text("kind"), root.text("apiVersion")
+        root.accept("status")
+        if kind not in _KINDS:
+            choice = remedy(kind, _KINDS, "kinds")
+            root.problem("kind", f"{quoted(kind)} cannot be served: a yard takes Pods and Jobs; {choice}")
+            root.accept(*root.names())
+            return {}
+        if version != _KINDS[kind]:
+            root.problem("apiVersion", f"of a {kind} is {_KINDS[kind]}, not {quoted(version)}")
+        job = _metadata(root)
+        with root.part("spec") as spec:
+            found = _of_job(spec, caller) if kind == "Job" else _of_pod(spec, caller)
+        return {**job, **found}
+
+
+def _metadata(root: Part) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with root.part("metadata") as metadata:
+        name = metadata.text("name") or metadata.text("generateName").rstrip("-")
+        if name:
+            found["name"] = job_name(name)
+        else:
+            metadata.problem("name", "is missing: give 'name' or 'generateName'")
+        metadata.accept(
+            "generateName", "creationTimestamp", "resourceVersion", "uid", "managedFields", "generation"
+        )
+        tenant = metadata.text("namespace")
+        if tenant and tenant != "default":
+            found["tenant"] = tenant
+            if not is_tenant(tenant):
+                metadata.problem("namespace", f"cannot be a tenant: {quoted(tenant)}")
+        metadata.left_out(_METADATA_LEFT_OUT)
+    return found
+
+
+def _of_pod(spec: Part, caller: Caller) -> dict[str, Any]:
+    found = pod(spec, host_process=caller.host_process)
+    policy = spec.text("restartPolicy", "Always")
+    if policy == "Always":
+        spec.warn("restartPolicy", "Always is not served: a job ends when its command ends")
+    elif policy == "OnFailure":
+        found["retries"] = _RETRIES_MAX
+        spec.warn("restartPolicy", f"OnFailure has no end; it is tried again {_RETRIES_MAX} times here")
+    elif policy != "Never":
+        spec.problem("restartPolicy", f"must be Always, OnFailure or Never, not {quoted(policy)}")
+    return found
+
+
+def _of_job(spec: Part, caller: Caller) -> dict[str, Any]:
+    with spec.part("template") as template:
+        with template.part("metadata") as metadata:
+            metadata.accept(*metadata.names())
+        with template.part("spec") as below:
+            found = pod(below, host_process=caller.host_process)
+            policy = below.text("restartPolicy", "Always")
+            if policy not in ("Never", "OnFailure"):
+                below.problem("restartPolicy", f"of a Job must be Never or OnFailure, not {quoted(policy)}")
+    backoff = spec.get("backoffLimit", whole(0, 2**31 - 1), _BACKOFF_LIMIT)
+    if backoff > _RETRIES_MAX:
+        spec.warn("backoffLimit", f"is cut to {_RETRIES_MAX}, the most that a yard tries")
+    if backoff:
+        found["retries"] = min(backoff, _RETRIES_MAX)
+    if spec.has("activeDeadlineSeconds"):
+        limit = spec.get("activeDeadlineSeconds", whole(1, _DEADLINE_S_MAX), 1)
+        found["time_limit_s"] = min(limit, found.get("time_limit_s", limit))
+        spec.warn("activeDeadlineSeconds", "holds for each attempt here, not for all of them together")
+    if spec.get("suspend", boolean, False):
+        found["hold"] = True
+    found |= _tasks(spec)
+    spec.left_out(_JOB_LEFT_OUT)
+    return found
+
+
+def _tasks(spec: Part) -> dict[str, Any]:
+    """Completions as an array, of which so many run at a time as parallelism says."""
+    mode = spec.text("completionMode", "NonIndexed")
+    if mode not in ("NonIndexed", "Indexed"):
+        spec.problem("completionMode", f"must be NonIndexed or Indexed, not {quoted(mode)}")
+    parallel = spec.get("parallelism", whole(0, ARRAY_TASKS_MAX), 1)
+    completions = spec.get("completions", whole(1, ARRAY_TASKS_MAX), 0)
+    found: dict[str, Any] = {}
+    if parallel == 0:
+        found["hold"] = True
+        spec.warn("parallelism", "0 is read as a hold: release the job to start it")
+    if not completions and parallel > 1:
+        spec.warn(
+            "parallelism", f"without completions is read as {parallel} tasks, each of which ends by itself"
+        )
+        completions = parallel
+    if completions > 1 or mode == "Indexed":
+        found["array"] = f"0-{completions - 1}" if completions > 1 else "0"
+        if 0 < parallel < completions:
+            found["array_limit"] = parallel
+    if mode == "Indexed":
+        if not spec.has("completions"):
+            spec.problem("completionMode", "Indexed needs completions")
+        spec.warn(
+            "completionMode",
+            "Indexed: a task finds its index in SLURM_ARRAY_TASK_ID",
+        )
+    return found

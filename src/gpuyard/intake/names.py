@@ -1,0 +1,23 @@
+"""Names from elsewhere as the yard takes them: for people, but safe in a path, a shell and a terminal."""
+
+import re
+
+NAME_MAX = 128
+_FORBIDDEN = re.compile(r"[^\w .:+=@,-]")
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def job_name(text: str) -> str:
+    """The name of a job, with what it may not hold replaced."""
+    made = _FORBIDDEN.sub("-", text).lstrip("_ .:+=@,-")[:NAME_MAX]
+    return made or "job"
+
+
+def is_segment(text: str) -> bool:
+    """Whether it can be the name of a class, a pool or a part of a tenant's path."""
+    return bool(_SEGMENT.fullmatch(text))
+
+
+def is_tenant(text: str) -> bool:
+    """Whether it can be a tenant: a path such as `research/ana`."""
+    return all(is_segment(part) for part in text.split("/"))

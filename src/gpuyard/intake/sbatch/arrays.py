@@ -1,0 +1,70 @@
+"""Job arrays: `1-10:2%4` is the tasks 1, 3, 5, 7 and 9, four of them at a time."""
+
+import re
+from typing import NamedTuple
+
+from gpuyard.config.problems import quoted
+from gpuyard.intake.values import ARRAY_TASKS_MAX
+
+_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_TEXT_MAX = 1000
+"""As long as the wire takes."""
+
+
+class Array(NamedTuple):
+    """Tasks of one array."""
+
+    text: str
+    """The indices as the wire takes them: without limit, brackets and zeros in front."""
+    tasks: int
+    limit: int
+    """How many may run at a time; 0: all."""
+
+
+def array(text: str) -> Array:
+    """An array; `ValueError` with the rest of a sentence otherwise."""
+    indices, limit = _limited(text.strip().strip("[]"))
+    parts: list[str] = []
+    seen: set[int] = set()
+    for part in filter(None, indices.split(",")):
+        match = _PART.fullmatch(part)
+        if not match:
+            raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quoted(text)}")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or step == 0:
+            raise ValueError(f"has a range that goes nowhere: {quoted(part)}")
+        if (last - first) // step + 1 + len(seen) > ARRAY_TASKS_MAX:
+            raise ValueError(f"has more than {ARRAY_TASKS_MAX} tasks; split it into several arrays")
+        seen.update(range(first, last + 1, step))
+        each = str(first) if first == last else f"{first}-{last}"
+        parts.append(each if step == 1 or first == last else f"{each}:{step}")
+    if not parts:
+        raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quoted(text)}")
+    written = ",".join(parts)
+    if len(written) > _TEXT_MAX:
+        written = _compressed(sorted(seen))
+        if len(written) > _TEXT_MAX:
+            raise ValueError(f"names its tasks in more than {_TEXT_MAX} characters; use ranges")
+    return Array(written, len(seen), limit)
+
+
+def _compressed(indices: list[int]) -> str:
+    """Neighbours as ranges."""
+    ranges: list[list[int]] = []
+    for index in indices:
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ",".join([str(first) if first == last else f"{first}-{last}" for first, last in ranges])
+
+
+def _limited(text: str) -> tuple[str, int]:
+    """The indices without `%4`, which may stand in the middle as well; 4."""
+    before, sign, after = text.partition("%")
+    if not sign:
+        return text, 0
+    figure, comma, rest = after.partition(",")
+    if figure and not re.fullmatch(r"[0-9]{1,9}", figure):
+        raise ValueError(f"must have a number after '%', not {quoted(figure)}")
+    return before + comma + rest, int(figure or 0)

@@ -1,0 +1,57 @@
+"""`--constraint`: features of nodes. Those that name a GPU model are taken for one; the rest stay as they are.
+
+Sites write `a100`, `a100|h100`, `[rack1|rack2]`, `intel&ib`, `gpu*2`. Only plain words joined by `|` or by `&` are
+understood; anything more is checked for its brackets and passed on.
+"""
+
+import re
+from typing import NamedTuple
+
+from gpuyard.config.problems import quoted
+from gpuyard.intake.gpu_models import models_called
+from gpuyard.model import CATALOGUE
+
+_ALLOWED = re.compile(r"[A-Za-z0-9_.=,:!&|*()\[\] -]+")
+_LENGTH_MAX = 1000
+
+
+class Constraint(NamedTuple):
+    """Features, sorted by what they are about."""
+
+    models: tuple[str, ...]
+    """GPU models that will do; empty: it says nothing about them."""
+    text: str
+    """What is left."""
+
+
+def constraint(text: str, *, with_gpus: bool) -> Constraint:
+    """The constraint of a job; `ValueError` with the rest of a sentence otherwise."""
+    words = text.strip()
+    if not words or len(words) > _LENGTH_MAX or not _ALLOWED.fullmatch(words) or not _balanced(words):
+        raise ValueError(f"must be features such as a100, 'a100|h100' or 'intel&ib', not {quoted(text)}")
+    bare = words[1:-1] if words.startswith("[") and words.endswith("]") else words
+    if not with_gpus or re.search(r"[*!()\[\]]", bare) or ("|" in bare and re.search("[&,]", bare)):
+        return Constraint((), words)
+    if "|" in bare:
+        choice = [_models(word) for word in bare.split("|")]
+        if all(choice):
+            return Constraint(tuple(dict.fromkeys([model for each in choice for model in each])), "")
+        return Constraint((), words)
+    named = [(word.strip(), _models(word)) for word in re.split("[&,]", bare)]
+    models = [model for _, each in named for model in each]
+    return Constraint(tuple(dict.fromkeys(models)), "&".join([word for word, each in named if not each]))
+
+
+def _models(word: str) -> list[str]:
+    found = models_called(word.strip())
+    return found if found[0] in CATALOGUE else []
+
+
+def _balanced(text: str) -> bool:
+    open_: list[str] = []
+    for char in text:
+        if char in "([":
+            open_.append(char)
+        elif char in ")]" and (not open_ or open_.pop() != {")": "(", "]": "["}[char]):
+            return False
+    return not open_

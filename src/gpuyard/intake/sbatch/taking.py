@@ -1,0 +1,277 @@
+"""A batch script, with its environment and command line, becomes a job in native words."""
+
+import posixpath
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gpuyard.config.problems import quoted
+from gpuyard.errors import BadInput
+from gpuyard.intake.gpu_models import mig_profile, models_called
+from gpuyard.intake.names import is_segment, is_tenant, job_name
+from gpuyard.intake.sbatch import patterns
+from gpuyard.intake.sbatch.constraints import Constraint, constraint
+from gpuyard.intake.sbatch.getopt import Unreadable, options_of
+from gpuyard.intake.sbatch.layers import Setting, settle
+from gpuyard.intake.sbatch.reading import Reading, Values, read
+from gpuyard.intake.sbatch.shape import shape
+from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
+from gpuyard.intake.sbatch.words import Word, check_script, directives
+from gpuyard.intake.values import Caller, Form, Handing, Intake, Warning, refuse
+
+SCRIPT_BYTES_MAX = 1024 * 1024
+_WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
+_UNNAMED = frozenset({"", "-", "<stdin>"})
+
+
+def split_command(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
+    """A command line of sbatch: its options, the script (empty: none is named) and the script's arguments."""
+    try:
+        _, rest = options_of([Word(word, 0) for word in words])
+    except Unreadable as error:
+        raise BadInput(f"sbatch: {error}") from None
+    options = list(words[: len(words) - len(rest)])
+    if options and options[-1] == "--" and _complete(options[:-1]):
+        options.pop()
+    left = [word.text for word in rest]
+    return options, left[0] if left else "", left[1:]
+
+
+def _complete(options: Sequence[str]) -> bool:
+    """Whether nothing is missing after these: `--` may also be the value of the last one."""
+    try:
+        options_of([Word(word, 0) for word in options])
+    except Unreadable:
+        return False
+    return True
+
+
+class Understood(NamedTuple):
+    """A script half-way: in Slurm's words."""
+
+    settings: dict[str, Setting]
+    values: Values
+    reading: Reading
+    warnings: list[Warning]
+    script: str
+
+
+def read_sbatch(text: str, file: str, caller: Caller) -> Intake:
+    """The job that a batch script describes; `BadInput` with every problem if it cannot be served."""
+    settings, values, reading, warnings, script = understand(text, file, caller)
+    job, handing = _job(reading, values, settings, caller)
+    _name(job, reading, values, settings)
+    if values.problems:
+        raise refuse(values.problems, file)
+    job |= {"script": script} | (
+        {"command": list(caller.script_arguments)} if caller.script_arguments else {}
+    )
+    found = sorted(dict.fromkeys([*warnings, *values.warnings]))
+    return Intake(form=Form.SBATCH, file=file, line=1, job=job, warnings=tuple(found), handing=handing)
+
+
+def understand(text: str, file: str, caller: Caller) -> Understood:
+    """What Slurm would read in a script: the first half of the way, and what tests/slurm compares."""
+    words: list[Word] = []
+    warnings: list[Warning] = []
+    command = settle([], {}, caller.arguments, file).get("wrap")
+    if command is not None:
+        if caller.script_arguments or text:
+            raise BadInput("sbatch: --wrap makes the script; give none beside it")
+        script = _WRAPPED.format(command=command.value)
+    else:
+        script = text
+        _check_size(script, file)
+        check_script(script, file)
+        words, warnings = directives(script, file)
+    settings = settle(words, caller.environment, caller.arguments, file)
+    values = Values(settings)
+    name = "wrap" if command is not None else "sbatch" if file in _UNNAMED else posixpath.basename(file)
+    reading = read(values, name, caller.now)
+    _unsupported(settings, values)
+    if values.problems:
+        raise refuse(values.problems, file)
+    return Understood(settings, values, reading, warnings, script)
+
+
+def _check_size(script: str, file: str) -> None:
+    if len(script) > SCRIPT_BYTES_MAX or len(script.encode("utf-8", "replace")) > SCRIPT_BYTES_MAX:
+        raise BadInput(
+            f"{file}: the script is larger than {SCRIPT_BYTES_MAX // 1024} KiB",
+            "Put the data it holds into files of their own.",
+        )
+
+
+def _unsupported(settings: dict[str, Setting], values: Values) -> None:
+    for name, setting in settings.items():
+        if name in REFUSED:
+            values.problem(name, REFUSED[name])
+        elif name == "wrap" and setting.line:
+            values.warn(name, "in a script means nothing; the script itself runs")
+        elif name == "sockets-per-node" and "gpus-per-socket" in settings:
+            continue
+        elif name in WARNINGS and setting.value.lower() != NOTHING_ASKED.get(name):
+            values.warn(name, f"is not served: {WARNINGS[name]}")
+
+
+def _job(
+    reading: Reading, values: Values, settings: dict[str, Setting], caller: Caller
+) -> tuple[dict[str, Any], Handing]:
+    job: dict[str, Any] = {"name": ""}
+    job |= _place(reading, values)
+    job |= _resources(reading, values)
+    job |= _times(reading, values, caller)
+    if reading.array:
+        job["array"] = reading.array.text
+        job |= {"array_limit": reading.array.limit} if reading.array.limit else {}
+    if reading.dependencies.each:
+        job["dependencies"] = [dict(each) for each in reading.dependencies.each]
+        job |= {"dependencies_any": True} if reading.dependencies.any_will_do else {}
+    job |= _files(values, caller, array=reading.array is not None)
+    if reading.export.values:
+        job["env"] = dict(reading.export.values)
+    job |= {"requeue": False} if "no-requeue" in settings else {}
+    job |= {"hold": True} if "hold" in settings else {}
+    handing = Handing(
+        test_only="test-only" in settings,
+        parsable="parsable" in settings,
+        quiet="quiet" in settings,
+        wait="wait" in settings,
+        export_all=reading.export.everything,
+        export_names=reading.export.names,
+    )
+    return job, handing
+
+
+def _name(job: dict[str, Any], reading: Reading, values: Values, settings: dict[str, Setting]) -> None:
+    job["name"] = job_name(reading.name)
+    if job["name"] != reading.name and "job-name" in settings:
+        values.warn("job-name", f"cannot stay {quoted(reading.name)}; it is {quoted(job['name'])} here")
+
+
+def _place(reading: Reading, values: Values) -> dict[str, Any]:
+    """For whom, how it is treated, and where it may run."""
+    found: dict[str, Any] = {}
+    account, qos = values.text("account"), values.text("qos")
+    if account:
+        found["tenant"] = account
+        if not is_tenant(account):
+            values.problem("account", f"cannot be a tenant: {quoted(account)}")
+    if qos:
+        found["class"] = qos
+        if not is_segment(qos):
+            values.problem("qos", f"cannot be a class: {quoted(qos)}")
+    pools = [name for name in values.text("partition").split(",") if name]
+    if pools:
+        found["pools"] = pools
+        if not all(map(is_segment, pools)):
+            values.problem("partition", f"cannot be the name of a pool: {quoted(','.join(pools))}")
+    if reading.nodelist:
+        found["on_nodes"] = list(reading.nodelist)
+    if reading.exclude:
+        found["not_nodes"] = list(reading.exclude)
+    if reading.licenses:
+        found["licenses"] = dict(reading.licenses)
+    if values.has("exclusive"):
+        if values.text("exclusive").lower() in ("user", "mcs"):
+            values.warn(
+                "exclusive", "by user is not served: nodes are shared as usual, or with no job at all"
+            )
+        else:
+            found["exclusive"] = True
+    return found
+
+
+def _resources(reading: Reading, values: Values) -> dict[str, Any]:
+    asked = shape(reading, values)
+    found: dict[str, Any] = {}
+    if asked.gpus:
+        found["gpus"] = asked.gpus
+    found |= _models(reading, values, with_gpus=asked.gpus > 0)
+    if asked.tasks > 1:
+        found["tasks"] = asked.tasks
+        # Slurm starts a script once, on the first node, whatever the job has.
+        found["batch"] = True
+        found |= {"nodes_min": asked.nodes, "nodes_max": asked.nodes} if asked.nodes else {}
+    if reading.ntasks != asked.tasks:
+        found["ranks"] = reading.ntasks
+    found["cpus"] = asked.cpus
+    if asked.memory_mib:
+        found["memory_mib"] = asked.memory_mib
+    for other in reading.gres_others:
+        values.warn("gres", f"{quoted(other)} is not served: only GPUs are counted")
+    return found
+
+
+def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, Any]:
+    """Which GPUs will do, from the type in an option and from features that name one."""
+    found: dict[str, Any] = {}
+    asked = [
+        each for each in (reading.gpus, reading.gpus_per_node, reading.gpus_per_task) if each and each.kind
+    ]
+    kinds = list(dict.fromkeys([each.kind for each in asked]))
+    if len(kinds) > 1:
+        name = next(each for each in ("gpus", "gpus-per-task", "gpus-per-node", "gres") if values.has(each))
+        values.problem(name, f"and another option name different types: {' and '.join(kinds)}")
+    models: list[str] = []
+    if kinds and kinds[0].lower() == "gpu":
+        name = next(
+            each for each in ("gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket") if values.has(each)
+        )
+        values.warn(name, "names a type 'gpu', for which Slurm would look in vain; read as any GPU")
+    elif kinds:
+        profile = mig_profile(kinds[0])
+        plain = kinds[0][: -len(profile)].rstrip("_.-") if profile else kinds[0]
+        models = models_called(plain) if plain else []
+        found |= {"mig": profile} if profile else {}
+    wanted = values.get("constraint", lambda text: constraint(text, with_gpus=with_gpus), Constraint((), ""))
+    if models and wanted.models:
+        both = [model for model in models if model in wanted.models]
+        if not both:
+            values.problem(
+                "constraint", f"asks for {' or '.join(wanted.models)}, and the GPUs are {kinds[0]}"
+            )
+        models = both
+    models = models or list(wanted.models)
+    if models and with_gpus:
+        found["gpu_models"] = models
+    if wanted.text:
+        found["constraint"] = wanted.text
+    return found
+
+
+def _times(reading: Reading, values: Values, caller: Caller) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if reading.minutes:
+        found["time_limit_s"] = reading.minutes * 60
+    elif reading.minutes == 0:
+        values.warn("time", "asks for no limit; the limit of its class holds")
+    if reading.begin is not None and reading.begin > caller.now:
+        found["begin_ms"] = int(reading.begin.timestamp()) * 1000
+    if reading.deadline is not None:
+        found["deadline_ms"] = int(reading.deadline.timestamp()) * 1000
+        if reading.deadline <= caller.now:
+            values.problem("deadline", "has passed already")
+    if reading.signal is not None:
+        found |= {"warn_signal": reading.signal.number, "warn_s": reading.signal.ahead_s}
+        if reading.signal.overlaps:
+            values.warn("signal", "'R:' is not served: there are no reservations to overlap with")
+    return found
+
+
+def _files(values: Values, caller: Caller, *, array: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    folder = values.text("chdir")
+    if folder:
+        folder = posixpath.normpath(posixpath.join(caller.cwd, folder))
+        if not folder.startswith("/"):
+            values.problem("chdir", f"must be an absolute path here, not {quoted(folder)}")
+        found["cwd"] = folder
+    for option, key in (("output", "stdout"), ("error", "stderr")):
+        path = values.text(option)
+        if path and path.lower() != "none":
+            found[key] = path
+            for text in patterns.check(path):
+                values.warn(option, f"{quoted(path)}: {text}")
+    if caller.slurm_output and "stdout" not in found:
+        found["stdout"] = "slurm-%A_%a.out" if array else "slurm-%j.out"
+    return found

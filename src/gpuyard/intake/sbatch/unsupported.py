@@ -1,0 +1,81 @@
+"""Options that are understood and not served, each with what that means for the job. None is dropped in silence."""
+
+WARNINGS: dict[str, str] = {
+    "acctg-freq": "usage is sampled at the yard's own pace",
+    "batch": "every node of a job is of the same kind; the script starts on the first",
+    "bb": "there are no burst buffers; stage data in the script",
+    "bbf": "there are no burst buffers; stage data in the script",
+    "cluster-constraint": "there is no federation; the yard chooses the cluster",
+    "clusters": "the yard chooses the cluster; name a pool with --partition",
+    "comment": "it is not kept",
+    "context": "it is not kept",
+    "contiguous": "nodes are chosen without regard to their order",
+    "core-spec": "no cores are set apart for the system",
+    "cores-per-socket": "nodes are not chosen by their sockets and cores",
+    "cpu-freq": "clock rates are left alone",
+    "delay-boot": "nodes are not rebooted for a job",
+    "distribution": "the job's own launcher places its processes",
+    "export-file": "variables are not read from a file; use --export",
+    "extra-node-info": "nodes are not chosen by their sockets and cores",
+    "get-user-env": "the login environment is not read; load what is needed in the script",
+    "gid": "the job runs with the groups of whoever submits it",
+    "gpu-bind": "every process of the job sees all its GPUs of the node; bind in the job",
+    "gpu-freq": "clock rates are left alone",
+    "gres-flags": "cores and GPUs are not tied to each other",
+    "hint": "cores are given without regard to hardware threads",
+    "input": "standard input is /dev/null; redirect it in the script",
+    "kill-on-invalid-dep": "a job whose dependency can no longer come true waits and says so",
+    "mail-type": "no mail is sent",
+    "mail-user": "no mail is sent",
+    "mcs-label": "there are no MCS labels",
+    "mem-bind": "memory is not bound to sockets",
+    "mincpus": "nodes are not chosen by their size; ask for the cores with --cpus-per-task",
+    "network": "switch resources are not managed",
+    "nice": "order comes from fair share and class; choose a class with --qos",
+    "no-kill": "a job that loses a node is stopped, and waits again unless --no-requeue",
+    "ntasks-per-core": "the job's own launcher places its processes",
+    "ntasks-per-socket": "the job's own launcher places its processes",
+    "open-mode": "files of output are opened as the engine does it",
+    "oversubscribe": "no job gets what another one holds",
+    "power": "power is not managed by job",
+    "prefer": "there are no soft constraints; any node that fits may be taken",
+    "priority": "order comes from fair share and class; choose a class with --qos",
+    "profile": "there are no profiles by plugin",
+    "propagate": "limits of the submitter's shell are not carried over; set them in the script",
+    "reboot": "nodes are not rebooted for a job",
+    "reservation": "there are no reservations by name",
+    "sockets-per-node": "nodes are not chosen by their sockets and cores",
+    "spread-job": "tasks are packed onto as few nodes as will hold them",
+    "switches": "switches are not waited for",
+    "thread-spec": "no threads are set apart for the system",
+    "threads-per-core": "cores are given without regard to hardware threads",
+    "time-min": "a time limit is not shortened to start sooner",
+    "tmp": "disk space is not counted",
+    "uid": "the job runs as whoever submits it",
+    "use-min-nodes": "a range of nodes is read as its least number anyway",
+    "wait-all-nodes": "a job starts when all its nodes are there",
+    "wckey": "there are no workload keys; use --account",
+}
+"""What is different, by option."""
+
+NOTHING_ASKED = {
+    "hint": "multithread",
+    "input": "/dev/null",
+    "mail-type": "none",
+    "no-kill": "off",
+    "profile": "none",
+    "propagate": "none",
+}
+"""Values that ask for what is so anyway."""
+
+SILENT = frozenset({"ignore-pbs", "verbose"})
+"""Options that ask for nothing of the job."""
+
+REFUSED: dict[str, str] = {
+    "container": "container bundles are not run; start the container in the script",
+    "help": "prints help and submits nothing; take it out",
+    "usage": "prints help and submits nothing; take it out",
+    "version": "prints a version and submits nothing; take it out",
+    "nodefile": "node lists are not read from files; use --nodelist",
+}
+"""Options without which the job would not be what it was meant to be."""

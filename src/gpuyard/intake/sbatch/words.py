@@ -1,0 +1,124 @@
+"""The words of a script's #SBATCH lines, cut as sbatch cuts them. It is not a shell's way, and nearly one.
+
+A backslash takes the next character as it is, also inside quotes; quotes may open in the middle of a word; a `#`
+outside of them ends the line. Directives end at the first line that is neither empty nor a comment. An option and its
+value may stand on two lines: sbatch strings all words together.
+"""
+
+from typing import NamedTuple
+
+from gpuyard.config.problems import quoted
+from gpuyard.errors import BadInput
+from gpuyard.intake.values import Warning, refuse
+
+MAGIC = "#SBATCH"
+_OTHERS = {"#PBS": "PBS", "#BSUB": "LSF", "#$ -": "Grid Engine", "#COBALT": "Cobalt", "#FLUX": "Flux"}
+_SPACES = " \t\v\f\r"
+_NOT_READ = (" #SBATCH", "# SBATCH", "#sbatch ", "#Sbatch ", "# sbatch ", "\t#SBATCH")
+
+
+class Word(NamedTuple):
+    """One argument, and where it was written."""
+
+    text: str
+    line: int
+
+
+def directives(text: str, file: str) -> tuple[list[Word], list[Warning]]:
+    """All words of the directives in order, and lines that look like directives and are none."""
+    words: list[Word] = []
+    warnings: list[Warning] = []
+    problems: list[tuple[int, str]] = []
+    late = 0
+    others: set[str] = set()
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith(MAGIC):
+            if late:
+                warnings.append(
+                    Warning(number, f"not read: directives end at the first command, on line {late}")
+                )
+                continue
+            try:
+                words += [Word(word, number) for word in split(line[len(MAGIC) :])]
+            except ValueError as error:
+                problems.append((number, str(error)))
+        elif late:
+            continue
+        elif line.strip(_SPACES) and not line.lstrip(_SPACES).startswith("#"):
+            late = number
+        else:
+            warnings += _near_miss(line, number, others)
+    if problems:
+        raise refuse(problems, file)
+    return words, warnings
+
+
+def _near_miss(line: str, number: int, others: set[str]) -> list[Warning]:
+    """A comment that its author may have meant as a directive. `##SBATCH` is how people switch one off."""
+    if line.startswith(_NOT_READ):
+        return [Warning(number, "not read: a directive begins with #SBATCH at the start of the line")]
+    for mark, system in _OTHERS.items():
+        if line.startswith(mark) and system not in others:
+            others.add(system)
+            return [Warning(number, f"directives of {system} are not read; write them as #SBATCH")]
+    return []
+
+
+def split(line: str) -> list[str]:
+    """The words of one line; `ValueError` if a quote is not closed."""
+    words: list[str] = []
+    place = 0
+    while True:
+        while place < len(line) and line[place] in _SPACES:
+            place += 1
+        if place >= len(line) or line[place] == "#":
+            return words
+        if line[place] == ":" and (place + 1 == len(line) or line[place + 1] in _SPACES):
+            raise ValueError("':' separates the parts of a heterogeneous job, which gpuyard does not have")
+        word, place = _word(line, place)
+        words.append(word)
+
+
+def _word(line: str, place: int) -> tuple[str, int]:
+    start, quote = place, ""
+    taken: list[str] = []
+    while place < len(line) and (quote or line[place] not in _SPACES):
+        char = line[place]
+        if char == "\\" and place + 1 < len(line):
+            place += 1
+            taken.append(line[place])
+        elif quote and char == quote:
+            quote = ""
+        elif not quote and char in "\"'":
+            quote = char
+        elif not quote and char == "#":
+            break
+        elif char != "\\":
+            taken.append(char)
+        place += 1
+    if quote:
+        raise ValueError(f"the quote {quote} in {quoted(line[start:])} is never closed")
+    return "".join(taken), place
+
+
+def check_script(text: str, file: str) -> None:
+    """Refuse what sbatch refuses to take for a script, and say how to mend it."""
+    if not text.strip():
+        raise BadInput(f"{file}: the script is empty")
+    if text.startswith("\ufeff"):
+        raise BadInput(
+            f"{file}:1: begins with a byte order mark, so that the system does not see its #! line",
+            f"Take it out: sed -i '1s/^\\xEF\\xBB\\xBF//' {file}",
+        )
+    if not text.startswith("#!"):
+        raise BadInput(
+            f"{file}:1: the first line must begin with #! and say what runs the script",
+            "For example: #!/bin/bash",
+        )
+    end = text.find("\r\n")
+    if end >= 0:
+        line = text.count("\n", 0, end) + 1
+        raise BadInput(
+            f"{file}:{line}: ends with the line break of Windows, which becomes a part of its last word",
+            f"Turn them into those of Unix: sed -i 's/\\r$//' {file}",
+        )

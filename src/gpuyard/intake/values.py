@@ -1,0 +1,154 @@
+"""What comes out of every form of intake: a job in native words, and what was not taken over.
+
+The native words are those of `JobRequest` on the wire. A job written for Slurm or Kubernetes may need more than
+these: such fields stand beside them under the names in `PROPOSED`, so that nothing a person wrote is lost on the way
+and whoever hands the job in can refuse what the yard cannot keep yet.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from gpuyard.errors import BadInput
+
+PROPOSED: dict[str, str] = {
+    "pools": "names of pools that will do (Slurm: --partition)",
+    "nodes_min": "the least number of nodes its tasks are spread over (Slurm: --nodes)",
+    "nodes_max": "the largest number of nodes its tasks are spread over (Slurm: --nodes)",
+    "batch": "the command runs once, in the first task; the others hold room for what it starts there",
+    "ranks": "how many processes it means to start in all (Slurm: --ntasks), where that is not its tasks",
+    "exclusive": "whole nodes, shared with no other job",
+    "constraint": "features that its nodes must have, as Slurm writes them",
+    "on_nodes": "nodes it must have (Slurm: --nodelist)",
+    "not_nodes": "nodes it must not have (Slurm: --exclude)",
+    "dependencies": "jobs it waits for: a list of {kind, job}, also with task and delay_s",
+    "dependencies_any": "one of its dependencies is enough",
+    "array_limit": "how many tasks of the array may run at a time",
+    "mig": "MIG profile of the slices that `gpus` counts, in place of whole GPUs",
+    "licenses": "licenses it holds while it runs, by name with their number",
+}
+"""Fields that a job may need and `JobRequest` does not have yet, and what each says."""
+
+PROBLEMS_SHOWN_MAX = 50
+
+ARRAY_TASKS_MAX = 10_000
+"""As the yard has it; a file is told so with its line."""
+
+
+class Form(Enum):
+    """What a file is written for."""
+
+    SBATCH = "sbatch"
+    """A batch script with #SBATCH directives."""
+    KUBERNETES = "kubernetes"
+    """Manifests of Pods and Jobs."""
+    NATIVE = "native"
+    """Jobs as gpuyard itself writes them."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Warning:
+    """Something in the file that will not be as its author may expect."""
+
+    line: int
+    """Line of the file; 0: it does not come from the file."""
+    text: str
+
+    def located(self, file: str) -> str:
+        """The warning as `file:line: text`."""
+        return f"{file}:{self.line}: {self.text}" if self.line else self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """What is known besides the file: who asks, when, from where and with which options."""
+
+    now: datetime
+    """With a zone: `16:00` is a moment only somewhere."""
+    cwd: str = ""
+    """Folder that relative ones are meant from."""
+    arguments: tuple[str, ...] = ()
+    """Options of sbatch on the command line."""
+    script_arguments: tuple[str, ...] = ()
+    """What follows the script on the command line."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Where SBATCH_* variables are looked up."""
+    slurm_output: bool = False
+    """Whether output goes to slurm-ID.out unless something else is said, as with sbatch."""
+    host_process: bool = False
+    """Whether a container's command may run as a process of the node, without its image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handing:
+    """How the job is to be handed in, apart from what it is: options of sbatch for the moment of submission."""
+
+    test_only: bool = False
+    """Say when it would start, and submit nothing."""
+    parsable: bool = False
+    """Print the job's id alone."""
+    quiet: bool = False
+    wait: bool = False
+    """Come back when the job has ended, with its exit code."""
+    export_all: bool = True
+    """Whether the submitter's environment goes along."""
+    export_names: tuple[str, ...] = ()
+    """Variables of the submitter that go along where not all do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """One job as it was understood."""
+
+    form: Form
+    file: str
+    line: int
+    """Where it begins in the file."""
+    job: dict[str, Any]
+    """Fields by their native names; those that equal the default are left out."""
+    warnings: tuple[Warning, ...] = ()
+    handing: Handing = field(default_factory=Handing)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Fields it needs that the yard does not have yet."""
+        return tuple(name for name in self.job if name in PROPOSED)
+
+    def request(self) -> dict[str, Any]:
+        """The job for the wire; `BadInput` if it needs what the yard does not have."""
+        if self.lacking:
+            needs = [
+                f"{self.file}:{self.line}: {name!r} is not there yet: {PROPOSED[name]}"
+                for name in self.lacking
+            ]
+            raise BadInput(
+                "\n".join(needs), "Leave these out, or keep the job on the system it was written for."
+            )
+        return dict(self.job)
+
+    def environment(self, submitter: dict[str, str]) -> dict[str, str]:
+        """The variables the job gets, given those of whoever submits it."""
+        if self.handing.export_all:
+            passed = submitter
+        elif self.form is Form.KUBERNETES:
+            # A container has what its manifest says, and nothing of the submitter's.
+            passed = {}
+        else:
+            wanted = set(self.handing.export_names)
+            passed = {
+                name: value
+                for name, value in submitter.items()
+                if name in wanted or name.startswith("SLURM_")
+            }
+        return {**passed, **self.job.get("env", {})}
+
+
+def refuse(problems: Iterable[tuple[int, str]], file: str, hint: str = "") -> BadInput:
+    """One error for all problems of a file, each with its line; line 0 is outside of the file."""
+    found = sorted(dict.fromkeys(problems))
+    lines = [f"{file}:{line}: {text}" if line else text for line, text in found[:PROBLEMS_SHOWN_MAX]]
+    if len(found) > PROBLEMS_SHOWN_MAX:
+        lines.append(f"{file}: and more problems; mend these first")
+    return BadInput("\n".join(lines), hint)

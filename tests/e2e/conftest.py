@@ -1,0 +1,114 @@
+"""A real `yard` on this machine: its own folder, a free port, emulated GPUs, commands as processes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.api.client import Client
+
+COMMAND_S = 60
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Box:
+    """One yard and the commands that speak to it."""
+
+    def __init__(self, data: Path, config: str = "") -> None:
+        self.data = data
+        self.config = data.parent / "yard.yaml"
+        self._config = config
+        if config:
+            self.config.write_text(config, encoding="utf-8")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """As in a shell that knows only this yard."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("YARD_") and k != "COLUMNS"}
+        return kept | {"YARD_DATA": str(self.data)}
+
+    def command(self, *words: object) -> list[str]:
+        """The command line of `yard`."""
+        return [sys.executable, "-m", "gpuyard.cli", *map(str, words)]
+
+    def __call__(self, *words: object, stdin: str = "", cwd: Path | None = None, **env: str) -> Done:
+        """Run a command to its end."""
+        done = subprocess.run(
+            self.command(*words), capture_output=True, text=True, input=stdin, timeout=COMMAND_S, check=False,
+            env=self.environment | env, cwd=cwd or self.data.parent,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def up(self) -> Done:
+        """Start it in the background."""
+        fleet = ("--config", self.config) if self._config else ("--emulate", "8 x A100-80GB")
+        done = self("up", "-d", "--port", 0, *fleet)
+        assert 0 == done.code, done.err
+        return done
+
+    def note(self) -> dict[str, Any]:
+        """What the server says about itself."""
+        found: dict[str, Any] = json.loads((self.data / "yard.pid").read_text(encoding="utf-8"))
+        return found
+
+    def client(self) -> Client:
+        """The Python client, over the socket."""
+        return Client(data=self.data)
+
+    def wait(self, job_id: object, *states: str, s: float = 20.0) -> dict[str, Any]:
+        """The job, once it is in one of these states."""
+        with self.client() as client:
+            until = time.monotonic() + s
+            while True:
+                job: dict[str, Any] = dict(client.job(str(job_id), explain=False))
+                if job["state"] in states:
+                    return job
+                assert time.monotonic() < until, f"job {job_id} is {job['state']}, not {states}: {job}"
+                time.sleep(0.02)
+
+    def submit(self, *words: object) -> int:
+        """Submit a job; its id."""
+        done = self("submit", *words)
+        assert (0, "") == (done.code, done.err)
+        return int(done.out)
+
+
+def until(what: Callable[[], object], s: float = 20.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + s
+    while not what():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A yard that runs, for all tests of a file; ended with all its jobs."""
+    box = Box(tmp_path_factory.mktemp("e2e") / "yard")
+    box.up()
+    yield box
+    done = box("down", "--jobs")
+    assert 0 == done.code, done.err
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Box]:
+    """A yard that the test starts, and that is ended in any case."""
+    box = Box(tmp_path / "yard")
+    yield box
+    box("down", "--jobs")

@@ -1,0 +1,131 @@
+"""The server goes and comes back; jobs do not notice."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gpuyard.api.client import Client, Refused
+
+from .conftest import Box, until
+
+
+def test_a_job_survives_kill_and_restart_with_its_true_exit_code(bare: Box, tmp_path: Path) -> None:
+    bare.up()
+    go = tmp_path / "go"
+    job = bare.submit(
+        "-g", 1, "--", "sh", "-c", f"echo before; until [ -e {go} ]; do sleep 0.05; done; echo after; exit 5"
+    )
+    short = bare.submit("--", "sh", "-c", "sleep 0.5; exit 6")
+    bare.wait(job, "RUNNING")
+    bare.wait(short, "RUNNING")
+    os.kill(bare.note()["pid"], signal.SIGKILL)
+    time.sleep(1)
+    assert 4 == bare("queue").code
+    bare.up()
+
+    assert 6 == bare.wait(short, "FAILED")["exit_code"]
+    assert 1 == bare.wait(job, "RUNNING")["attempts"]
+    go.touch()
+    assert (5, 1) == (bare.wait(job, "FAILED")["exit_code"], bare.wait(job, "FAILED")["attempts"])
+    assert "before\nafter\n" == bare("logs", job).out
+
+
+def test_down_leaves_jobs_running_and_down_jobs_does_not(bare: Box, tmp_path: Path) -> None:
+    bare.up()
+    beat = tmp_path / "beat"
+    job = bare.submit("--", "sh", "-c", f"while :; do date +%s%N > {beat}; sleep 0.05; done")
+    until(beat.exists)
+    assert (0, "the yard is down\n") == (bare("down").code, "the yard is down\n")
+    before = beat.read_text()
+    until(lambda: beat.read_text() != before)
+    assert "no yard is running" in bare("down").err
+    bare.up()
+    assert "RUNNING" == bare.wait(job, "RUNNING")["state"]
+    assert "1 jobs were stopped" in bare("down", "--jobs").out
+    time.sleep(0.2)
+    after = beat.read_text()
+    time.sleep(0.3)
+    assert after == beat.read_text()
+
+
+def test_a_second_server_on_the_same_data_is_refused_with_the_pid(bare: Box) -> None:
+    bare.up()
+    for words in (("up", "--port", 0), ("up", "-d", "--port", 0)):
+        done = bare(*words)
+        assert 3 == done.code
+        assert f"a yard is running on {bare.data} already, with pid {bare.note()['pid']}" in done.err
+
+
+def test_a_client_that_is_cut_off_submits_once(bare: Box) -> None:
+    """The server is killed while a client submits; what was acknowledged is there once, under the id it was told."""
+    bare.up()
+    accepted: dict[str, int] = {}
+
+    def submits() -> None:
+        with Client(data=bare.data, patience_s=30) as client:
+            for number in range(60):
+                name = f"n{number}"
+                accepted[name] = client.submit(command=["true"], name=name, hold=True)["id"]
+
+    worker = threading.Thread(target=submits)
+    worker.start()
+    until(lambda: len(accepted) > 10)
+    os.kill(bare.note()["pid"], signal.SIGKILL)
+    bare.up()
+    worker.join(40)
+    rows = json.loads(bare("queue", "-o", "json").out)
+
+    assert 60 == len(accepted)
+    assert accepted == {row["name"]: row["id"] for row in rows}
+
+
+def test_a_repeated_key_gives_the_first_answer_and_another_request_is_refused(bare: Box) -> None:
+    bare.up()
+    with bare.client() as client:
+        first = client.submit(command=["true"], hold=True, key="k-1")
+        assert first == client.submit(command=["true"], hold=True, key="k-1")
+        with pytest.raises(Refused, match="was used before for another request") as refused:
+            client.submit(command=["false"], hold=True, key="k-1")
+        assert 409 == refused.value.status
+        assert 1 == len(client.queue()["rows"])
+
+
+def test_a_full_disk_refuses_new_work_keeps_what_it_has_and_says_so(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "none", small], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a file system of its own cannot be mounted here")
+    box = Box(small / "yard")
+    try:
+        box.up()
+        kept = box.submit("--hold", "--", "true")
+        _fill(small / "filler")
+        done = box("submit", "--hold", "--env", f"BIG={'x' * 100_000}", "--", "true")
+        assert 1 == done.code
+        assert "no space left" in done.err
+        assert "Free some space; nothing needs to be restarted." in done.err
+        assert str(kept) in box("queue").out
+        (small / "filler").unlink()
+        assert kept + 1 == box.submit("--hold", "--", "true")
+    finally:
+        box("down", "--jobs")
+        subprocess.run(["umount", "-l", small], check=False)
+
+
+def _fill(path: Path) -> None:
+    """Write until nothing more goes in."""
+    with open(path, "wb", buffering=0) as filler:
+        for size in (65536, 512, 1):
+            with suppress(OSError):
+                while filler.write(b"x" * size):
+                    pass

@@ -1,0 +1,75 @@
+"""A desk over a real store and one node of eight GPUs, without an engine: attempts are moved by hand."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpuyard.control.books import Books, Draft
+from gpuyard.control.committer import Committer
+from gpuyard.control.desk import Desk
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.people import Person
+from gpuyard.control.views import Views
+from gpuyard.model import (
+    AttemptEnded,
+    AttemptStarted,
+    ConfigSet,
+    Event,
+    Grant,
+    Node,
+    NodeAdded,
+    Outcome,
+    Settings,
+)
+from gpuyard.policies.registry import PRESETS
+from gpuyard.store import open_store
+
+ROOT = Person(0, 0, "root", True)
+ANA = Person(1001, 1001, "ana", False)
+
+
+class Rig:
+    """Everything of a server but HTTP and the loop. Its clock goes one second with every look."""
+
+    def __init__(self, books: Books, settings: Settings) -> None:
+        self.time_ms = 1_000_000
+        self.books = books
+        self.committer = Committer(books, self.now_ms)
+        self.desk = Desk(books, self.committer, self.now_ms, allow_root=True)
+        self.views = Views(books, self.now_ms)
+        self.add(ConfigSet(0, settings), NodeAdded(0, Node("n1", "c", "p", "H100", 8, 16_000, 64_000)))
+        self.committer.start()
+
+    def now_ms(self) -> int:
+        self.time_ms += 1000
+        return self.time_ms
+
+    def add(self, *events: Event) -> None:
+        def make(draft: Draft) -> None:
+            for event in events:
+                draft.add(event)
+
+        self.books.commit(None, make)
+
+    def submit(self, who: Person = ROOT, **fields: object) -> int:
+        new = NewJob(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
+        return self.desk.submit(who, new).result(10).first_id
+
+    def start(self, job_id: int, gpus: int = 1) -> None:
+        self.books.catch_up()
+        attempt = self.books.state.jobs[job_id].attempt + 1
+        self.add(AttemptStarted(self.now_ms(), job_id, attempt, (Grant(0, gpus, 1000, 0, 0, 1),)))
+
+    def end(self, job_id: int, outcome: Outcome = Outcome.COMPLETED, exit_code: int = 0) -> None:
+        attempt = self.books.state.jobs[job_id].attempt
+        self.add(AttemptEnded(self.now_ms(), job_id, attempt, outcome, 0, exit_code))
+
+
+@contextmanager
+def rig(folder: Path, settings: Settings | None = None) -> Iterator[Rig]:
+    with open_store(folder / "yard.db", durable=False) as store:
+        found = Rig(Books(store), settings or Settings(policy=PRESETS["default"]))
+        try:
+            yield found
+        finally:
+            found.committer.close()

@@ -1,0 +1,110 @@
+"""The client by itself: how it finds a yard, how it reads HTTP, what it does when it is cut off."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuyard.api.client import Client, NoServer, Refused, _address
+from gpuyard.api.schemas import indices
+from gpuyard.errors import BadInput
+
+
+def serve(path: Path, answers: list[bytes | None]) -> threading.Thread:
+    """A server that says these things, one for each connection or request; None hangs up."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def run() -> None:
+        left = list(answers)
+        with listener:
+            while left:
+                connection, _ = listener.accept()
+                with connection:
+                    while left and connection.recv(65536):
+                        answer = left.pop(0)
+                        if answer is None:
+                            break
+                        connection.sendall(answer)
+                        if left and left[0] is None:
+                            left.pop(0)
+                            break
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def http(status: int, body: object, extra: str = "") -> bytes:
+    content = json.dumps(body).encode()
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n{extra}\r\n".encode() + content
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Callable[[list[bytes | None]], Client]:
+    def made(answers: list[bytes | None]) -> Client:
+        serve(tmp_path / "s", answers)
+        return Client(f"unix:{tmp_path / 's'}", patience_s=5)
+
+    return made
+
+
+def test_a_submission_that_is_cut_off_is_sent_again(yard: Callable[[list[bytes | None]], Client]) -> None:
+    with yard([None, b"HTTP/1.1 201 Created\r\nContent-Le", None, http(201, {"id": 7})]) as client:
+        assert 7 == client.submit(command=["true"])["id"]
+
+
+def test_chunks_and_lengths_are_read(yard: Callable[[list[bytes | None]], Client]) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = head + b'4\r\n{"no\r\n9\r\ndes": [] \r\n1;x=y\r\n}\r\n0\r\n\r\n'
+    with yard([chunked, http(200, {"nodes": [1]})]) as client:
+        assert [[], [1]] == [client.nodes(), client.nodes()]
+
+
+def test_a_refusal_carries_what_is_wrong_and_what_to_do(yard: Callable[[list[bytes | None]], Client]) -> None:
+    with yard(
+        [http(422, {"detail": "too many", "hint": "Ask for less."}), http(503, {"title": "Busy"})]
+    ) as client:
+        with pytest.raises(Refused, match="too many") as bad:
+            client.nodes()
+        assert (422, "Ask for less.", 2) == (bad.value.status, bad.value.hint, bad.value.exit_code)
+        with pytest.raises(Refused, match="Busy") as ours:
+            client.nodes()
+        assert 1 == ours.value.exit_code
+
+
+def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NoServer, match="no yard is running here: start one with `yard up -d`"):
+        Client(data=tmp_path).nodes()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("http://127.0.0.1:7447", ("127.0.0.1", 7447)),
+        ("localhost:80/", ("localhost", 80)),
+        ("unix:/run/y.sock", "/run/y.sock"),
+        ("unix:///run/y.sock", "/run/y.sock"),
+        ("/run/y.sock", "/run/y.sock"),
+    ],
+)
+def test_addresses(text: str, address: object) -> None:
+    assert address == _address(text)
+
+
+@pytest.mark.parametrize("text", ["nowhere", "host:port", "host:0", "host:99999", "https://x"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(BadInput, match="which is no address"):
+        _address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0-3", (0, 1, 2, 3)), ("5", (5,)), ("3,1,2,1", (1, 2, 3)), ("0-10:5,7", (0, 5, 7, 10))],
+)
+def test_indices_of_an_array(text: str, found: tuple[int, ...]) -> None:
+    assert found == indices(text)

@@ -1,0 +1,220 @@
+"""What people may ask for: what is written, and what is refused and changes nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from gpuyard.control.desk import Gone, label_of
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
+from gpuyard.core.plain import from_plain
+from gpuyard.engines.contract import Recipe
+from gpuyard.model import JobState, Outcome, Settings, Tenant, Verb
+from gpuyard.policies.registry import PRESETS
+from gpuyard.store import Conflict, Idempotency, StoreFull
+from rigs.desk import ANA, ROOT, Rig, rig
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        yield found
+
+
+def ask(desk: Rig, verb: Verb, label: object, who: Any = ROOT) -> dict[str, Any]:
+    done: dict[str, Any] = desk.desk.request(who, verb, str(label)).result(10)
+    return done
+
+
+def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(desk: Rig) -> None:
+    job_id = desk.submit(command=("echo", "$HOME; rm -rf /"), env={"A": "1"}, cwd="/tmp", tasks=2)
+    desk.books.catch_up()
+    spec = desk.books.state.jobs[job_id].job.spec
+    blob = desk.books.store.blob(spec.recipe)
+    assert blob is not None
+    recipe = from_plain(Recipe, json.loads(blob))
+
+    assert (("echo", "$HOME; rm -rf /"), {"A": "1"}, "/tmp") == (recipe.argv, recipe.env, recipe.cwd)
+    assert ("root", "root", 2) == (spec.user, spec.tenant, spec.ask.tasks)
+
+
+def test_an_array_takes_an_id_more_than_it_has_tasks(desk: Rig) -> None:
+    array = desk.submit(array=(0, 3, 7))
+    after = desk.submit()
+    desk.books.catch_up()
+    tasks = [record.job for record in desk.books.state.jobs.values() if record.job.array_id]
+
+    assert (1, 5) == (array, after)
+    assert [(2, "1_0"), (3, "1_3"), (4, "1_7")] == [(job.id, job.label) for job in tasks]
+
+
+def test_a_held_job_does_not_wait_in_line(desk: Rig) -> None:
+    job_id = desk.submit(hold=True)
+    desk.books.catch_up()
+    assert desk.books.state.jobs[job_id].held
+    assert 0 == desk.books.state.queue.count
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"gpus": 9}, "the largest node has 8"),
+        ({"klass": "bacth"}, "unknown class 'bacth'; did you mean 'batch'?"),
+        ({"gpu_models": ("H10",)}, "unknown GPU model 'H10'; did you mean 'H100'?"),
+        ({"gpu_models": ("T4",)}, "asks for T4; the fleet has H100"),
+        ({"cpu_milli": 99_000}, "cores on one node"),
+    ],
+)
+def test_what_could_never_run_is_refused(desk: Rig, fields: dict[str, Any], says: str) -> None:
+    for _again in range(2):
+        with pytest.raises(Unacceptable, match=says.replace("?", r"\?")):
+            desk.submit(**fields)
+    assert 1 == desk.submit(), "no id was used up"
+
+
+def test_tenants_are_known_or_below_a_known_one(tmp_path: Path) -> None:
+    settings = Settings(
+        tenants=(Tenant("research"), Tenant("research/ana"), Tenant("product")), policy=PRESETS["default"]
+    )
+    with rig(tmp_path, settings) as desk:
+        for tenant in ("research", "research/bob", "product/x/y"):
+            desk.submit(tenant=tenant)
+        with pytest.raises(Unacceptable, match="unknown tenant 'reserch'; did you mean 'research'"):
+            desk.submit(tenant="reserch")
+        with pytest.raises(Unacceptable, match="names no tenant"):
+            desk.submit()
+        job_id = desk.desk.submit(ROOT, NewJob(command=("x",), tenant="research")).result(10).first_id
+        assert 4 == job_id
+
+
+def test_a_wish_is_written_and_what_makes_no_sense_is_refused(desk: Rig) -> None:
+    """PENDING: hold, release; RUNNING: suspend; ended: nothing."""
+    job_id = desk.submit()
+    for verb in (Verb.RELEASE, Verb.SUSPEND, Verb.CONTINUE, Verb.REQUEUE):
+        with pytest.raises(Impossible):
+            ask(desk, verb, job_id)
+    assert 1 == ask(desk, Verb.HOLD, job_id)["jobs"]
+    assert 0 == ask(desk, Verb.HOLD, job_id)["jobs"], "it is so already"
+    ask(desk, Verb.RELEASE, job_id)
+    desk.start(job_id)
+    for verb in (Verb.HOLD, Verb.RELEASE, Verb.CONTINUE):
+        with pytest.raises(Impossible):
+            ask(desk, verb, job_id)
+    ask(desk, Verb.SUSPEND, job_id)
+    assert Verb.SUSPEND is desk.books.state.jobs[job_id].wanted
+    ask(desk, Verb.CANCEL, job_id)
+    assert 0 == ask(desk, Verb.CANCEL, job_id)["jobs"]
+    desk.end(job_id, Outcome.CANCELLED)
+    with pytest.raises(Gone):
+        ask(desk, Verb.CANCEL, job_id)
+
+
+def test_a_cancelled_waiting_job_is_in_the_history_with_by_whom(desk: Rig) -> None:
+    job_id = desk.submit()
+    ask(desk, Verb.CANCEL, job_id)
+    view = desk.views.job(label_of(str(job_id)))
+
+    assert (JobState.CANCELLED.value, "cancelled by root", None) == (
+        view["state"],
+        view["reason"],
+        view["exit_code"],
+    )
+
+
+def test_a_wish_about_an_array_is_about_its_live_tasks(desk: Rig) -> None:
+    array = desk.submit(array=(0, 1, 2))
+    desk.start(array + 1)
+    desk.end(array + 1)
+    assert 2 == ask(desk, Verb.HOLD, array)["jobs"]
+    assert 1 == ask(desk, Verb.CANCEL, f"{array}_2")["jobs"]
+    with pytest.raises(Gone):
+        ask(desk, Verb.CANCEL, f"{array}_0")
+
+
+def test_only_the_owner_and_root_act_on_a_job(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = desk.submit()
+    with pytest.raises(Forbidden, match="job 1 is root's, not ana's"):
+        ask(desk, Verb.CANCEL, theirs, ANA)
+    with pytest.raises(Forbidden):
+        desk.desk.drain(ANA, "n1", "")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert 1 == ask(desk, Verb.CANCEL, desk.submit(ANA), ANA)["jobs"]
+
+
+def test_a_server_that_is_not_roots_runs_nobody_elses_jobs(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1234)
+    with pytest.raises(Forbidden, match="cannot run jobs as ana"):
+        desk.submit(ANA)
+
+
+def test_nodes_are_drained_and_taken_back(desk: Rig) -> None:
+    desk.desk.drain(ROOT, "n1", "a fan").result(10)
+    assert ("DRAINED", "a fan") == (desk.views.nodes()[0]["state"], desk.views.nodes()[0]["why"])
+    desk.desk.resume(ROOT, "n1").result(10)
+    assert "UP" == desk.views.nodes()[0]["state"]
+    with pytest.raises(NotFound, match="there is no node 'n2'; known nodes: n1"):
+        desk.desk.drain(ROOT, "n2", "").result(10)
+
+
+def test_a_key_that_is_used_again_does_it_once(desk: Rig) -> None:
+    new = NewJob(command=("true",), gpus=1)
+    key = Idempotency("0", "k", "h")
+    first = desk.desk.submit(ROOT, new, key).result(10)
+    again = desk.desk.submit(ROOT, new, key).result(10)
+
+    assert (False, True, first.reply) == (first.replayed, again.replayed, again.reply)
+    with pytest.raises(Conflict):
+        desk.desk.submit(ROOT, new, Idempotency("0", "k", "other")).result(10)
+    assert 2 == desk.submit()
+
+
+def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, batches, gate = desk.books.store, [], Event()
+    real = store.submit
+
+    def submit(batch: Any, now_ms: int) -> Any:
+        gate.wait(10)
+        batches.append(len(batch))
+        return real(batch, now_ms)
+
+    monkeypatch.setattr(store, "submit", submit)
+    good = [desk.desk.submit(ROOT, NewJob(command=("true",), gpus=1)) for _ in range(5)]
+    bad = desk.desk.submit(ROOT, NewJob(command=("true",), gpus=99))
+    gate.set()
+
+    assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]
+    with pytest.raises(Unacceptable):
+        bad.result(10)
+    assert len(batches) <= 2, "at most the first one alone, then all the others"
+
+
+def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+
+        def full(*_: Any) -> None:
+            raise StoreFull("no space left for x", "Free some space; nothing needs to be restarted.")
+
+        patch.setattr(desk.books.store, "submit", full)
+        patch.setattr("gpuyard.control.committer.WAITING_MAX", 2)
+        with pytest.raises(StoreFull, match="no space left"):
+            desk.submit()
+    assert 1 == desk.submit()
+    desk.committer.close()
+    with pytest.raises(Overloaded):
+        desk.submit()
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "01", "1_", "_1", "1_2_3", "1.0", "x", "9" * 40, "\u0661"])
+def test_a_label_is_a_positive_number_or_two(text: str) -> None:
+    with pytest.raises(Unacceptable):
+        label_of(text)

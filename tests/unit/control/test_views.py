@@ -1,0 +1,126 @@
+"""What is shown: one form for live and ended jobs, pages without gaps, the queue in order with reasons."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.desk import label_of
+from gpuyard.control.plain_views import time_text
+from gpuyard.control.refusals import NotFound
+from gpuyard.control.views import QUEUE_COLUMNS, Filter
+from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Whole
+from gpuyard.store import Submission
+from rigs.desk import Rig, rig
+
+WAITING = 10_000
+QUEUE_CPU_S_MAX = 1.0
+"""About ten times what it takes on a quiet machine."""
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        yield found
+
+
+def test_a_live_and_an_ended_job_have_the_same_form(yard: Rig) -> None:
+    job_id = yard.submit(limit_ms=60_000)
+    yard.start(job_id)
+    live = yard.views.job(label_of("1"))
+    yard.end(job_id, Outcome.FAILED, 7)
+    ended = yard.views.job(label_of("1"))
+
+    assert live.keys() == ended.keys()
+    assert ("RUNNING", "STARTING", ["n1"], 60, None) == tuple(
+        live[key] for key in ("state", "attempt_state", "nodes", "time_limit_s", "exit_code")
+    )
+    assert ("FAILED", None, ["n1"], [[0]], 7) == tuple(
+        ended[key] for key in ("state", "attempt_state", "nodes", "gpu_indices", "exit_code")
+    )
+    assert ended["ended"] == time_text(ended["ended_ms"])
+
+
+def test_times_are_rfc_3339_in_utc() -> None:
+    assert ("2026-08-01T00:00:00.123Z", None) == (time_text(1_785_542_400_123), time_text(0))
+
+
+def test_an_array_is_the_sum_of_its_tasks(yard: Rig) -> None:
+    array = yard.submit(array=(0, 5))
+    yard.start(array + 1)
+    yard.end(array + 1)
+    view = yard.views.job(label_of(str(array)))
+
+    assert (True, 2, {"COMPLETED": 1, "PENDING": 1}, "PENDING") == tuple(
+        view[key] for key in ("array", "tasks", "states", "state")
+    )
+    assert "COMPLETED" == yard.views.job(label_of(f"{array}_0"))["state"]
+    assert array + 2 == yard.views.job(label_of(f"{array}_5"))["id"]
+    for label in (f"{array}_1", "99"):
+        with pytest.raises(NotFound):
+            yard.views.job(label_of(label))
+
+
+def test_pages_hold_every_job_once_newest_first(yard: Rig) -> None:
+    for number in range(7):
+        job_id = yard.submit(name=f"n{number}")
+        if number % 2:
+            yard.start(job_id)
+            yard.end(job_id)
+    pages, before = [], None
+    while True:
+        page, before = yard.views.jobs(Filter(), before, 3)
+        pages.append([job["id"] for job in page])
+        if before is None:
+            break
+
+    assert [[7, 6, 5], [4, 3, 2], [1]] == pages
+    assert [6, 4, 2] == [job["id"] for job in yard.views.jobs(Filter(frozenset({"COMPLETED"})), None, 9)[0]]
+    assert [7] == [job["id"] for job in yard.views.jobs(Filter(frozenset({"PENDING"})), None, 1)[0]]
+    assert ([6, 4], 4) == (
+        [job["id"] for job in yard.views.history(Filter(), None, None, 2)[0]],
+        yard.views.history(Filter(), None, None, 2)[1],
+    )
+
+
+def test_the_queue_has_who_runs_who_waits_and_who_is_set_aside_with_reasons(yard: Rig) -> None:
+    running = yard.submit(gpus=8)
+    yard.start(running, 0xFF)
+    first, second, held = yard.submit(gpus=4), yard.submit(gpus=4), yard.submit(hold=True)
+    queue = yard.views.queue()
+    rows = [dict(zip(QUEUE_COLUMNS, row, strict=True)) for row in queue["rows"]]
+
+    assert [running, first, second, held] == [row["id"] for row in rows]
+    assert ["", "no room", "not examined, 1 ahead", "on hold"] == [row["reason"] for row in rows]
+    assert (1, 2, 1) == (queue["running"], queue["waiting"], queue["set_aside"])
+    assert [second] == [
+        row[0] for row in yard.views.queue(Filter(user="root", states=frozenset({"PENDING"})))["rows"]
+    ][1:2]
+
+
+def test_a_waiting_job_is_explained_on_demand(yard: Rig) -> None:
+    running = yard.submit(gpus=8, limit_ms=3_600_000)
+    yard.start(running, 0xFF)
+    view = yard.views.job(label_of(str(yard.submit(gpus=2))), explained=True)
+
+    assert ["ROOM"] == [reason["code"] for reason in view["why"]]
+    assert view["expected_start_ms"] > yard.time_ms
+
+
+def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
+    def submission(number: int) -> Submission:
+        spec = JobSpec(
+            f"t{number % 3}/u{number % 40}", Ask(Whole(1 + number % 8)), name=f"j{number}", user="u"
+        )
+        return Submission(make=lambda first: [JobSubmitted(0, Job(first, spec, 0, 3_600_000))])
+
+    for first in range(0, WAITING, 1000):
+        yard.books.store.submit([submission(first + n) for n in range(1000)], 0)
+    yard.views.queue(limit=1)
+    began_s = time.process_time()
+    rows = yard.views.queue()["rows"]
+    spent_s = time.process_time() - began_s
+
+    assert WAITING == len(rows)
+    assert spent_s < QUEUE_CPU_S_MAX

@@ -1,0 +1,3 @@
+#!/bin/bash
+hostname
+nvidia-smi -L

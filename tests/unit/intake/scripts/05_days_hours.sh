@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH -J longrun
+#SBATCH -t 2-0
+./longrun

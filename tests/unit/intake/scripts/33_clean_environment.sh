@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --export=NONE
+#SBATCH --get-user-env=5
+#SBATCH --time=5
+./clean

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --chdir=/tmp
+#SBATCH --output=out/%j.txt
+#SBATCH --input=/dev/null
+pwd

@@ -1,0 +1,6 @@
+#!/bin/bash
+#SBATCH --nodes
+#SBATCH 2
+#SBATCH --ntasks-per-node
+#SBATCH 4
+./run

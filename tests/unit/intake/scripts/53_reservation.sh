@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --reservation=workshop
+#SBATCH --gres=gpu:1
+#SBATCH --time=20
+./exercise

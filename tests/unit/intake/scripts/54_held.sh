@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH -H
+#SBATCH -J waits
+#SBATCH --parsable --quiet
+./run

@@ -1,0 +1,104 @@
+"""`yard convert`: the command itself, without the group it will stand in."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.cli.lazy import Entry, build
+from gpuyard.errors import BadInput
+
+SCRIPT = "#!/bin/bash\n#SBATCH -J train --gres=gpu:2 --mail-type=END\nnvidia-smi\n"
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  restartPolicy: Never
+  containers: [{image: i, command: [a]}]
+"""
+NATIVE = """\
+name: train
+script: |
+  #!/bin/bash
+  #SBATCH -J train --gres=gpu:2 --mail-type=END
+  nvidia-smi
+gpus: 2
+cpus: 1
+"""
+
+Convert = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def convert(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Convert:
+    monkeypatch.chdir(tmp_path)
+    command: Any = build("convert", Entry("convert", ""))
+
+    def call(*words: str) -> tuple[str, str]:
+        command(list(words), standalone_mode=False)
+        written = capsys.readouterr()
+        return written.out, written.err
+
+    return call
+
+
+def test_a_script_becomes_native_yaml(convert: Convert) -> None:
+    Path("train.sh").write_text(SCRIPT)
+    out, err = convert("train.sh")
+
+    assert NATIVE == out
+    assert "warning: train.sh:2: --mail-type is not served: no mail is sent\n" == err
+
+
+def test_native_yaml_stays_what_it_is(convert: Convert) -> None:
+    Path("train.sh").write_text(SCRIPT)
+    once, _ = convert("train.sh")
+    Path("job.yaml").write_text(once)
+
+    assert (once, "") == convert("job.yaml")
+
+
+def test_standard_input_and_a_form_that_is_said(convert: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SCRIPT.encode())))
+    out, err = convert("-", "--from", "sbatch")
+
+    assert out.startswith("name: train\n")
+    assert err.startswith("warning: <stdin>:2: ")
+
+
+def test_variables_of_sbatch_count(convert: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
+    Path("train.sh").write_text(SCRIPT)
+
+    assert "\ntime_limit_s: 300\n" in convert("train.sh")[0]
+
+
+def test_a_pod_needs_a_word(convert: Convert) -> None:
+    Path("pod.yaml").write_text(POD)
+
+    with pytest.raises(BadInput, match="--host-process"):
+        convert("pod.yaml")
+    assert "name: p\ncommand:\n  - a\n" == convert("pod.yaml", "--host-process")[0]
+
+
+def test_what_the_yard_lacks_is_said(convert: Convert) -> None:
+    Path("train.sh").write_text("#!/bin/sh\n#SBATCH --exclusive\ntrue\n")
+
+    assert "warning: train.sh:1: this yard has no 'exclusive' yet: " in convert("train.sh")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("absent.sh",), "absent.sh: no such file"),
+        ((".",), "Is a directory"),
+        (("absent.sh", "--from", "slurm"), "'slurm' is no form"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(convert: Convert, words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        convert(*words)

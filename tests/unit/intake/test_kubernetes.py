@@ -1,0 +1,329 @@
+"""Pods and Jobs of Kubernetes: mapped, or refused with the reason and the line."""
+
+from typing import Any
+
+import pytest
+
+from gpuyard.api.schemas import JobRequest
+from gpuyard.errors import BadInput
+from gpuyard.intake import PROPOSED, Caller, read_kubernetes
+from gpuyard.intake.kubernetes import quantities
+from gpuyard.intake.kubernetes.containers import expand
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: finetune
+  namespace: research
+spec:
+  backoffLimit: 2
+  template:
+    spec:
+      restartPolicy: Never
+      priorityClassName: high
+      nodeSelector:
+        nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB
+      containers:
+      - name: main
+        image: pytorch:2.5
+        command: [python, train.py]
+        args: ["--seed", "$(SEED)"]
+        workingDir: /data
+        env:
+        - {name: SEED, value: "7"}
+        resources:
+          requests: {cpu: 8, memory: 64Gi}
+          limits: {nvidia.com/gpu: 2, memory: 64Gi}
+"""
+
+
+def pod(*spec: str, container: tuple[str, ...] = ()) -> str:
+    """A Pod with these lines in its spec and in its container."""
+    lines = ["apiVersion: v1", "kind: Pod", "metadata: {name: p}", "spec:", "  restartPolicy: Never"]
+    lines += [f"  {line}" for line in spec]
+    lines += ["  containers:", "  - image: i", "    command: [run]", *[f"    {line}" for line in container]]
+    return "\n".join(lines) + "\n"
+
+
+def job(*spec: str) -> str:
+    """A Job with these lines in its spec."""
+    lines = [
+        "apiVersion: batch/v1",
+        "kind: Job",
+        "metadata: {name: j}",
+        "spec:",
+        *[f"  {line}" for line in spec],
+    ]
+    lines += ["  template:", "    spec:", "      restartPolicy: Never", "      containers:"]
+    return "\n".join([*lines, "      - {image: i, command: [run]}", ""])
+
+
+def test_a_job_is_mapped(kubernetes: Any) -> None:
+    taken = kubernetes(JOB)
+
+    assert {
+        "name": "finetune",
+        "tenant": "research",
+        "class": "high",
+        "command": ["python", "train.py", "--seed", "7"],
+        "cwd": "/data",
+        "env": {"SEED": "7"},
+        "gpus": 2,
+        "gpu_models": ["A100-80GB"],
+        "cpus": 8,
+        "memory_mib": 65536,
+        "retries": 2,
+    } == taken.job
+    assert [(16, "'pytorch:2.5' is not used")] == [
+        (warning.line, warning.text.partition("image ")[2][:25]) for warning in taken.warnings
+    ]
+    assert JobRequest.model_validate(taken.job).gpus == 2
+
+
+def test_an_image_is_run_only_as_a_process(kubernetes: Any) -> None:
+    with pytest.raises(BadInput, match=r"job.yaml:16:9: .*cannot be run.*--host-process"):
+        kubernetes(JOB, host_process=False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields"),
+    [
+        (["resources: {limits: {nvidia.com/gpu: 1}}"], {"gpus": 1}),
+        (['resources: {limits: {nvidia.com/gpu: "4"}, requests: {nvidia.com/gpu: 4}}'], {"gpus": 4}),
+        (["resources: {limits: {nvidia.com/mig-1g.10gb: 2}}"], {"gpus": 2, "mig": "1g.10gb"}),
+        (["resources: {limits: {nvidia.com/gpu: 0}}"], {}),
+        (["resources: {limits: {cpu: 500m, memory: 1G}}"], {"cpus": 0.5, "memory_mib": 954}),
+        (["resources: {requests: {cpu: 2, memory: 512Mi}}"], {"cpus": 2, "memory_mib": 512}),
+        (
+            ["resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 2Gi}}"],
+            {"cpus": 1, "memory_mib": 2048},
+        ),
+        (["args: [a, b]"], {"command": ["run", "a", "b"]}),
+        (["workingDir: /x"], {"cwd": "/x"}),
+        (
+            ["env: [{name: A, value: x}, {name: B, value: $(A)y}, {name: C}]"],
+            {"env": {"A": "x", "B": "xy", "C": ""}},
+        ),
+    ],
+)
+def test_a_container_is_mapped(kubernetes: Any, lines: list[str], fields: dict[str, Any]) -> None:
+    assert {"name": "p", "command": ["run"], **fields} == kubernetes(pod(container=tuple(lines))).job
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("priorityClassName: high", {"class": "high"}),
+        ("activeDeadlineSeconds: 60", {"time_limit_s": 60}),
+        ("nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}", {"gpu_models": ["H100"]}),
+        ("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-t4}", {"gpu_models": ["T4"]}),
+        ("nodeSelector: {kubernetes.io/hostname: n1}", {"on_nodes": ["n1"]}),
+        ("nodeSelector: {gpuyard/pool: big}", {"pools": ["big"]}),
+        ("nodeSelector: {kubernetes.io/os: linux}", {}),
+        ("hostNetwork: true", {}),
+    ],
+)
+def test_a_pod_is_mapped(kubernetes: Any, line: str, fields: dict[str, Any]) -> None:
+    assert {"name": "p", "command": ["run"], **fields} == kubernetes(pod(line)).job
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields"),
+    [
+        ([], {"retries": 6}),
+        (["backoffLimit: 0"], {}),
+        (["backoffLimit: 1000"], {"retries": 100}),
+        (["completions: 1"], {"retries": 6}),
+        (["completions: 5", "parallelism: 2"], {"retries": 6, "array": "0-4", "array_limit": 2}),
+        (["completions: 5", "parallelism: 5", "completionMode: Indexed"], {"retries": 6, "array": "0-4"}),
+        (["completions: 5"], {"retries": 6, "array": "0-4", "array_limit": 1}),
+        (["parallelism: 3"], {"retries": 6, "array": "0-2"}),
+        (["parallelism: 0"], {"retries": 6, "hold": True}),
+        (["suspend: true"], {"retries": 6, "hold": True}),
+        (["suspend: false"], {"retries": 6}),
+        (["activeDeadlineSeconds: 3600"], {"retries": 6, "time_limit_s": 3600}),
+    ],
+)
+def test_the_spec_of_a_job_is_mapped(kubernetes: Any, lines: list[str], fields: dict[str, Any]) -> None:
+    assert {"name": "j", "command": ["run"], **fields} == kubernetes(job(*lines)).job
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (pod("tolerations: [{operator: Exists}]"), "spec.tolerations is not served: nodes have no taints"),
+        (pod("serviceAccountName: x"), "no service accounts"),
+        (pod("terminationGracePeriodSeconds: 5"), "that of its class"),
+        (pod("colour: blue"), "spec.colour is not served and left out"),
+        (
+            pod("affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}"),
+            "soft constraints",
+        ),
+        (pod(container=("ports: [{containerPort: 80}]",)), "ports is not served"),
+        (pod(container=("resources: {limits: {ephemeral-storage: 1Gi}}",)), "disk space is not counted"),
+        (pod(container=("resources: {limits: {hugepages-2Mi: 1Gi}}",)), "huge pages"),
+        (pod(container=("resources: {requests: {cpu: 1}, limits: {cpu: 2}}",)), "the request of 1 cores"),
+        (
+            pod(container=("resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}",)),
+            "the limit of 2048 MiB",
+        ),
+        (job("ttlSecondsAfterFinished: 9"), "stay in the history"),
+        (job("podFailurePolicy: {}"), "every failure counts alike"),
+        (job("activeDeadlineSeconds: 9"), "holds for each attempt"),
+        (job("parallelism: 3"), "read as 3 tasks"),
+        (job("completions: 2", "completionMode: Indexed"), "SLURM_ARRAY_TASK_ID"),
+        (pod().replace("Never", "Always"), "ends when its command ends"),
+        (pod().replace("Never", "OnFailure"), "100 times"),
+        (pod().replace("{name: p}", "{name: p, labels: {a: b}}"), "metadata.labels is not served"),
+        (
+            pod(
+                "volumes: [{name: shm, emptyDir: {}}]",
+                container=("volumeMounts: [{name: shm, mountPath: /dev/shm}]",),
+            ),
+            "not an empty folder",
+        ),
+    ],
+)
+def test_what_is_not_served_is_named(kubernetes: Any, text: str, says: str) -> None:
+    warnings = [warning.text for warning in kubernetes(text).warnings if "is not used" not in warning.text]
+
+    assert 1 == len(warnings), warnings
+    assert says in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            pod(container=("resources: {requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}}",)),
+            "must equal its limit",
+        ),
+        (pod(container=("resources: {requests: {nvidia.com/gpu: 1}}",)), "the same number in limits"),
+        (pod(container=("resources: {limits: {nvidia.com/gpu: 1500m}}",)), "whole number of devices"),
+        (
+            pod(container=("resources: {limits: {nvidia.com/gpu: 1, nvidia.com/mig-1g.5gb: 1}}",)),
+            "one kind of device",
+        ),
+        (pod(container=("resources: {limits: {amd.com/gpu: 1}}",)), "a yard has no 'amd.com/gpu'"),
+        (
+            pod(container=("resources: {requests: {cpu: 4}, limits: {cpu: 2}}",)),
+            "less than or equal to the limit",
+        ),
+        (pod(container=("resources: {limits: {memory: lots}}",)), "must be a quantity"),
+        (pod(container=("resources: {limits: {memory: -1}}",)), "must not be negative"),
+        (pod(container=("resources: {claims: [{name: x}]}",)), "ask for devices as"),
+        (pod(container=("envFrom: [{secretRef: {name: x}}]",)), "write them as env"),
+        (pod(container=("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]",)), "write a value"),
+        (pod(container=("env: [{name: 1A, value: x}]",)), "cannot be a variable"),
+        (pod(container=("workingDir: data",)), "must be an absolute path"),
+        (pod(container=("volumeMounts: [{name: x, mountPath: /x}]",)), "names no volume"),
+        (pod("initContainers: [{image: i}]"), "only one container"),
+        (pod("nodeName: n1"), "the yard chooses the node"),
+        (pod("nodeSelector: {disk: ssd}"), "nodes have no label disk"),
+        (
+            pod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}"),
+            "use nodeSelector",
+        ),
+        (pod("priorityClassName: a/b"), "cannot be a class"),
+        (pod("activeDeadlineSeconds: soon"), "must be a whole number"),
+        (pod().replace("Never", "Sometimes"), "must be Always, OnFailure or Never"),
+        (pod().replace("{name: p}", "{}"), "is missing"),
+        (pod().replace("    command: [run]\n", ""), "entry point is not known"),
+        (pod().replace("[run]", '[""]'), "must begin with a program"),
+        (
+            pod().replace("  - image: i\n    command: [run]\n", "  - {image: a, command: [b]}\n" * 2),
+            "must be one, not 2",
+        ),
+        (pod().replace("kind: Pod", "kind: Deployment"), "takes Pods and Jobs"),
+        (pod().replace("apiVersion: v1", "apiVersion: v2"), "of a Pod is v1"),
+        (job().replace("      restartPolicy: Never\n", ""), "must be Never or OnFailure"),
+        (job("completions: 0"), "must be a whole number"),
+        (job("completions: 99999"), "must be a whole number"),
+        (job("completionMode: Indexed"), "needs completions"),
+        (job("suspend: maybe"), "must be true or false"),
+        (
+            pod(
+                "volumes: [{name: d, persistentVolumeClaim: {claimName: c}}]",
+                container=("volumeMounts: [{name: d, mountPath: /d}]",),
+            ),
+            "persistentVolumeClaim",
+        ),
+        (
+            pod(
+                "volumes: [{name: d, hostPath: {path: /a}}]",
+                container=("volumeMounts: [{name: d, mountPath: /b}]",),
+            ),
+            "must be /a itself",
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_its_place(kubernetes: Any, text: str, says: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        kubernetes(text)
+
+    lines = refused.value.message.splitlines()
+    assert all(line.startswith("job.yaml:") and line.split(":")[1].isdecimal() for line in lines)
+    assert says in refused.value.message
+
+
+def test_a_folder_of_the_node_that_keeps_its_name_needs_no_word(kubernetes: Any) -> None:
+    text = pod(
+        "volumes: [{name: d, hostPath: {path: /d}}]", container=("volumeMounts: [{name: d, mountPath: /d/}]",)
+    )
+
+    assert 1 == len(kubernetes(text).warnings)
+
+
+def test_a_file_may_hold_many(now: Any) -> None:
+    text = f"{pod()}---\n{job()}---\n"
+    found = read_kubernetes(text, "f", Caller(now=now, host_process=True))
+
+    assert [("p", 1), ("j", 10)] == [(each.job["name"], each.line) for each in found]
+
+
+def test_nothing_of_the_submitter_goes_along(kubernetes: Any) -> None:
+    assert {"SEED": "7"} == kubernetes(JOB).environment({"HOME": "/root", "SLURM_CONF": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("$(A)", "x"),
+        ("$$(A)", "$(A)"),
+        ("$(B)", "$(B)"),
+        ("$A", "$A"),
+        ("a$(A)b$(A)", "axbx"),
+        ("$$", "$"),
+        ("$(", "$("),
+    ],
+)
+def test_references(text: str, meant: str) -> None:
+    assert meant == expand(text, {"A": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "cores", "mib"),
+    [
+        ("1", 1, 1),
+        ("500m", 0.5, 1),
+        ("0.1", 0.1, 1),
+        ("1e3", 1000, 1),
+        ("64Gi", None, 65536),
+        ("1G", None, 954),
+        ("1E", None, None),
+    ],
+)
+def test_quantities(text: str, cores: float | None, mib: int | None) -> None:
+    for function, meant in ((quantities.cores, cores), (quantities.memory_mib, mib)):
+        if meant is None:
+            with pytest.raises(ValueError, match="at most"):
+                function(text)
+        else:
+            assert meant == function(text)
+
+
+def test_the_wire_takes_what_is_mapped(kubernetes: Any) -> None:
+    for text in (JOB, pod(), job("completions: 3")):
+        accepted = {key: value for key, value in kubernetes(text).job.items() if key not in PROPOSED}
+        assert JobRequest.model_validate(accepted)
