@@ -33,7 +33,7 @@ def test_the_disk_has_it_before_the_client_hears_of_it(tmp_path: Path) -> None:
             body = {"command": ["/bin/true"], "name": f"n{number}", "gpus": 1, "tenant": "t"}
             assert 201 == server.call("POST", "/api/v1/jobs", body)[0]
     finally:
-        # The tracer passes no signals on: the server itself is asked to go, and the tracer goes with the last it traces.
+        # The tracer passes no signals on, so the server itself is asked to go; the tracer goes with the last it traces.
         os.kill(json.loads((server.data / "yard.pid").read_text())["pid"], signal.SIGTERM)
         assert server.process is not None
         server.process.wait(timeout=60)

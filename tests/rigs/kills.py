@@ -133,10 +133,8 @@ class Siege:
         killer = threading.Thread(target=self._guarded, args=(self._killer, clients))
         for thread in (*workers, killer):
             thread.start()
-        for thread in workers:
+        for thread in (*workers, killer):
             thread.join()
-        self._done.set()
-        killer.join()
         assert not self.errors, self.errors
         self._settle()
 
@@ -172,9 +170,9 @@ class Siege:
 
     def _killer(self, clients: int) -> None:
         rng = Random(self.seed)
-        while self.killed < self.kills and not self._done.is_set():
-            # Spread over the submissions, at any moment: also while it starts.
-            while len(self.acknowledged) < self._goal() - clients and not self._done.is_set():
+        while self.killed < self.kills and not self.errors:
+            # Spread over the submissions, at any moment.
+            while len(self.acknowledged) < self._goal() - clients and not self.errors:
                 time.sleep(0.002)
             time.sleep(rng.random() * 0.1)
             self.server.kill()

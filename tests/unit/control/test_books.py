@@ -43,6 +43,7 @@ def test_a_write_that_fails_leaves_no_trace_in_the_books(monkeypatch: pytest.Mon
     monkeypatch.setattr(store, "commit", full)
     with pytest.raises(StoreFull):
         books.commit(None, lambda draft: draft.add(NodeAdded(2, _named("n1"))))
+    books.catch_up()
     assert before == canonical(books.state)
 
 

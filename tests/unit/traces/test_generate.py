@@ -22,15 +22,20 @@ from gpuyard.sim.traces import load, save
 HOUR_MS = 3_600_000
 TENANTS = (("ml/ana", "", 3), ("ml/ben", "urgent", 1))
 
-GOLDEN_POISSON = "c40a9d37408d28ff"
-GOLDEN_WEEK = "52d6eeffab872005"
+GOLDEN_POISSON = "d56fd36afd7e4402"
+GOLDEN_WEEK = "ae2d69c413bef2f4"
 
 
 def fingerprint(trace: Trace) -> str:
     columns = [
         list(c) for c in (trace.spec, trace.submit_ms, trace.run_ms, trace.limit_ms, trace.deadline_ms)
     ]
-    content = [trace.name, trace.origin_ms, [repr(spec) for spec in trace.specs], columns]
+    content = [
+        trace.name,
+        trace.origin_ms,
+        [[s.tenant, s.klass, s.checkpoint_ms, s.restart_cost_ms, repr(s.ask)] for s in trace.specs],
+        columns,
+    ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from gpuyard.intake.sbatch.reading import Reading, Values
 
-
 _GPUS_OF_MOST_NODES = 8
 
 
