@@ -1,12 +1,18 @@
-"""`yard convert`: what someone has, as a job in native YAML."""
+"""`yard convert`: what someone has, as a job in native YAML.
+
+`take` is the way in for every command that takes a file.
+"""
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.intake import Intake
 
 FORMS = ("sbatch", "kubernetes", "native")
 
@@ -36,31 +42,52 @@ def convert(
 
     Warnings on standard error name what is not taken over. Exit code 2 if it cannot be served.
     """
+    from gpuyard.cli.streams import notice
+    from gpuyard.intake import PROPOSED, write_native
+
+    found = take(file, source=source, host_process=host_process)
+    for each in found:
+        for name in each.lacking:
+            text = f"{each.file}:{each.line}: this yard has no {name!r} yet: {PROPOSED[name]}"
+            notice(text, before="warning: ", style="bold yellow")
+    sys.stdout.write(write_native([each.job for each in found]))
+
+
+def take(
+    file: str,
+    *,
+    source: str = "",
+    host_process: bool = False,
+    arguments: tuple[str, ...] = (),
+    script_arguments: tuple[str, ...] = (),
+    slurm_output: bool = False,
+) -> "list[Intake]":
+    """The jobs of a file (`-`: standard input; empty: none, with `--wrap` among the arguments), with their warnings
+    said on standard error."""
     from datetime import datetime
 
     from gpuyard.cli.streams import notice
     from gpuyard.config.problems import quoted, remedy
-    from gpuyard.intake import PROPOSED, Caller, Form, read, write_native
+    from gpuyard.intake import Caller, Form, read
 
     if source and source not in FORMS:
         raise BadInput(f"--from {quoted(source)} is no form; {remedy(source, FORMS, 'forms')}")
     caller = Caller(
         now=datetime.now().astimezone(),
         cwd=os.getcwd(),
+        arguments=arguments,
+        script_arguments=script_arguments,
         environment={name: value for name, value in os.environ.items() if name.startswith("SBATCH_")},
+        slurm_output=slurm_output,
         host_process=host_process,
     )
     name = "<stdin>" if file == "-" else file
-    found = read(_text(file, name), name, caller, Form(source) if source else None)
+    text = _text(file, name) if file else ""
+    found = read(text, name, caller, Form(source) if source else None)
     for each in found:
         for warning in each.warnings:
             notice(warning.located(name), before="warning: ", style="bold yellow")
-        for lacking in each.lacking:
-            notice(
-                f"{name}:{each.line}: this yard has no {lacking!r} yet: {PROPOSED[lacking]}",
-                before="warning: ",
-            )
-    sys.stdout.write(write_native([each.job for each in found]))
+    return found
 
 
 def _text(file: str, name: str) -> str:

@@ -47,6 +47,8 @@ class Standing:
     """When the last step ended, on the monotonic clock."""
     step_s: list[float] = field(default_factory=list)
     """How long the last steps took."""
+    decide_s: list[float] = field(default_factory=list)
+    """How long the decisions in them took."""
     error: str = ""
     """What went wrong last and has not gone right since."""
     troubles: tuple[str, ...] = ()
@@ -140,7 +142,7 @@ class Leader:
     def _lead(self, lease: Lease) -> None:
         standing, books = self.standing, self._books
         books.commit(lease.epoch, self._configure)
-        controller = Controller(books, self._engine, lease.epoch)
+        controller = Controller(books, self._engine, lease.epoch, stopwatch_ns=time.perf_counter_ns)
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
         _log.info("leads in epoch %d from event %d on", lease.epoch, books.seq)
@@ -179,6 +181,7 @@ class Leader:
         standing.step_at_s = time.monotonic()
         standing.steps += 1
         standing.step_s = [*standing.step_s[-999:], standing.step_at_s - began_s]
+        standing.decide_s = [*standing.decide_s[-999:], step.decide_ns / 1e9]
         standing.troubles = tuple(step.errors)
         standing.difference = controller.difference.count
         standing.error = ""

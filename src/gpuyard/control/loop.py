@@ -59,6 +59,8 @@ class Step:
     plan: Plan = field(default_factory=Plan)
     errors: list[str] = field(default_factory=list)
     """Calls that came to no answer. They are made again."""
+    decide_ns: int = 0
+    """How long the decision took, by the stopwatch the loop was given."""
 
     @property
     def idle(self) -> bool:
@@ -69,7 +71,15 @@ class Step:
 class Controller:
     """The leader's loop over one engine."""
 
-    def __init__(self, books: Books, engine: Engine, epoch: int, *, lost_ms: int = LOST_MS) -> None:
+    def __init__(
+        self,
+        books: Books,
+        engine: Engine,
+        epoch: int,
+        *,
+        lost_ms: int = LOST_MS,
+        stopwatch_ns: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.books = books
         self.engine = engine
         self.epoch = epoch
@@ -77,6 +87,7 @@ class Controller:
         self.difference = Difference()
         """What the last recount found."""
         self._lost_ms = lost_ms
+        self._stopwatch_ns = stopwatch_ns
         self._pace = Pace()
         self._unknown_since: dict[str, int] = {}
         self._stopped: set[str] = set()
@@ -177,7 +188,9 @@ class Controller:
         """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
         state = draft.state
         self._heed(draft, now_ms)
+        began_ns = self._stopwatch_ns()
         step.plan = plan = decide(state, self.books.policy, now_ms)
+        step.decide_ns = self._stopwatch_ns() - began_ns
         for stop in plan.stops:
             draft.offer(AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
         for start in plan.starts:

@@ -126,7 +126,6 @@ class Yard:
             except YardError as trouble:
                 error = error or trouble.message
         ready = not error and not stale and ((standing.leads and standing.steps > 0) or bool(holder))
-        steps = sorted(standing.step_s)
         return ready, {
             "ready": ready,
             "role": "leader" if standing.leads else "follower",
@@ -136,8 +135,10 @@ class Yard:
             "troubles": list(standing.troubles),
             "difference": standing.difference,
             "steps": standing.steps,
-            "step_ms_p50": round(1000 * steps[len(steps) // 2], 1) if steps else None,
-            "step_ms_p99": round(1000 * steps[len(steps) * 99 // 100], 1) if steps else None,
+            "step_ms_p50": _percentile_ms(standing.step_s, 50),
+            "step_ms_p99": _percentile_ms(standing.step_s, 99),
+            "decide_ms_p50": _percentile_ms(standing.decide_s, 50),
+            "decide_ms_p99": _percentile_ms(standing.decide_s, 99),
             "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
             "events": self.books.seq,
             "store": self.store.place,
@@ -153,6 +154,12 @@ class Yard:
     def log_key(self, job_id: int, attempt: int) -> str:
         """The engine's name of an attempt."""
         return f"{self.store.yard}-{job_id}-{attempt}"
+
+
+def _percentile_ms(seconds: list[float], percent: int) -> float | None:
+    if not seconds:
+        return None
+    return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3)
 
 
 def _fleet(options: Options, data: DataDir) -> Fleet:

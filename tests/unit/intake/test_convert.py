@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from gpuyard.cli.convert import take
 from gpuyard.cli.lazy import Entry, build
 from gpuyard.errors import BadInput
+from gpuyard.intake import PROPOSED
 
 SCRIPT = "#!/bin/bash\n#SBATCH -J train --gres=gpu:2 --mail-type=END\nnvidia-smi\n"
 POD = """\
@@ -85,10 +87,11 @@ def test_a_pod_needs_a_word(convert: Convert) -> None:
     assert "name: p\ncommand:\n  - a\n" == convert("pod.yaml", "--host-process")[0]
 
 
-def test_what_the_yard_lacks_is_said(convert: Convert) -> None:
-    Path("train.sh").write_text("#!/bin/sh\n#SBATCH --exclusive\ntrue\n")
+def test_what_the_yard_lacks_is_said(convert: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROPOSED, "hold", "it waits")
+    Path("train.sh").write_text("#!/bin/sh\n#SBATCH --hold\ntrue\n")
 
-    assert "warning: train.sh:1: this yard has no 'exclusive' yet: " in convert("train.sh")[1]
+    assert "warning: train.sh:1: this yard has no 'hold' yet: it waits\n" == convert("train.sh")[1]
 
 
 @pytest.mark.parametrize(
@@ -102,3 +105,25 @@ def test_what_the_yard_lacks_is_said(convert: Convert) -> None:
 def test_what_cannot_be_read_is_refused(convert: Convert, words: tuple[str, ...], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         convert(*words)
+
+
+def test_other_commands_take_files_the_same_way(convert: Convert, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.sh").write_text(SCRIPT)
+    (script,) = take("train.sh", arguments=("-G4", "--gres=none"), script_arguments=("--seed", "7"))
+    (wrapped,) = take("", source="sbatch", arguments=("--wrap=date",), slurm_output=True)
+
+    assert (4, ["--seed", "7"]) == (script.request()["gpus"], script.request()["command"])
+    assert ("wrap", "slurm-%j.out") == (wrapped.job["name"], wrapped.job["stdout"])
+    assert "warning: train.sh:2: " in capsys.readouterr().err
+
+
+def test_a_job_that_needs_more_than_the_yard_has_is_not_handed_in(
+    convert: Convert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROPOSED, "hold", "it waits")
+    Path("train.sh").write_text("#!/bin/sh\n#SBATCH --hold\ntrue\n")
+    (taken,) = take("train.sh")
+
+    assert ("hold",) == taken.lacking
+    with pytest.raises(BadInput, match=r"train\.sh:1: 'hold' is not there yet: it waits"):
+        taken.request()
