@@ -162,9 +162,7 @@ class SimRig:
 
     def gpus_seen(self, key: str) -> list[list[int]]:
         (run,) = self.engine.world.of(key)
-        gpus = run.parts[0].gpus
-        each = len(gpus) // run.tasks
-        return [list(gpus[rank * each : (rank + 1) * each]) for rank in range(run.tasks)]
+        return [list(run.parts[0].gpus) for _ in range(run.tasks)]
 
     def alive(self, key: str) -> int:
         return sum(run.tasks for run in self.engine.world.live() if run.key == key)

@@ -125,12 +125,12 @@ def test_the_time_limit_kills_one_that_ignores_term(rig: Rig) -> None:
     assert 0 == rig.alive("y-1-1")
 
 
-def test_a_gang_runs_all_its_tasks_each_with_its_own_gpus(rig: Rig) -> None:
+def test_a_gang_runs_all_its_tasks_and_each_sees_the_gpus_of_all(rig: Rig) -> None:
     start(rig, launch(rig, "y-1-1", Program(run_ms=50), gpus=(4, 5, 6, 7), tasks=2))
 
     assert Outcome.COMPLETED is ended(rig, "y-1-1").outcome
     assert 2 == rig.starts("y-1-1")
-    assert [[4, 5], [6, 7]] == rig.gpus_seen("y-1-1")
+    assert [[4, 5, 6, 7]] * 2 == rig.gpus_seen("y-1-1")
 
 
 def test_a_gang_ends_with_the_first_task_that_fails(rig: Rig) -> None:

@@ -160,7 +160,7 @@ def test_a_gang_knows_its_ranks_and_shares_its_gpus(box: Box) -> None:
     say = 'echo $RANK $WORLD_SIZE $MASTER_ADDR $(echo $CUDA_VISIBLE_DEVICES | tr , "\\n" | wc -l)'
     done = box("run", "-g", 2, "--tasks", 3, "--", "sh", "-c", say)
 
-    assert ["0 3 127.0.0.1 2", "1 3 127.0.0.1 2", "2 3 127.0.0.1 2"] == sorted(done.out.splitlines())
+    assert ["0 3 127.0.0.1 6", "1 3 127.0.0.1 6", "2 3 127.0.0.1 6"] == sorted(done.out.splitlines())
 
 
 @pytest.mark.parametrize("words", [("queue",), ("history",), ("nodes",)])

@@ -116,12 +116,14 @@ def plan(recipe: Recipe, part: Part, **changes: object) -> dict[str, object]:
         ((6, 7), 3, ["GPU-6,GPU-7"] * 3),
     ],
 )
-def test_gpus_are_dealt_out_evenly_or_seen_by_all(
+def test_all_see_all_gpus_and_are_told_which_are_meant_for_them(
     gpus: tuple[int, ...], tasks: int, shares: list[str]
 ) -> None:
     envs = plan(Recipe(("x",)), Part("box", gpus, 1000, 1000, 64, tasks))["envs"]
 
-    assert shares == [env["CUDA_VISIBLE_DEVICES"] for env in envs]  # type: ignore[attr-defined]
+    assert shares == [env["YARD_TASK_GPUS"] for env in envs]  # type: ignore[attr-defined]
+    every = ",".join([f"GPU-{gpu}" for gpu in gpus])
+    assert [every] * tasks == [env["CUDA_VISIBLE_DEVICES"] for env in envs]  # type: ignore[attr-defined]
 
 
 def test_a_recipe_may_set_its_checkpoint_file_but_not_what_the_yard_grants() -> None:

@@ -200,14 +200,15 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
 
 
 def _task_environment(part: Part, rank: int, uuids: tuple[str, ...]) -> dict[str, str]:
-    """What differs from task to task: its number and its share of the GPUs.
+    """What differs from task to task: its number, and which of the GPUs are meant for it.
 
-    GPUs that cannot be dealt out evenly are seen by every task.
+    Every task sees all GPUs of the job here, because training scripts choose theirs by LOCAL_RANK.
     """
     each, rest = divmod(len(part.gpus), part.tasks)
     share = part.gpus if rest else part.gpus[rank * each : (rank + 1) * each]
     env = {
-        "CUDA_VISIBLE_DEVICES": ",".join(uuids[gpu] for gpu in share),
+        "CUDA_VISIBLE_DEVICES": ",".join(uuids[gpu] for gpu in part.gpus),
+        "YARD_TASK_GPUS": ",".join(uuids[gpu] for gpu in share),
         "SLURM_PROCID": str(rank),
         "SLURM_LOCALID": str(rank),
     }
