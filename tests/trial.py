@@ -282,6 +282,7 @@ class Trial:
         self.check_end()
 
     def _something(self) -> None:
+        self.books.catch_up()
         rng, state = self.rng, self.books.state
         dice = rng.random()
         if dice < 0.16 and len(self.accepted) < 40:

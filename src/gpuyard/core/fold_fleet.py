@@ -43,26 +43,31 @@ def node_changed(state: State, event: NodeChanged) -> None:
 
 def node_down(state: State, event: NodeDown) -> None:
     """A node is gone."""
+    _check(state, event)
     state.nodes.set_down(event.node, event.why or "down")
 
 
 def node_up(state: State, event: NodeUp) -> None:
     """A node is back."""
+    _check(state, event)
     state.nodes.set_down(event.node, "")
 
 
 def node_cordoned(state: State, event: NodeCordoned) -> None:
     """A node takes nothing new."""
+    _check(state, event)
     state.nodes.set_cordoned(event.node, event.why or "cordoned")
 
 
 def node_uncordoned(state: State, event: NodeUncordoned) -> None:
     """A node takes new work again."""
+    _check(state, event)
     state.nodes.set_cordoned(event.node, "")
 
 
 def gpus_taken(state: State, event: GpusTaken) -> None:
     """Others use GPUs of a node."""
+    _check(state, event)
     state.nodes.set_foreign(event.node, event.gpus, event.why)
 
 
@@ -70,3 +75,8 @@ def demand_learned(state: State, event: DemandLearned) -> None:
     """What to expect is known."""
     state.demand = event.asks
     state.demand_version += 1
+
+
+def _check(state: State, event: NodeDown | NodeUp | NodeCordoned | NodeUncordoned | GpusTaken) -> None:
+    if not 0 <= event.node < len(state.nodes.node):
+        raise InvalidEvent(f"{event}: there is no node {event.node}")
