@@ -274,3 +274,18 @@ def _as_nobody(box: Box, theirs: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(news.read() or b"{}")
     os.waitpid(child, 0)
     return found
+
+
+def test_a_job_waits_for_another_and_goes_or_is_ended_with_it(box: Box) -> None:
+    first = box.submit("--hold", "--", "false")
+    well, ill = (
+        box.submit("--after", first, "--", "true"),
+        box.submit("--after", f"afternotok:{first}", "--", "true"),
+    )
+    assert f"it waits for job {first} to complete" in box("show", well).out
+    box("release", first)
+    assert "COMPLETED" == box.wait(ill, "COMPLETED")["state"]
+    box.wait(well, "CANCELLED")
+    assert f"job {first} is FAILED and was to complete" in box("show", well).out
+    refused = box("submit", "--after", first, "--", "true")
+    assert (2, True) == (refused.code, "could never start" in refused.err)

@@ -13,7 +13,8 @@ from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.schemas import JobReply, JobRequest, ManyRequest, checked
 from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
-from gpuyard.control.desk import Gone, label_of
+from gpuyard.control.desk import Gone
+from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.serve import Yard

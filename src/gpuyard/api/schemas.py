@@ -11,7 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gpuyard.api.problems import Problem
 from gpuyard.config.problems import quoted, remedy
-from gpuyard.control.newjobs import ARRAY_TASKS_MAX, NewJob
+from gpuyard.control.dependencies import KINDS, SINGLETON, Dependency
+from gpuyard.control.labels import ARRAY_TASKS_MAX, label_of
+from gpuyard.control.newjobs import NewJob
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
 SCRIPT_BYTES_MAX = 1024 * 1024
@@ -108,6 +110,25 @@ Word = Annotated[str, AfterValidator(_word)]
 Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]
 
 
+class DependencyRequest(BaseModel):
+    """Another job, and what has to become of it first."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    kind: Annotated[str, Field(pattern="^(" + "|".join(KINDS) + ")$")] = Field(
+        "afterok", description=f"One of {', '.join(KINDS)}."
+    )
+    job: Annotated[str, Field(max_length=40)] | Annotated[int, Field(ge=1, lt=1 << 63)] | None = Field(
+        None, description="Its id, as 17 or 12_3. Left out only for singleton."
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if (self.job is None) != (self.kind == SINGLETON):
+            raise ValueError("every kind but 'singleton' names a 'job', and that one names none")
+        return self
+
+
 class JobRequest(BaseModel):
     """A job to run: a command or a script, what it needs, and how it is to be treated."""
 
@@ -165,6 +186,19 @@ class JobRequest(BaseModel):
     )
     requeue: bool = Field(True, description="Whether it waits again when its node is lost.")
     hold: bool = Field(False, description="Do not start it before it is released.")
+    pools: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=100)] = Field(
+        [], description="Pools that will do. Left out: any."
+    )
+    nodes_max: int = Field(
+        0, ge=0, le=100_000, description="Nodes it may be spread over. 0: as few as possible."
+    )
+    dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = Field(
+        [], description="Jobs it waits for."
+    )
+    dependencies_any: bool = Field(False, description="One of them is enough.")
+    array_limit: int = Field(
+        0, ge=0, le=1_000_000, description="How many tasks of the array may run at a time. 0: all."
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -203,6 +237,16 @@ class JobRequest(BaseModel):
             retries=self.retries,
             requeue=self.requeue,
             hold=self.hold,
+            pools=tuple(self.pools),
+            nodes_max=self.nodes_max,
+            dependencies=tuple(
+                [
+                    Dependency(each.kind, None if each.job is None else label_of(str(each.job)))
+                    for each in self.dependencies
+                ]
+            ),
+            dependencies_any=self.dependencies_any,
+            array_limit=self.array_limit,
         )
 
     def _made_name(self) -> str:

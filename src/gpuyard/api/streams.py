@@ -15,7 +15,7 @@ from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
 from gpuyard.api.wire import encoded, number_of
-from gpuyard.control.desk import Label, label_of
+from gpuyard.control.labels import Label, label_of
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.serve import Yard
 from gpuyard.core.plain import to_plain

@@ -10,6 +10,7 @@ from gpuyard.cli.listing import Output
 from gpuyard.cli.options import OutputOption
 from gpuyard.cli.places import client
 from gpuyard.cli.words import DASHES
+from gpuyard.errors import BadInput
 
 
 def submit(
@@ -23,9 +24,22 @@ def submit(
     array: Annotated[
         str,
         typer.Option(
-            "--array", metavar="INDICES", help="Many tasks: 0-9, 1,3,5 or 0-100:10.", show_default=False
+            "--array",
+            metavar="INDICES",
+            help="Many tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end no more than 4 at a time.",
+            show_default=False,
         ),
     ] = "",
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="[KIND:]JOB",
+            help="Wait for a job, an array or a task: afterok (if no kind is given), afterany, afternotok, after, "
+            "aftercorr; or singleton. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     tasks: f.Tasks = 1,
     cpus: f.Cpus = 0,
     memory: f.Memory = "",
@@ -65,7 +79,11 @@ def submit(
     for key, path in (("stdout", stdout), ("stderr", stderr)):
         if path:
             fields[key] = os.path.abspath(path)
-    more = {"array": array, "retries": retries, "hold": hold}
+    indices, _percent, at_a_time = array.partition("%")
+    if _percent and not at_a_time.isdecimal():
+        raise BadInput(f"--array {array!r}: after % comes a number", "For example: --array 0-99%8")
+    more = {"array": indices, "array_limit": int(at_a_time or 0), "retries": retries, "hold": hold}
+    fields |= {"dependencies": [_dependency(each) for each in after]} if after else {}
     fields |= {key: value for key, value in more.items() if value}
     if not requeue:
         fields["requeue"] = False
@@ -81,3 +99,11 @@ def submit(
         from gpuyard.cli.tables import emit
 
         emit([dict(accepted)], [], output)
+
+
+def _dependency(text: str) -> dict[str, str]:
+    """`12`, `12_3`, `afterany:12` or `singleton`."""
+    kind, _, job = text.rpartition(":")
+    if text == "singleton":
+        return {"kind": text}
+    return {"kind": kind or "afterok", "job": job}

@@ -146,8 +146,12 @@ class Committer:
                 # A new one for everybody: an exception that is raised again and again grows.
                 future.set_exception(type(refusal)(refusal.message, refusal.hint))
                 continue
+            try:
+                batch.append(arrival.make(now_ms))
+            except Refusal as error:
+                future.set_exception(error)
+                continue
             good.append(future)
-            batch.append(arrival.make(now_ms))
         if not batch:
             return
         try:

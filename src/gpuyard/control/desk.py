@@ -4,17 +4,16 @@ It knows nothing of HTTP. Everything is judged before it is written, on books th
 refused with a reason and changes nothing.
 """
 
-import re
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
+from gpuyard.control.dependencies import Resolved, resolve
+from gpuyard.control.labels import label_of, live
 from gpuyard.control.newjobs import (
-    ARRAY_TASKS_MAX,
     NewJob,
     events_of,
     hash_of,
@@ -25,7 +24,7 @@ from gpuyard.control.newjobs import (
     why_not,
 )
 from gpuyard.control.people import Person, run_as
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
@@ -38,51 +37,9 @@ from gpuyard.model import (
 )
 from gpuyard.store import Accepted, Idempotency, Submission
 
-_LABEL = re.compile(r"([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
-
 
 class Gone(Refusal):
     """There is no live job of this label: it has ended, or never was. Whoever asked looks it up in the history."""
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The id people use: a job's, an array's, or a task's of an array."""
-
-    id: int
-    index: int | None = None
-
-    def __str__(self) -> str:
-        return str(self.id) if self.index is None else f"{self.id}_{self.index}"
-
-
-def label_of(text: str) -> Label:
-    """`17` or `12_3`."""
-    match = _LABEL.fullmatch(text)
-    if match is None:
-        raise Unacceptable(
-            f"{quoted(text)} is no job id", "Ids are positive numbers such as 17, or 12_3 for a task."
-        )
-    return Label(int(match[1]), int(match[2]) if match[2] is not None else None)
-
-
-def live(state: State, label: Label) -> list[JobRecord]:
-    """The live jobs of a label: one, all of an array, or none."""
-    if label.index is None:
-        record = state.jobs.get(label.id)
-        if record is not None:
-            return [record]
-    # Ids of tasks follow that of their array; those that ended are gaps.
-    tasks = []
-    for job_id in range(label.id + 1, min(label.id + ARRAY_TASKS_MAX, state.last_job_id) + 1):
-        record = state.jobs.get(job_id)
-        if record is None:
-            continue
-        if record.job.array_id != label.id:
-            break
-        if label.index is None or record.job.array_index == label.index:
-            tasks.append(record)
-    return tasks
 
 
 class Desk:
@@ -113,9 +70,10 @@ class Desk:
             nonlocal tenant
             found = tenant_of(new, who, self._books.state)
             tenant = found if isinstance(found, str) else tenant
-            spec = spec_of(new, who, tenant, name)
+            waits = self._dependencies(new, who)
+            spec = spec_of(new, who, tenant, name, waits.after)
             return Submission(
-                make=lambda first_id: events_of(new, spec, first_id, now_ms),
+                make=lambda first_id: events_of(new, spec, first_id, now_ms, waits.own or {}),
                 ids=new.ids,
                 blobs={name: recipe},
                 idempotency=key,
@@ -124,6 +82,14 @@ class Desk:
 
         kind = (new.ask, new.tenant, who.name, new.klass, new.limit_ms)
         return self._committer.accept(Arrival(kind, judge, make))
+
+    def _dependencies(self, new: NewJob, who: Person) -> Resolved:
+        if not new.dependencies:
+            return Resolved()
+        with self._books.lock:
+            self._books.catch_up()
+            books = self._books
+            return resolve(new.dependencies, new.name, who.name, new.array or (), books.state, books.store)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 

@@ -2,20 +2,31 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.control.dependencies import Dependency
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import Refusal, Unacceptable
 from gpuyard.core import State
 from gpuyard.core.admission import never
 from gpuyard.core.plain import Plain, to_plain
 from gpuyard.engines.contract import Recipe
-from gpuyard.model import CATALOGUE, Ask, Event, Job, JobHeld, JobSpec, JobState, JobSubmitted, Whole
+from gpuyard.model import (
+    CATALOGUE,
+    After,
+    AfterKind,
+    Ask,
+    Event,
+    Job,
+    JobHeld,
+    JobSpec,
+    JobState,
+    JobSubmitted,
+    Whole,
+)
 from gpuyard.model.units import SECOND_MS
-
-ARRAY_TASKS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +61,26 @@ class NewJob:
     retries: int = 0
     requeue: bool = True
     hold: bool = False
+    pools: tuple[str, ...] = ()
+    nodes_max: int = 0
+    dependencies: tuple[Dependency, ...] = ()
+    dependencies_any: bool = False
+    """One of them is enough."""
+    array_limit: int = 0
+    """How many tasks of an array may run at a time; 0: all."""
 
     @property
     def ask(self) -> Ask:
         """Its resources."""
-        return Ask(Whole(self.gpus), self.tasks, self.cpu_milli, self.memory_mib, self.gpu_models)
+        return Ask(
+            Whole(self.gpus),
+            self.tasks,
+            self.cpu_milli,
+            self.memory_mib,
+            self.gpu_models,
+            self.pools,
+            self.nodes_max,
+        )
 
     @property
     def ids(self) -> int:
@@ -85,7 +111,7 @@ def hash_of(blob: bytes) -> str:
     return hashlib.sha256(blob).hexdigest()
 
 
-def spec_of(new: NewJob, who: Person, tenant: str, recipe: str) -> JobSpec:
+def spec_of(new: NewJob, who: Person, tenant: str, recipe: str, after: tuple[After, ...] = ()) -> JobSpec:
     """What the scheduler needs to know of it."""
     return JobSpec(
         tenant=tenant,
@@ -97,19 +123,27 @@ def spec_of(new: NewJob, who: Person, tenant: str, recipe: str) -> JobSpec:
         recipe=recipe,
         retries=new.retries,
         requeue=new.requeue,
+        after=after,
+        after_one=new.dependencies_any,
     )
 
 
-def events_of(new: NewJob, spec: JobSpec, first_id: int, now_ms: int) -> Sequence[Event]:
-    """The lines of the log that accept it."""
+def events_of(
+    new: NewJob, spec: JobSpec, first_id: int, now_ms: int, own: Mapping[int, tuple[After, ...]]
+) -> Sequence[Event]:
+    """The lines of the log that accept it. `own` are dependencies of single tasks of an array, by index."""
     times = (now_ms, new.limit_ms, new.deadline_ms, new.begin_ms)
     if new.array is None:
         jobs = [Job(first_id, spec, *times)]
     else:
-        jobs = [
-            Job(first_id + place, spec, *times, array_id=first_id, array_index=index)
-            for place, index in enumerate(new.array, start=1)
-        ]
+        jobs = []
+        for place, index in enumerate(new.array, start=1):
+            after = own.get(index, ())
+            if 0 < new.array_limit < place:
+                # As many lines as may run at a time, each task behind the one before it in its line.
+                after += (After(AfterKind.ENDED, first_id + place - new.array_limit),)
+            one = replace(spec, after=spec.after + after) if after else spec
+            jobs.append(Job(first_id + place, one, *times, array_id=first_id, array_index=index))
     events: list[Event] = [JobSubmitted(now_ms, job) for job in jobs]
     if new.hold:
         events += [JobHeld(now_ms, job.id) for job in jobs]
@@ -166,6 +200,10 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
         if model not in named:
             choice = remedy(model, there or named, "GPU models here")
             return Unacceptable(f"unknown GPU model {quoted(model)}; {choice}")
+    pools = sorted({node.pool for node in state.nodes.node})
+    for pool in new.pools:
+        if pool not in pools:
+            return Unacceptable(f"unknown pool {quoted(pool)}; {remedy(pool, pools, 'pools')}")
     if new.limit_ms:
         klass = state.klass_of(new.klass)
         if new.limit_ms > klass.limit_ms:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.books import Books
-from gpuyard.control.desk import Label, live
-from gpuyard.control.newjobs import ARRAY_TASKS_MAX
+from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
 from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_view
 from gpuyard.control.refusals import NotFound
 from gpuyard.core import State, decide

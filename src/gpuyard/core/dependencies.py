@@ -18,16 +18,16 @@ _MET_BY_START = frozenset({AfterKind.STARTED})
 def enter(state: State, record: JobRecord) -> None:
     """A job has come in that waits for others."""
     spec = record.job.spec
-    pending, met, broken = [], 0, ""
+    pending, done, broken = [], 0, ""
     for after in spec.after:
         answer = _answer(state, after)
         if answer is None:
             pending.append(after)
         elif answer:
-            met += 1
+            done += 1
         else:
             broken = broken or _broken(after, state.ends.get(after.job_id))
-    if spec.after_one and met:
+    if spec.after_one and done:
         pending, broken = [], ""
     record.pending = tuple(pending)
     if broken and not (spec.after_one and pending):
@@ -56,10 +56,11 @@ def _answer(state: State, after: After) -> bool | None:
     if ended is None:
         # Whoever took the job in has looked it up: it ended too long ago to be remembered, and as was wanted.
         return True
-    return _met(after.kind, ended)
+    return met(after.kind, ended)
 
 
-def _met(kind: AfterKind, ended: JobState) -> bool:
+def met(kind: AfterKind, ended: JobState) -> bool:
+    """Whether a job that ended so has done what was wanted of it."""
     if kind is AfterKind.COMPLETED:
         return ended is JobState.COMPLETED
     if kind is AfterKind.FAILED:
@@ -94,17 +95,17 @@ def _tell(state: State, job_id: int, end: JobState | None) -> list[JobRecord]:
         record = state.jobs.get(waiting_id)
         if record is None:
             continue
-        kept, met, broken = [], False, ""
+        kept, done, broken = [], False, ""
         for after in record.pending:
             if after.job_id != job_id or (end is None and after.kind not in _MET_BY_START):
                 kept.append(after)
-            elif end is None or _met(after.kind, end):
-                met = True
+            elif end is None or met(after.kind, end):
+                done = True
             else:
                 broken = broken or _broken(after, end)
         one = record.job.spec.after_one
-        record.pending = () if one and met else tuple(kept)
-        if broken and not (one and (met or kept)):
+        record.pending = () if one and done else tuple(kept)
+        if broken and not (one and (done or kept)):
             doom(state, record, broken)
         elif not record.pending and not record.doomed:
             ready.append(record)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.desk import Gone, label_of
+from gpuyard.control.desk import Gone
+from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.core.plain import from_plain

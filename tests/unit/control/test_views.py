@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.desk import label_of
+from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.views import QUEUE_COLUMNS, Filter

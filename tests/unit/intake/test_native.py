@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuyard.api import schemas
 from gpuyard.api.schemas import JobRequest
-from gpuyard.control.newjobs import ARRAY_TASKS_MAX
+from gpuyard.control.labels import ARRAY_TASKS_MAX
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, read_native, values, write_native
 from gpuyard.intake.native_fields import FIELDS

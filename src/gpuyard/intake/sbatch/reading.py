@@ -1,11 +1,11 @@
 """What a script asks for in Slurm's own words, once its options are settled. Compared with real sbatch in tests/slurm.
 
-Values are checked here, all of them, so that a person sees every mistake at once. What the numbers come to on a yard
-is the business of `shape`.
+Values are checked here, all of them, so that a person sees every mistake at once. What follows from them is the
+business of `conclusions`, and what they come to on a yard that of `shape`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
@@ -35,8 +35,8 @@ class Reading:
     nodes_min: int = 0
     """0: not said."""
     nodes_max: int = 0
-    ntasks: int = 1
-    """Said or concluded from the rest."""
+    ntasks: int = 0
+    """0: not said, until it is concluded from the rest."""
     ntasks_per_node: int = 0
     cpus_per_task: int = 1
     cpus_per_gpu: int = 0
@@ -102,12 +102,12 @@ class Values:
 
 
 def read(values: Values, name: str, now: datetime) -> Reading:
-    """The job; what is wrong with it stands in `values` afterwards. `name`: if the job has none of its own."""
+    """What is said; what is wrong with it stands in `values` afterwards. `name`: if the job has none of its own."""
     nodes_min, nodes_max = values.get("nodes", amounts.node_range, (0, 0))
     nobody: list[str] = []
     gres = values.get("gres", gpu_amounts.gres, gpu_amounts.Gres(None, ()))
     memory = next((each for each in MEMORY if values.has(each)), "")
-    found = Reading(
+    return Reading(
         name=values.text("job-name") or name,
         nodes_min=nodes_min,
         nodes_max=nodes_max,
@@ -133,7 +133,6 @@ def read(values: Values, name: str, now: datetime) -> Reading:
         deadline=values.get("deadline", lambda text: moment(text, now), None),
         export=values.get("export", export, _EXPORT_ALL),
     )
-    return found if values.problems else _concluded(found, values)
 
 
 def _per_node(values: Values, from_gres: Gpus | None) -> Gpus | None:
@@ -160,67 +159,3 @@ def _licenses(text: str) -> dict[str, int]:
         name, _, number = part.strip().partition(":")
         found[name] = amounts.count(number) if number else 1
     return found
-
-
-def _concluded(found: Reading, values: Values) -> Reading:
-    """What follows from the rest, as sbatch concludes it: the number of nodes, then that of tasks."""
-    least, most = found.nodes_min, found.nodes_max
-    if (
-        found.nodelist
-        and len(found.nodelist) > least
-        and not (found.ntasks and found.ntasks < len(found.nodelist))
-    ):
-        if most and most < len(found.nodelist):
-            values.problem("nodelist", f"names {len(found.nodelist)} nodes, and --nodes is {most}")
-        least = len(found.nodelist)
-    total, node = found.gpus, found.gpus_per_node
-    if total and node and total.count and node.count:
-        least, most = _from_gpus(found, values, least, most)
-    tasks = found.ntasks or _tasks(found, values, max(1, least))
-    if found.ntasks and found.ntasks < least:
-        values.warn("ntasks", f"is {found.ntasks}: takes {found.ntasks} of the {least} nodes, as sbatch does")
-        least = most = found.ntasks
-    if found.cpus_per_gpu and values.has("cpus-per-task"):
-        values.problem("cpus-per-gpu", "and --cpus-per-task exclude each other; keep one of them")
-    return replace(found, nodes_min=least, nodes_max=max(least, most), ntasks=tasks)
-
-
-def _from_gpus(found: Reading, values: Values, least: int, most: int) -> tuple[int, int]:
-    """GPUs of the job and of a node together say how many nodes."""
-    assert found.gpus
-    assert found.gpus_per_node
-    nodes, rest = divmod(found.gpus.count, found.gpus_per_node.count)
-    if rest:
-        values.problem("gpus", f"must be a multiple of the {found.gpus_per_node.count} GPUs of a node")
-    elif least and not least <= nodes <= max(least, most):
-        values.problem("gpus", f"and the GPUs of a node come to {nodes} nodes, which --nodes excludes")
-    return max(1, nodes), max(1, nodes)
-
-
-def _tasks(found: Reading, values: Values, nodes: int) -> int:
-    gpus = found.gpus.count if found.gpus else found.gpus_per_node.count * nodes if found.gpus_per_node else 0
-    if values.has("ntasks-per-gpu") and gpus:
-        return gpus * values.get("ntasks-per-gpu", amounts.count, 1)
-    if found.gpus_per_task and found.gpus_per_task.count:
-        if found.gpus:
-            if found.gpus.count % found.gpus_per_task.count:
-                values.problem(
-                    "gpus", f"must be a multiple of the {found.gpus_per_task.count} GPUs of a task"
-                )
-            return max(1, found.gpus.count // found.gpus_per_task.count)
-        if not values.has("nodes") and not found.ntasks_per_node:
-            values.problem("gpus-per-task", "needs to know how many tasks: add --ntasks")
-    if found.ntasks_per_node:
-        return found.ntasks_per_node * nodes
-    return max(nodes, values.get("extra-node-info", _threads, 1))
-
-
-def _threads(text: str) -> int:
-    """`2:4:1`: sbatch starts one task for each thread it is told of; with less said it concludes nothing."""
-    parts = text.split(":")
-    if len(parts) < 3 or not all(part.isdecimal() and int(part) for part in parts):
-        return 1
-    threads = 1
-    for part in parts:
-        threads *= amounts.count(part)
-    return threads

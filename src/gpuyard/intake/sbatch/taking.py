@@ -9,6 +9,7 @@ from gpuyard.errors import BadInput
 from gpuyard.intake.gpu_models import mig_profile, models_called
 from gpuyard.intake.names import is_segment, is_tenant, job_name
 from gpuyard.intake.sbatch import patterns
+from gpuyard.intake.sbatch.conclusions import concluded
 from gpuyard.intake.sbatch.constraints import Constraint, constraint
 from gpuyard.intake.sbatch.getopt import Unreadable, options_of
 from gpuyard.intake.sbatch.layers import Setting, settle
@@ -20,6 +21,7 @@ from gpuyard.intake.values import Caller, Form, Handing, Intake, Warning, refuse
 
 SCRIPT_BYTES_MAX = 1024 * 1024
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
+_GPU_OPTIONS = ("gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket", "gres")
 _UNNAMED = frozenset({"", "-", "<stdin>"})
 
 
@@ -86,7 +88,7 @@ def understand(text: str, file: str, caller: Caller) -> Understood:
     settings = settle(words, caller.environment, caller.arguments, file)
     values = Values(settings)
     name = "wrap" if command is not None else "sbatch" if file in _UNNAMED else posixpath.basename(file)
-    reading = read(values, name, caller.now)
+    reading = concluded(read(values, name, caller.now), values)
     _unsupported(settings, values)
     if values.problems:
         raise refuse(values.problems, file)
@@ -205,20 +207,17 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
 def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, Any]:
     """Which GPUs will do, from the type in an option and from features that name one."""
     found: dict[str, Any] = {}
-    asked = [
-        each for each in (reading.gpus, reading.gpus_per_node, reading.gpus_per_task) if each and each.kind
-    ]
+    asked = [each for each in (reading.gpus, reading.gpus_per_node, reading.gpus_per_task) if each]
     kinds = list(dict.fromkeys([each.kind for each in asked]))
     if len(kinds) > 1:
-        name = next(each for each in ("gpus", "gpus-per-task", "gpus-per-node", "gres") if values.has(each))
-        values.problem(name, f"and another option name different types: {' and '.join(kinds)}")
+        name = next(each for each in _GPU_OPTIONS if values.has(each))
+        written = " and ".join([kind or "none" for kind in kinds])
+        values.problem(name, f"and another option name different types: {written}")
     models: list[str] = []
     if kinds and kinds[0].lower() == "gpu":
-        name = next(
-            each for each in ("gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket") if values.has(each)
-        )
+        name = next(each for each in _GPU_OPTIONS if values.has(each))
         values.warn(name, "names a type 'gpu', for which Slurm would look in vain; read as any GPU")
-    elif kinds:
+    elif kinds and kinds[0]:
         profile = mig_profile(kinds[0])
         plain = kinds[0][: -len(profile)].rstrip("_.-") if profile else kinds[0]
         models = models_called(plain) if plain else []
