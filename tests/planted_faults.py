@@ -137,15 +137,15 @@ FAULTS = [
     Planted(
         "unknown is taken for gone at once",
         "control/loop.py",
-        "        if key in self._stopped:\n",
-        "        if key in self._stopped or record.phase is AttemptState.UNKNOWN:\n",
+        "        if key in self._barred:\n",
+        "        if key in self._barred or record.phase is AttemptState.UNKNOWN:\n",
         SEEDS,
     ),
     Planted(
         "an unsure stop is taken for done",
         "control/loop.py",
-        "            if reply.answer is Answer.DONE:\n                self._stopped.add(halt.key)\n",
-        "            if reply.answer is not Answer.REFUSED:\n                self._stopped.add(halt.key)\n",
+        "            if reply.answer is Answer.BARRED:\n",
+        "            if reply.answer is not Answer.REFUSED:\n",
         SEEDS,
     ),
     Planted(
@@ -172,8 +172,8 @@ FAULTS = [
     Planted(
         "a stop leaves no mark for a start that is on its way",
         "sim/engine.py",
-        "            self._claims.add(halt.key)\n            return _DONE\n",
-        "            return _DONE\n",
+        "            self._claims.add(halt.key)\n            return Reply(Answer.BARRED)\n",
+        "            return Reply(Answer.BARRED)\n",
         SEEDS + " tests/contract",
     ),
     Planted(
@@ -204,5 +204,12 @@ FAULTS = [
         "            return Report(key, Phase.ENDED, Outcome.COMPLETED)\n"
         "        return self._settle(key, folder, None, 0, _LOST_BOOT)",
         CONTRACT,
+    ),
+    Planted(
+        "a stop that was told is taken for a stop that is over",
+        "control/loop.py",
+        "            if reply.answer is Answer.BARRED:\n",
+        "            if reply.answer in (Answer.BARRED, Answer.DONE):\n",
+        SEEDS,
     ),
 ]

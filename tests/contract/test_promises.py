@@ -47,14 +47,14 @@ def test_started_twice_with_one_key_runs_once_counted_by_the_job(rig: Rig) -> No
 
 def test_the_unknown_is_unknown_and_may_be_stopped(rig: Rig) -> None:
     assert Phase.UNKNOWN is look(rig, "y-9-1").phase
-    assert DONE == stop(rig, "y-9-1")
+    assert [Answer.BARRED] == stop(rig, "y-9-1")
     assert Phase.UNKNOWN is look(rig, "y-9-1").phase
     assert [] == rig.engine.listing()
 
 
 def test_what_was_stopped_before_it_was_started_never_starts(rig: Rig) -> None:
     """The start was on its way when the stop overtook it."""
-    assert DONE == stop(rig, "y-1-1")
+    assert [Answer.BARRED] == stop(rig, "y-1-1")
     assert [Answer.REFUSED] == start(rig, launch(rig, "y-1-1"))
     rig.let_pass(50)
     assert (0, Phase.UNKNOWN) == (rig.starts("y-1-1"), look(rig, "y-1-1").phase)

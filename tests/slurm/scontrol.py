@@ -149,9 +149,8 @@ def written(each: dict[str, Any]) -> str:
     """A dependency as Slurm writes it."""
     if each["kind"] == "singleton":
         return "singleton"
-    task = f"_{each['task']}" if "task" in each else ""
     delay = f"+{each['delay_s'] // 60}" if "delay_s" in each else ""
-    return f"{each['kind']}:{each['job']}{task}{delay}"
+    return f"{each['kind']}:{each['job']}{delay}"
 
 
 def moment(when_ms: int | None) -> str:

@@ -90,7 +90,7 @@ class Controller:
         self._stopwatch_ns = stopwatch_ns
         self._pace = Pace()
         self._unknown_since: dict[str, int] = {}
-        self._stopped: set[str] = set()
+        self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
         self._over: list[str] = []
         """Attempts whose ends are in the log, to be forgotten by the engine."""
@@ -174,7 +174,7 @@ class Controller:
         if report.phase is not Phase.UNKNOWN:
             self._unknown_since.pop(key, None)
             return
-        if key in self._stopped:
+        if key in self._barred:
             draft.add(lost(record, now_ms))
             return
         since_ms = self._unknown_since.setdefault(key, now_ms)
@@ -225,7 +225,7 @@ class Controller:
             over, self._over = self._over, []
             if not self._try("forget", step, lambda: self.engine.forget(self.epoch, over)):
                 self._over += over
-            self._stopped.difference_update(over)
+            self._barred.difference_update(over)
             for key in over:
                 self._unknown_since.pop(key, None)
 
@@ -242,9 +242,9 @@ class Controller:
             step.errors.append(f"stop: {error}")
             return
         for halt, reply in zip(halts, replies, strict=True):
-            if reply.answer is Answer.DONE:
-                self._stopped.add(halt.key)
-            else:
+            if reply.answer is Answer.BARRED:
+                self._barred.add(halt.key)
+            elif reply.answer is not Answer.DONE:
                 step.errors.append(f"stop {halt.key}: {reply.why or reply.answer.value}")
 
     def _freeze(self, wanted: Todo, now_ms: int, step: Step) -> None:

@@ -105,6 +105,8 @@ class Answer(Enum):
 
     DONE = "done"
     """It is so now, or will be without another call."""
+    BARRED = "barred"
+    """Only to a stop: nothing runs under the key, and nothing ever will."""
     REFUSED = "refused"
     """It did not happen and will not, however often it is asked: `Reply.why` says what is wrong."""
     UNSURE = "unsure"
@@ -205,8 +207,8 @@ class Engine(Protocol):
     def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
         """Stop attempts. DONE means it was told, not that it is gone: `status` says when.
 
-        Once this is DONE for a key that the engine does not know, that key can never start any more, not even by a
-        call that is still on its way: so an attempt that was stopped and stays UNKNOWN is gone.
+        BARRED is the answer for a key that the engine does not know: it can never start any more, not even by a call
+        that is still on its way, so the attempt is gone. One that is only out of reach is UNSURE.
         """
         ...
 

@@ -4,6 +4,7 @@ A test holds this table to `JobRequest`. It is written out because the wire lies
 file deserves messages with lines, which a model of the wire does not know.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -102,10 +103,16 @@ def _dependencies(node: Node) -> list[dict[str, Any]]:
     return [_dependency(item) for item in node.items]
 
 
+def _job(node: Node) -> int | str:
+    text = _scalar(node, "a job's id such as 17 or 12_3")
+    if not re.fullmatch(r"[1-9][0-9]{0,17}(_[0-9]{1,9})?", text):
+        raise Wrong(node.place, f"must be a job's id such as 17 or 12_3, not {quoted(text)}")
+    return text if "_" in text else int(text)
+
+
 _PARTS = {
     "kind": Field(_text),
-    "job": _whole(1, 1 << 53),
-    "task": _whole(0, 999_999_999),
+    "job": Field(_job),
     "delay_s": _whole(0, _YEARS_S),
 }
 
@@ -143,7 +150,7 @@ FIELDS: dict[str, Field] = {
     "mig": Field(_text),
     "tasks": _whole(1, 100_000),
     "nodes_min": _whole(1, 100_000),
-    "nodes_max": _whole(1, 100_000),
+    "nodes_max": _whole(0, 100_000),
     "ranks": _whole(1, 1_000_000),
     "batch": Field(_boolean),
     "cpus": Field(_number, 0, 100_000),
@@ -158,7 +165,7 @@ FIELDS: dict[str, Field] = {
     "begin_ms": _whole(0, _TIME_MS_MAX),
     "deadline_ms": _whole(0, _TIME_MS_MAX),
     "array": Field(_text),
-    "array_limit": _whole(1, 1_000_000),
+    "array_limit": _whole(0, 1_000_000),
     "dependencies": Field(_dependencies),
     "dependencies_any": Field(_boolean),
     "env": Field(_named(_value)),

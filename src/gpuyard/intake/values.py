@@ -14,18 +14,14 @@ from typing import Any
 from gpuyard.errors import BadInput
 
 PROPOSED: dict[str, str] = {
-    "pools": "names of pools that will do (Slurm: --partition)",
     "nodes_min": "the least number of nodes its tasks are spread over (Slurm: --nodes)",
-    "nodes_max": "the largest number of nodes its tasks are spread over (Slurm: --nodes)",
     "batch": "the command runs once, in the first task; the others hold room for what it starts there",
     "ranks": "how many processes it means to start in all (Slurm: --ntasks), where that is not its tasks",
     "exclusive": "whole nodes, shared with no other job",
     "constraint": "features that its nodes must have, as Slurm writes them",
     "on_nodes": "nodes it must have (Slurm: --nodelist)",
     "not_nodes": "nodes it must not have (Slurm: --exclude)",
-    "dependencies": "jobs it waits for: a list of {kind, job}, also with task and delay_s",
-    "dependencies_any": "one of its dependencies is enough",
-    "array_limit": "how many tasks of the array may run at a time",
+    "delay_s": "of a dependency: how long after the other job's start (Slurm: after:12+5)",
     "mig": "MIG profile of the slices that `gpus` counts, in place of whole GPUs",
     "licenses": "licenses it holds while it runs, by name with their number",
 }
@@ -114,7 +110,8 @@ class Intake:
     @property
     def lacking(self) -> tuple[str, ...]:
         """Fields it needs that the yard does not have yet."""
-        return tuple(name for name in self.job if name in PROPOSED)
+        delayed = any("delay_s" in each for each in self.job.get("dependencies", []))
+        return tuple(name for name in (*self.job, *(["delay_s"] if delayed else [])) if name in PROPOSED)
 
     def request(self) -> dict[str, Any]:
         """The job for the wire; `BadInput` if it needs what the yard does not have."""

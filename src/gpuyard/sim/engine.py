@@ -255,9 +255,11 @@ class SimEngine:
 
     def _stop(self, halt: Halt) -> Reply:
         entry = self._books.get(halt.key)
-        if entry is None or entry.report.phase is Phase.ENDED:
+        if entry is None:
             # A start that is still on its way comes too late.
             self._claims.add(halt.key)
+            return Reply(Answer.BARRED)
+        if entry.report.phase is Phase.ENDED:
             return _DONE
         if not self._reachable(entry.launch):
             return Reply(Answer.UNSURE, "its node is out of reach")

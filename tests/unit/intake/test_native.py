@@ -13,6 +13,7 @@ from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, read_native, values, write_native
 from gpuyard.intake.native_fields import FIELDS
 from gpuyard.intake.sbatch import taking
+from gpuyard.intake.sbatch.dependencies import KINDS
 
 EVERYTHING = """\
 name: train
@@ -52,8 +53,8 @@ array: 0-9
 array_limit: 4
 dependencies:
   - kind: afterok
-    job: 12
-    task: 3
+    job: '12_3'
+    delay_s: 60
   - kind: singleton
 dependencies_any: true
 env:
@@ -79,7 +80,7 @@ def one(text: str) -> dict[str, Any]:
 def test_the_fields_are_those_of_the_wire_and_the_proposed_ones() -> None:
     wire = {field.alias or name for name, field in JobRequest.model_fields.items()}
 
-    assert FIELDS.keys() == wire | PROPOSED.keys()
+    assert FIELDS.keys() == wire | (PROPOSED.keys() - {"delay_s"})
     assert not wire & PROPOSED.keys(), "the wire has it now: take it out of PROPOSED"
 
 
@@ -91,6 +92,7 @@ def test_the_bounds_are_those_of_the_wire() -> None:
             bounds[name] = (each["minimum"], each["maximum"])
 
     assert bounds == {name: (FIELDS[name].least, FIELDS[name].most) for name in bounds}
+    assert set(control.KINDS) == set(KINDS)
     assert (ARRAY_TASKS_MAX, schemas.SCRIPT_BYTES_MAX) == (values.ARRAY_TASKS_MAX, taking.SCRIPT_BYTES_MAX)
 
 
@@ -103,6 +105,8 @@ def test_every_field_goes_in_and_out() -> None:
 
 def test_the_wire_takes_the_job() -> None:
     accepted = {name: value for name, value in one(EVERYTHING).items() if name not in PROPOSED}
+    for each in accepted["dependencies"]:
+        each.pop("delay_s", None)
 
     assert JobRequest.model_validate(accepted).new_job().retries == 2
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import BadInput
-from gpuyard.intake import Caller, Intake, read_sbatch, split_command
+from gpuyard.intake import PROPOSED, Caller, Intake, read_sbatch, split_command
 from gpuyard.intake.sbatch.options import BY_LETTER, OPTIONS
 from gpuyard.intake.sbatch.unsupported import REFUSED, SILENT, WARNINGS
 
@@ -326,3 +326,10 @@ def test_every_option_is_served_named_or_refused() -> None:
     assert every == served | WARNINGS.keys() | SILENT | REFUSED.keys()
     assert not served & (WARNINGS.keys() | SILENT | REFUSED.keys())
     assert len(BY_LETTER) == len([option for option in OPTIONS if option.short])
+
+
+def test_a_wait_after_another_job_begins_is_kept_and_named_as_lacking(sbatch: Any) -> None:
+    taken = sbatch("-d after:3+5")
+
+    assert [{"kind": "after", "job": 3, "delay_s": 300}] == taken.job["dependencies"]
+    assert ("delay_s" in PROPOSED) == ("delay_s" in taken.lacking)

@@ -215,7 +215,7 @@ class LocalEngine:
             files.sync_folder(os.path.join(self._data.root, files.KEPT))
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
-        return _DONE
+        return Reply(Answer.BARRED)
 
     def _end_unborn(self, folder: str, outcome: Outcome) -> None:
         end = {

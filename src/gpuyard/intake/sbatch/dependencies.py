@@ -18,7 +18,7 @@ class Dependencies(NamedTuple):
     """What has to happen first."""
 
     each: tuple[dict[str, Any], ...]
-    """`{"kind": "afterok", "job": 12}`, with `task` for one of an array and `delay_s` for a wait after its start."""
+    """`{"kind": "afterok", "job": 12}`; a task of an array is `"12_3"`, and `delay_s` a wait after the start."""
     any_will_do: bool
 
 
@@ -63,7 +63,7 @@ def _job(kind: str, job: str) -> list[dict[str, Any]]:
     task = match[2]
     if task is None or task == "*":
         return [{**each, **delay}]
-    return [{**each, "task": number, **delay} for number in _tasks(task)]
+    return [{**each, "job": f"{each['job']}_{number}", **delay} for number in _tasks(task)]
 
 
 def _tasks(text: str) -> list[int]:
