@@ -59,6 +59,56 @@ Signal = Annotated[
         show_default=False,
     ),
 ]
+Array = Annotated[
+    str,
+    typer.Option(
+        "--array",
+        metavar="INDICES",
+        help="Many tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end no more than 4 at a time.",
+        show_default=False,
+    ),
+]
+After = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="[KIND:]JOB",
+        help="Wait for a job, an array or a task: afterok (if no kind is given), afterany, afternotok, after, "
+        "aftercorr; or singleton. May be repeated.",
+        show_default=False,
+    ),
+]
+Stdout = Annotated[str, typer.Option("--stdout", metavar="FILE", help="For its output.", show_default=False)]
+Stderr = Annotated[str, typer.Option("--stderr", metavar="FILE", help="For its errors.", show_default=False)]
+Retries = Annotated[
+    int,
+    typer.Option("--retries", metavar="N", min=0, max=100, help="How often it is tried again if it fails."),
+]
+Requeue = Annotated[bool, typer.Option("--requeue/--no-requeue", help="Wait again when its node is lost.")]
+Hold = Annotated[bool, typer.Option("--hold", help="Do not start it before `yard release`.")]
+
+HostProcess = Annotated[
+    bool, typer.Option("--host-process", help="Run a container's command as a process, without its image.")
+]
+
+
+def is_file_to_read(words: list[str] | None, dashes: bool) -> bool:
+    """Whether the first word is a file that says itself what it needs: #SBATCH lines, or YAML."""
+    if not words or dashes or words == ["-"]:
+        return False
+    path = Path(words[0])
+    if path.suffix in (".yaml", ".yml"):
+        return True
+    if not path.is_file() or not _begins_as_script(path):
+        return False
+    with path.open("rb") as file:
+        return b"\n#SBATCH" in file.read(SCRIPT_BYTES_MAX + 1)
+
+
+def was_given(ctx: typer.Context, option: str) -> bool:
+    """Whether someone gave an option, rather than leaving it at its default."""
+    source = ctx.get_parameter_source(option) if option else None
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def request(

@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "validate": Entry("validate", "Check a yard.yaml.", no_args_is_help=True),
     },
     "Jobs": {
+        "convert": Entry("convert", "Turn a script or a manifest into native YAML.", no_args_is_help=True),
         "submit": Entry(
             "submit",
             "Submit a command or a script.",

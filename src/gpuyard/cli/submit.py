@@ -1,7 +1,7 @@
 """`yard submit`: hand in a job and come back."""
 
 import os
-from typing import Annotated
+from typing import Any
 
 import typer
 
@@ -21,74 +21,97 @@ def submit(
     time_limit: f.TimeLimit = "",
     klass: f.Klass = "",
     tenant: f.Tenant = "",
-    array: Annotated[
-        str,
-        typer.Option(
-            "--array",
-            metavar="INDICES",
-            help="Many tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end no more than 4 at a time.",
-            show_default=False,
-        ),
-    ] = "",
-    after: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--after",
-            metavar="[KIND:]JOB",
-            help="Wait for a job, an array or a task: afterok (if no kind is given), afterany, afternotok, after, "
-            "aftercorr; or singleton. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    array: f.Array = "",
+    after: f.After = None,
     tasks: f.Tasks = 1,
     cpus: f.Cpus = 0,
     memory: f.Memory = "",
     gpu_model: f.GpuModel = None,
-    stdout: Annotated[
-        str, typer.Option("--stdout", metavar="FILE", help="For its output.", show_default=False)
-    ] = "",
-    stderr: Annotated[
-        str, typer.Option("--stderr", metavar="FILE", help="For its errors.", show_default=False)
-    ] = "",
+    stdout: f.Stdout = "",
+    stderr: f.Stderr = "",
     env: f.Env = None,
     export: f.Export = True,
     signal: f.Signal = "",
-    retries: Annotated[
-        int,
-        typer.Option(
-            "--retries", metavar="N", min=0, max=100, help="How often it is tried again if it fails."
-        ),
-    ] = 0,
-    requeue: Annotated[
-        bool, typer.Option("--requeue/--no-requeue", help="Wait again when its node is lost.")
-    ] = True,
-    hold: Annotated[bool, typer.Option("--hold", help="Do not start it before `yard release`.")] = False,
+    retries: f.Retries = 0,
+    requeue: f.Requeue = True,
+    hold: f.Hold = False,
+    host_process: f.HostProcess = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Submit a command, or a script that begins with #!, and print the job's id.
 
-    `yard submit -g 2 --time 2h train.sh` submits the text of the script as it is now; `yard submit -g 2 -- ./train.sh`
-    runs the file when the job starts. `-` reads a script from standard input.
+    `yard submit -g 2 --time 2h train.sh` submits the text of the script as it is now, and heeds its #SBATCH lines;
+    `yard submit -g 2 -- ./train.sh` runs the file when the job starts. A .yaml file holds jobs of Kubernetes or of the
+    yard's own form (`yard convert`). `-` reads a script from standard input.
     """
-    fields = f.command_of(words, ctx.meta.get(DASHES, False))
-    own_name = fields.get("name", "")
-    fields |= f.request(
-        gpus=gpus, gpu_model=gpu_model, name=name or own_name, tenant=tenant, klass=klass, time_limit=time_limit,
+    given = f.request(
+        gpus=gpus, gpu_model=gpu_model, name=name, tenant=tenant, klass=klass, time_limit=time_limit,
         tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
     )  # fmt: skip
     for key, path in (("stdout", stdout), ("stderr", stderr)):
         if path:
-            fields[key] = os.path.abspath(path)
-    indices, _percent, at_a_time = array.partition("%")
-    if _percent and not at_a_time.isdecimal():
-        raise BadInput(f"--array {array!r}: after % comes a number", "For example: --array 0-99%8")
-    more = {"array": indices, "array_limit": int(at_a_time or 0), "retries": retries, "hold": hold}
-    fields |= {"dependencies": [_dependency(each) for each in after]} if after else {}
-    fields |= {key: value for key, value in more.items() if value}
-    if not requeue:
-        fields["requeue"] = False
+            given[key] = os.path.abspath(path)
+    given |= _array(array) | {key: value for key, value in (("retries", retries), ("hold", hold)) if value}
+    given |= {"dependencies": [_dependency(each) for each in after]} if after else {}
+    given |= {} if requeue else {"requeue": False}
+    dashes = ctx.meta.get(DASHES, False)
+    jobs = (
+        _taken_in(words, given, host_process, ctx)
+        if f.is_file_to_read(words, dashes)
+        else [_plain(words, given, dashes)]
+    )
     with client() as yard:
-        accepted = yard.submit(fields)
+        for fields in jobs:
+            _show(yard.submit(fields), output)
+
+
+def _plain(words: list[str] | None, given: dict[str, Any], dashes: bool) -> dict[str, Any]:
+    """A command, or a script as it stands."""
+    fields = f.command_of(words, dashes)
+    return fields | given | {"name": given.get("name") or fields.get("name", "")}
+
+
+def _taken_in(
+    words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: typer.Context
+) -> list[dict[str, Any]]:
+    """Jobs of a file with directives of its own: what was said on the command line goes before them."""
+    from gpuyard.cli.convert import take
+
+    said = {
+        key: value
+        for key, value in given.items()
+        if key not in _ALWAYS_THERE or f.was_given(ctx, _ALWAYS_THERE[key])
+    }
+    jobs = []
+    file, *arguments = words or [""]
+    for each in take(file, script_arguments=tuple(arguments), host_process=host_process):
+        fields = {"cwd": os.getcwd()} | each.request() | said
+        fields["env"] = each.environment(given["env"])
+        jobs.append(fields)
+    return jobs
+
+
+_ALWAYS_THERE = {"gpus": "gpus", "tasks": "tasks", "cwd": "", "env": ""}
+"""Fields that a request has whether or not anyone asked for them, by the option that asks."""
+
+
+def _array(text: str) -> dict[str, Any]:
+    indices, percent, at_a_time = text.partition("%")
+    if percent and not at_a_time.isdecimal():
+        raise BadInput(f"--array {text!r}: after % comes a number", "For example: --array 0-99%8")
+    fields: dict[str, Any] = {"array": indices} if indices else {}
+    return fields | ({"array_limit": int(at_a_time)} if at_a_time else {})
+
+
+def _dependency(text: str) -> dict[str, str]:
+    """`12`, `12_3`, `afterany:12` or `singleton`."""
+    kind, _, job = text.rpartition(":")
+    if text == "singleton":
+        return {"kind": text}
+    return {"kind": kind or "afterok", "job": job}
+
+
+def _show(accepted: Any, output: Output) -> None:
     if output in (Output.TABLE, Output.WIDE):
         print(accepted["id"])
     elif output is Output.JSON:
@@ -99,11 +122,3 @@ def submit(
         from gpuyard.cli.tables import emit
 
         emit([dict(accepted)], [], output)
-
-
-def _dependency(text: str) -> dict[str, str]:
-    """`12`, `12_3`, `afterany:12` or `singleton`."""
-    kind, _, job = text.rpartition(":")
-    if text == "singleton":
-        return {"kind": text}
-    return {"kind": kind or "afterok", "job": job}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpuyard.api import schemas
 from gpuyard.api.schemas import JobRequest
+from gpuyard.control import dependencies as control
 from gpuyard.control.labels import ARRAY_TASKS_MAX
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, read_native, values, write_native

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report
+from gpuyard.engines.patterns import expand
 from gpuyard.model import CATALOGUE, Node, Outcome
 
 FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
@@ -131,8 +132,8 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "argv": list(recipe.argv),
         "script": recipe.script,
         "cwd": cwd,
-        "stdout": recipe.stdout,
-        "stderr": recipe.stderr,
+        "stdout": _file(recipe.stdout, launch),
+        "stderr": _file(recipe.stderr, launch),
         "append": launch.restarts > 0,
         "uid": account.uid,
         "gid": account.gid,
@@ -197,6 +198,20 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
             "WORLD_SIZE": str(part.tasks),
         }
     return base | recipe.env | yard
+
+
+def _file(pattern: str, launch: Launch) -> str:
+    """A file for what a job writes: its name may hold what is known only now."""
+    values: dict[str, str | int] = {
+        "j": launch.job_id,
+        "A": launch.array_id or launch.job_id,
+        "x": launch.name,
+        "N": launch.parts[0].node,
+        "u": launch.recipe.user,
+        "n": 0,
+        "t": 0,
+    }
+    return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))
 
 
 def _task_environment(part: Part, rank: int, uuids: tuple[str, ...]) -> dict[str, str]:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.config.problems import quoted
+from gpuyard.engines import patterns
 from gpuyard.errors import BadInput
 from gpuyard.intake.gpu_models import mig_profile, models_called
 from gpuyard.intake.names import is_segment, is_tenant, job_name
-from gpuyard.intake.sbatch import patterns
 from gpuyard.intake.sbatch.conclusions import concluded
 from gpuyard.intake.sbatch.constraints import Constraint, constraint
 from gpuyard.intake.sbatch.getopt import Unreadable, options_of

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpuyard.engines.patterns import check
 from gpuyard.intake import expand_pattern
-from gpuyard.intake.sbatch.patterns import check
 
 VALUES = {"j": 128, "A": 120, "a": 7, "x": "train", "N": "n1", "u": "ana"}
 
