@@ -85,7 +85,12 @@ class EasyPass:
             return False
         quota_ms = self._pass.quota_ms(first)
         found = promise(self._pass, first) if quota_ms is not None else None
-        if found is None or quota_ms is None or found.at_ms < quota_ms or found.at_ms <= self._pass.now_ms + 1:
+        if (
+            found is None
+            or quota_ms is None
+            or found.at_ms < quota_ms
+            or found.at_ms <= self._pass.now_ms + 1
+        ):
             return False
         self._head = first
         self._promised()
