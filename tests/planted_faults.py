@@ -107,8 +107,8 @@ FAULTS = [
     Planted(
         "one key for all attempts",
         "control/observe.py",
-        '    return f"{yard}-{record.id}-{record.attempt}"\n',
-        '    return f"{yard}-{record.id}-1"\n',
+        '    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"\n',
+        '    return f"{yard}-{submitted_ms:x}-{job_id}-1"\n',
         SEEDS,
     ),
     Planted(

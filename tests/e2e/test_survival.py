@@ -48,7 +48,7 @@ def test_down_leaves_jobs_running_and_down_jobs_does_not(bare: Box, tmp_path: Pa
     assert "no yard is running" in bare("down").err
     bare.up()
     assert "RUNNING" == bare.wait(job, "RUNNING")["state"]
-    assert "1 jobs were stopped" in bare("down", "--jobs").out
+    assert "1 job was cancelled" in bare("down", "--jobs").out
     time.sleep(0.2)
     after = beat.read_text()
     time.sleep(0.3)

@@ -8,6 +8,7 @@ import json
 from typing import Any, NoReturn
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from gpuyard.api.problems import Problem
 
@@ -20,11 +21,15 @@ async def bytes_of(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
     if announced.isdecimal() and int(announced) > most:
         raise _too_large(most)
     parts, length = [], 0
-    async for part in request.stream():
-        length += len(part)
-        if length > most:
-            raise _too_large(most)
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            length += len(part)
+            if length > most:
+                raise _too_large(most)
+            parts.append(part)
+    except ClientDisconnect:
+        # Nobody is left to be answered, and nothing was done.
+        raise Problem(400, "the request was cut off") from None
     return b"".join(parts)
 
 

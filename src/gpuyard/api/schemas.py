@@ -154,7 +154,7 @@ class JobRequest(BaseModel):
     gpu_models: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=20)] = (
         Field([], description="GPU models that will do. Left out: any.", examples=[["H100"]])
     )
-    tasks: int = Field(1, ge=1, le=100_000, description="Tasks that start together or not at all.")
+    tasks: int = Field(1, ge=1, le=10_000, description="Tasks that start together or not at all.")
     cpus: float = Field(
         0, ge=0, le=100_000, allow_inf_nan=False, description="Cores of each task, to a thousandth."
     )

@@ -64,15 +64,16 @@ class _Streams:
             pulse: Pulse = request.app.state.pulse
             return _events(self._follow(pulse, label, stream, max(attempt, 1), offset))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
-        piece = await self._read(job_id, attempt, stream, offset, limit)
+        view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
+        piece = await self._read(view, attempt, stream, offset, limit)
         return Response(
             piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(offset + len(piece))}
         )
 
-    async def _read(self, job_id: int, attempt: int, stream: str, offset: int, limit: int) -> bytes:
+    async def _read(self, view: dict[str, Any], attempt: int, stream: str, offset: int, limit: int) -> bytes:
         if attempt < 1:
             return b""
-        key = self._yard.log_key(job_id, attempt)
+        key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
         return await run_in_threadpool(self._yard.engine.log, key, stream, offset, limit)
 
     async def _follow(
@@ -83,7 +84,7 @@ class _Streams:
         while not pulse.closed:
             # Asked before reading: what was written before the end is then read before the end is told.
             view = await run_in_threadpool(self._yard.views.job, label, brief=True)
-            piece = await self._read(view["id"], attempt, stream, offset, PIECE_BYTES_MAX)
+            piece = await self._read(view, attempt, stream, offset, PIECE_BYTES_MAX)
             if piece:
                 yield _event("log", {"attempt": attempt, "offset": offset, **_piece(piece)})
                 offset += len(piece)

@@ -18,9 +18,9 @@ JOBS_S = 600.0
 
 def down(
     data: DataOption = None,
-    jobs: Annotated[bool, typer.Option("--jobs", help="Stop all jobs first.")] = False,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Cancel all jobs first, running and waiting.")] = False,
 ) -> None:
-    """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs they are stopped first."""
+    """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs all are cancelled first."""
     from gpuyard.cli.streams import notice
     from gpuyard.control.places import DataDir, default_data
 
@@ -34,7 +34,8 @@ def down(
         pid = instance.running()
         if pid:
             _stop(pid, instance)
-    print(f"the yard is down{f', {stopped} jobs were stopped' if jobs else ''}")
+    was = f", {stopped} {'job was' if stopped == 1 else 'jobs were'} cancelled" if jobs else ""
+    print(f"the yard is down{was}")
 
 
 def _stop(pid: int, instance: "Instance") -> None:

@@ -1,5 +1,6 @@
 """`yard run`: a command on the yard as if it were here: its output as it comes, its exit code as ours."""
 
+import os
 import signal as signals
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 INTERRUPTED = 130
+BROKEN_PIPE = 141
 _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
 """What a job ends with whose program had no say in it."""
 
@@ -65,6 +67,12 @@ def _watched(yard: "Client", fields: dict[str, Any]) -> int:
         return _code(_copied(yard, job["id"]))
     except KeyboardInterrupt:
         notice(f"cancelling job {job['label']}", before="yard: ")
+    except BrokenPipeError:
+        # Nobody reads on, as in `yard run … | head`: then nobody wants the rest.
+        notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
+        yard.cancel(job["id"])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     try:
         yard.cancel(job["id"])
         _copied(yard, job["id"], silent=True)
@@ -89,7 +97,7 @@ def _copied(yard: "Client", job_id: int, *, silent: bool = False) -> "End":
 def _code(end: "End") -> int:
     from gpuyard.cli.streams import notice
 
-    code = end["exit_code"] or _CODES.get(end["state"], 1)
+    code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
     if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not end["exit_code"]):
         why = f": {end['reason']}" if end["reason"] else ""
         notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")

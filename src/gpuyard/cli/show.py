@@ -40,7 +40,7 @@ def _story(job: Mapping[str, Any]) -> None:
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),
-        ("state", job["state"] + (f" ({job['attempt_state']})" if job.get("attempt_state") else "")),
+        ("state", _state(job)),
         ("tenant", f"{job['tenant']}, user {job['user']}, class {job['class']}"),
     ]
     if job.get("array"):
@@ -96,3 +96,8 @@ def _print(lines: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         print(f"{name:<{width}}  {text}")
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    more = job.get("attempt_state")
+    return f"{job['state']} ({more})" if more and more != job["state"] else str(job["state"])

@@ -9,9 +9,9 @@ from gpuyard.store import HistoryRow
 def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
     """What is told of a job once it is gone: `event` is the one that ended it."""
     job, spec = record.job, record.job.spec
-    exit_code, why = 0, record.doomed
+    exit_code, why, ended_ms = 0, record.doomed, event.at_ms
     if isinstance(event, AttemptEnded):
-        exit_code, why = event.exit_code, event.why
+        exit_code, why, ended_ms = event.exit_code, event.why, event.ended_ms or event.at_ms
     elif isinstance(event, Requested) and event.by:
         why = f"cancelled by {event.by}"
     return HistoryRow(
@@ -24,7 +24,7 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
         gpus_milli=record.shape.gpu_milli,
         submitted_ms=job.submitted_ms,
         started_ms=started_ms,
-        ended_ms=event.at_ms,
+        ended_ms=ended_ms,
         array_id=job.array_id,
         array_index=job.array_index,
         attempts=record.attempt,

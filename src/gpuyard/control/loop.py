@@ -92,6 +92,8 @@ class Controller:
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
+        self._keys: dict[tuple[int, int], str] = {}
+        """Names of live attempts, by job and attempt."""
         self._over: list[str] = []
         """Attempts whose ends are in the log, to be forgotten by the engine."""
         self._nodes_ms: int | None = None
@@ -119,15 +121,20 @@ class Controller:
     def _commit(self, make: Callable[[Draft], None]) -> list[Event]:
         events = self.books.commit(self.epoch, make)
         # Only an end that is in the log may be forgotten by the engine.
-        self._over += [f"{self.yard}-{e.job_id}-{e.attempt}" for e in events if isinstance(e, AttemptEnded)]
+        ended = [self._keys.pop((e.job_id, e.attempt), None) for e in events if isinstance(e, AttemptEnded)]
+        self._over += [key for key in ended if key is not None]
         return events
+
+    def _key(self, record: JobRecord) -> str:
+        key = self._keys[record.id, record.attempt] = key_of(self.yard, record)
+        return key
 
     # -- observe -----------------------------------------------------------------------------------------------
 
     def _observe(self, step: Step) -> Mapping[str, Report]:
         with self.books.lock:
             self.books.catch_up()
-            keys = [key_of(self.yard, record) for record in self.books.state.running.values()]
+            keys = [self._key(record) for record in self.books.state.running.values()]
         if not keys:
             return {}
         try:
@@ -158,7 +165,7 @@ class Controller:
         if wake_ms is not None and wake_ms <= now_ms:
             draft.add(Ticked(now_ms))
         for record in list(state.running.values()):
-            key = key_of(self.yard, record)
+            key = self._key(record)
             report = reports.get(key)
             if report is None:
                 continue
@@ -214,7 +221,8 @@ class Controller:
         with self.books.lock:
             state = self.books.state
             # What was committed just now has not been asked about: nobody can have started it but us.
-            new = [f"{self.yard}-{e[1]}-{e[2]}" for e in step.events if isinstance(e, AttemptStarted)]
+            started = [state.running.get(e.job_id) for e in step.events if isinstance(e, AttemptStarted)]
+            new = [self._key(record) for record in started if record is not None]
             seen = {**reports, **{key: Report(key, Phase.UNKNOWN) for key in new}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
             wanted = todo(self.yard, state, seen, frozenset(late), self._pace, now_ms)

@@ -34,13 +34,19 @@ _SEEN = frozenset({Phase.RUNNING, Phase.SUSPENDED, Phase.STOPPING})
 
 def key_of(yard: str, record: JobRecord) -> str:
     """The name of a job's current attempt towards an engine."""
-    return f"{yard}-{record.id}-{record.attempt}"
+    return attempt_key(yard, record.id, record.attempt, record.job.submitted_ms)
+
+
+def attempt_key(yard: str, job_id: int, attempt: int, submitted_ms: int) -> str:
+    """The time of submission is in it because an old backup that is restored hands out ids again."""
+    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"
 
 
 def attempt_of(yard: str, key: str) -> tuple[int, int] | None:
     """Job and attempt of a key of this yard; None: it is nobody's here."""
     name, _, attempt = key.rpartition("-")
     name, _, job_id = name.rpartition("-")
+    name, _, _submitted = name.rpartition("-")
     if name != yard or not (job_id.isdecimal() and attempt.isdecimal()):
         return None
     return int(job_id), int(attempt)
@@ -57,7 +63,9 @@ def attempt_events(record: JobRecord, report: Report, now_ms: int) -> list[Event
     if report.phase is Phase.ENDED:
         saved_ms = _saved_ms(record, report.checkpoint_ms)
         outcome = _outcome(record, report)
-        events.append(AttemptEnded(now_ms, job_id, attempt, outcome, saved_ms, report.exit_code, report.why))
+        ended_ms = report.ended_ms if record.started_ms <= report.ended_ms < now_ms else 0
+        why, code = report.why, report.exit_code
+        events.append(AttemptEnded(now_ms, job_id, attempt, outcome, saved_ms, code, why, ended_ms))
         return events
     if report.phase in _SEEN and phase in (_STARTING, _UNKNOWN):
         events.append(AttemptConfirmed(now_ms, job_id, attempt))

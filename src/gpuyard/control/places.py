@@ -21,6 +21,7 @@ from pathlib import Path
 from gpuyard.errors import YardError
 
 PORT = 7447
+TOKEN_LENGTH_MIN = 32
 SYSTEM_DATA = Path("/var/lib/gpuyard")
 
 
@@ -105,7 +106,7 @@ class DataDir:
     def token(self) -> str:
         """The token, made if there is none. Only its owner can read it."""
         with suppress(FileNotFoundError):
-            return self.token_file.read_text(encoding="ascii").strip()
+            return self._known_token()
         draft = self.root / f".token.{os.getpid()}"
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -117,7 +118,20 @@ class DataDir:
         with suppress(FileExistsError):
             os.link(draft, self.token_file)
         os.unlink(draft)
-        return self.token_file.read_text(encoding="ascii").strip()
+        return self._known_token()
+
+    def _known_token(self) -> str:
+        """The token as it stands in its file, if it is one: whoever has it acts as the owner."""
+        mode = self.token_file.stat().st_mode
+        token = self.token_file.read_text(encoding="ascii", errors="replace").strip()
+        if mode & 0o077:
+            raise YardError(f"{self.token_file} can be read by others", f"chmod 600 {self.token_file}")
+        if len(token) < TOKEN_LENGTH_MIN or not token.isalnum():
+            raise YardError(
+                f"{self.token_file} holds no token: it is damaged",
+                "Remove the file: a new token is then made.",
+            )
+        return token
 
 
 class Instance:

@@ -22,6 +22,7 @@ from gpuyard.control.committer import Committer
 from gpuyard.control.desk import Desk
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
+from gpuyard.control.observe import attempt_key
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
@@ -151,9 +152,9 @@ class Yard:
             self.books.catch_up()
             return {"version": __version__, "seq": self.books.seq, "state": dump(self.books.state)}
 
-    def log_key(self, job_id: int, attempt: int) -> str:
+    def log_key(self, job_id: int, attempt: int, submitted_ms: int) -> str:
         """The engine's name of an attempt."""
-        return f"{self.store.yard}-{job_id}-{attempt}"
+        return attempt_key(self.store.yard, job_id, attempt, submitted_ms)
 
 
 def _percentile_ms(seconds: list[float], percent: int) -> float | None:

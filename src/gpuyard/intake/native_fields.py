@@ -148,7 +148,7 @@ FIELDS: dict[str, Field] = {
     "gpus": _whole(0, 100_000),
     "gpu_models": Field(_texts),
     "mig": Field(_text),
-    "tasks": _whole(1, 100_000),
+    "tasks": _whole(1, 10_000),
     "nodes_min": _whole(1, 100_000),
     "nodes_max": _whole(0, 100_000),
     "ranks": _whole(1, 1_000_000),

@@ -195,6 +195,8 @@ class AttemptEnded(NamedTuple):
     saved_ms: int = 0
     exit_code: int = 0
     why: str = ""
+    ended_ms: int = 0
+    """When it really ended, if that was seen only later; 0: at `at_ms`, until when it held its grants."""
 
 
 @dataclass(frozen=True, slots=True)

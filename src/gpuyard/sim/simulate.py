@@ -219,7 +219,7 @@ class Simulation:
         result.wait_ms.append(waited_ms)
         meter.end_ms.append(at_ms)
         self.ended += 1
-        apply(self.state, _new(AttemptEnded, (at_ms, job_id, record.attempt, outcome, 0, 0, "")))
+        apply(self.state, _new(AttemptEnded, (at_ms, job_id, record.attempt, outcome, 0, 0, "", 0)))
 
     def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
         """An attempt ends otherwise than by completing its job."""

@@ -43,6 +43,12 @@ from gpuyard.sim.engine import Life, SimEngine
 from gpuyard.sim.memory_store import MemoryStore
 from gpuyard.store import Fenced, Submission
 
+
+def key(job_id: int, submitted_ms: int = 1_000_000) -> str:
+    return f"memory00-{submitted_ms:x}-{job_id}-1"
+
+
+KEY = key(1)
 NODE = Node("n0", "main", "p", "H100", 2, 64_000, 1 << 18)
 RECIPE = json.dumps(to_plain(Recipe(argv=("true",)))).encode()
 HASH = hashlib.sha256(RECIPE).hexdigest()
@@ -117,7 +123,7 @@ def test_a_job_is_started_seen_and_ended() -> None:
     here = Here()
     job_id = here.submit()
     here.step()
-    assert ["memory00-1-1"] == here.live()
+    assert [KEY] == here.live()
     assert AttemptState.STARTING is here.phase(job_id)
     here.step(100)
     assert AttemptState.RUNNING is here.phase(job_id)
@@ -136,7 +142,7 @@ def test_a_start_that_did_not_get_through_is_made_again_under_the_same_key() -> 
     here.step(100)
     assert [] == here.live(), "not at once: calls that fail are spaced out"
     here.step(1000)
-    assert ["memory00-1-1"] == here.live()
+    assert [KEY] == here.live()
 
 
 def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> None:
@@ -147,7 +153,7 @@ def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> No
     here.engine.broken = ""
     here.rise()
     here.step()
-    assert ["memory00-1-1"] == here.live()
+    assert [KEY] == here.live()
 
 
 def test_without_an_answer_nothing_is_concluded() -> None:
@@ -175,7 +181,7 @@ def test_an_attempt_out_of_sight_keeps_its_gpus_and_is_seen_again() -> None:
     assert None is here.phase(other), "the engine could not promise that the first one is gone"
     here.engine.mend("n0")
     here.step(10_000)
-    assert ["memory00-1-1"] == [run.key for run in here.engine.world.runs]
+    assert [KEY] == [run.key for run in here.engine.world.runs]
 
 
 def test_what_the_engine_refuses_for_good_fails_with_its_reason() -> None:
@@ -200,14 +206,14 @@ def test_what_runs_and_belongs_to_nobody_is_stopped() -> None:
     """As after a restore from an old backup: the log has never heard of job 77."""
     here = Here(run_ms=10_000_000)
     launch = Launch(
-        "memory00-77-1", 77, 1, "77", "", Recipe(argv=("true",)), (Part("n0", (0,), 1000, 0, 0, 1),), 0, 0
+        "memory00-0-77-1", 77, 1, "77", "", Recipe(argv=("true",)), (Part("n0", (0,), 1000, 0, 0, 1),), 0, 0
     )
-    stranger = replace(launch, key="another-5-1")
+    stranger = replace(launch, key="another-0-5-1")
     assert [Answer.DONE] * 2 == [reply.answer for reply in here.engine.start(0, [launch, stranger])]
     here.step()
-    assert ("memory00-77-1",) == here.controller.difference.orphans
+    assert ("memory00-0-77-1",) == here.controller.difference.orphans
     here.step(LISTING_EVERY_MS)
-    assert ["another-5-1"] == here.live(), "what is not ours is not touched"
+    assert ["another-0-5-1"] == here.live(), "what is not ours is not touched"
     assert () == here.controller.difference.orphans
 
 
@@ -254,11 +260,11 @@ def test_stopped_jobs_hold_their_gpus_until_they_are_gone() -> None:
     here.engine._life = lambda _launch: Life(1000)
     here.step(100)
     assert AttemptState.STOPPING is here.phase(low)
-    assert ["memory00-1-1"] == here.live()
+    assert [KEY] == here.live()
     for _ in range(5):
         here.step(1000)
     runs = {run.key: run for run in here.engine.world.runs}
-    assert runs[f"memory00-{low}-1"].ended_ms <= runs[f"memory00-{urgent}-1"].started_ms  # type: ignore[operator]
+    assert runs[key(low)].ended_ms <= runs[key(urgent, 1_000_100)].started_ms  # type: ignore[operator]
 
 
 def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
@@ -300,4 +306,4 @@ def test_time_that_goes_back_is_not_followed() -> None:
 
 
 def test_reports_say_only_what_they_say() -> None:
-    assert Phase.UNKNOWN is Here().engine.status(["memory00-9-1"])[0].phase
+    assert Phase.UNKNOWN is Here().engine.status(["memory00-0-9-1"])[0].phase

@@ -72,16 +72,20 @@ class Spawner:
 
     def _ask(self, waiting: dict[str, str], answers: dict[str, str], until: float) -> None:
         link = self._connected()
+        # `select` knows only the first thousand descriptors, and a busy server has more.
+        waiter = select.poll()
+        waiter.register(link)
         unsent = list(waiting.values())
         while waiting:
             rest_s = until - time.monotonic()
             if rest_s <= 0:
                 return
             # Answers are taken in while requests go out, so that neither side waits for the other.
-            readable, writable, _ = select.select([link], [link] if unsent else [], [], rest_s)
-            if writable:
+            waiter.modify(link, select.POLLIN | (select.POLLOUT if unsent else 0))
+            happened = sum([event for _fd, event in waiter.poll(rest_s * 1000)])
+            if happened & select.POLLOUT:
                 link.send(unsent.pop(0).encode())
-            if readable:
+            if happened & ~select.POLLOUT:
                 key, _, word = link.recv(_ANSWER_BYTES_MAX).decode(errors="replace").partition("\n")
                 if not key:
                     raise ConnectionResetError("the spawner is gone")

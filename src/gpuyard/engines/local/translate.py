@@ -81,6 +81,10 @@ def flaw_of(launch: Launch, node: str, gpus: int) -> str:
     return _flaw_of_texts(launch)
 
 
+TASKS_MAX = 1024
+"""Processes that one job may start with on this machine."""
+
+
 def _flaw_of_parts(parts: tuple[Part, ...], node: str, gpus: int) -> str:
     if [part.node for part in parts] != [node]:
         return (
@@ -91,8 +95,8 @@ def _flaw_of_parts(parts: tuple[Part, ...], node: str, gpus: int) -> str:
         return "this engine gives whole GPUs only"
     if len(set(part.gpus)) != len(part.gpus) or any(not 0 <= gpu < gpus for gpu in part.gpus):
         return f"there are no GPUs {list(part.gpus)} on {node}, which has {gpus}"
-    if part.tasks < 1:
-        return "a job has at least one task"
+    if not 1 <= part.tasks <= TASKS_MAX:
+        return f"{part.tasks} tasks on one machine: it takes 1 to {TASKS_MAX}"
     return ""
 
 
