@@ -304,3 +304,17 @@ def test_five_hundred_live_attempts_are_looked_at_quickly(rig: LocalRig) -> None
 
     assert [(key, Phase.RUNNING) for key in keys] == [(report.key, report.phase) for report in reports]
     assert took_s < 0.25
+
+
+def test_a_job_that_removes_its_own_folder_does_not_run_again(rig: LocalRig, tmp_path: Path) -> None:
+    mark, folder = tmp_path / "ran", rig.data / "attempts" / "y-1-1"
+    recipe = Recipe(script=f'#!/bin/sh\necho ran >>{mark}\nrm -rf "$YARD_ATTEMPT_DIR"\nsleep 60\n')
+    rig.keys.add("y-1-1")
+    again = launch(rig, "y-1-1", recipe=recipe)
+    assert [Answer.DONE] == [reply.answer for reply in rig.engine.start(EPOCH, [again])]
+    for _ in range(200):
+        if mark.exists() and not folder.exists():
+            break
+        rig.let_pass(20)
+    assert [Answer.REFUSED] == [reply.answer for reply in rig.engine.start(EPOCH, [again])]
+    assert (["ran"], 0) == (mark.read_text().split(), rig.alive("y-1-1"))

@@ -61,6 +61,8 @@ class LocalEngine:
         self._limits = controllers >= cgroups.CONTROLLERS
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms)
         self._uuids: tuple[str, ...] | None = None
+        self._claimed: set[str] = set()
+        """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
         self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND} | limits)
 
@@ -131,6 +133,7 @@ class LocalEngine:
                     cgroups.prepare(self._base)
                 files.sync_folder(os.path.join(self._data.root, files.ATTEMPTS))
             answers = self._spawner.spawn(list(dict.fromkeys(folders)))
+        self._claimed.update([key for key, word in answers.items() if accepted(word)])
         return [
             reply if reply is not None else self._reply(answers.get(launch.key))
             for launch, reply in zip(launches, replies, strict=True)
@@ -153,6 +156,11 @@ class LocalEngine:
         folder = self._data.attempt(launch.key)
         if os.path.exists(self._data.kept(launch.key)):
             return Reply(Answer.REFUSED, "this attempt was ended before")
+        if launch.key in self._claimed and not os.path.isdir(folder):
+            # A job may remove its own folder where it runs as the server's user. It has run, and must not run again.
+            self._watcher.clear(launch.key)
+            self._bar(launch.key)
+            return Reply(Answer.REFUSED, "its folder was removed while it ran")
         if os.path.exists(os.path.join(folder, files.CLAIM)):
             return _DONE
         job_folder = self._data.job(launch.job_id)
@@ -275,6 +283,7 @@ class LocalEngine:
 
     def forget(self, epoch: int, keys: Sequence[str]) -> None:
         """Keep only what ended attempts wrote, and that they once were."""
+        self._claimed.difference_update(keys)
         with self._data.acting(epoch):
             for key in keys:
                 if translate.flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:

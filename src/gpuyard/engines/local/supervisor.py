@@ -283,6 +283,9 @@ class Supervisor:
                 self.slot.write(end)
                 break
             except OSError:
+                if not os.stat(".").st_nlink:
+                    # Somebody has removed the folder: there is no place left to tell it.
+                    return
                 # Without the end on disk this process is all that knows it, so it stays.
                 time.sleep(_RETRY_S)
         files.knock(f"../../{files.WAKE}")

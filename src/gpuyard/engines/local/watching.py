@@ -114,7 +114,7 @@ class Watcher:
         news = files.read(os.path.join(folder, files.RUNNING))
         if seen.who.boot != self._boot:
             return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT)
-        if not self._clear(key):
+        if not self.clear(key):
             return Report(key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms))
         return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR)
 
@@ -127,7 +127,7 @@ class Watcher:
         # Read back, since another process may have written it first; on a full disk it is written another time.
         return self._read_end(key, folder) or translate.report_of_end(key, end, self._now_ms())
 
-    def _clear(self, key: str) -> bool:
+    def clear(self, key: str) -> bool:
         """Kill what is left of an attempt without supervisor; whether nothing is."""
         group = Group(os.path.join(self._base, key)) if self._base else None
         until = time.monotonic() + _CLEAR_S_MAX
