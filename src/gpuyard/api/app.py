@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
 
 from gpuyard import __version__
 from gpuyard.api import jobs, lists, streams
@@ -47,15 +46,27 @@ def build(yard: Yard) -> FastAPI:
     app.include_router(streams.routes(yard), prefix=PREFIX)
     app.include_router(jobs.routes(yard), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)
-    # Served without FastAPI's reading of parameters, of which it has none; it stays in the documentation.
-    submit = Route(f"{PREFIX}/jobs", jobs.Jobs(yard).submit, methods=["POST"], include_in_schema=False)
-    app.router.routes.insert(0, submit)
     _add_health(app, yard)
     for kind in (Problem, YardError, EngineError, Exception):
         app.add_exception_handler(kind, _explained)
     app.add_exception_handler(HTTPException, _not_served)
     app.add_exception_handler(RequestValidationError, _not_understood)
     return app
+
+
+def quick(yard: Yard) -> dict[tuple[str, str], Any]:
+    """What is served without the layers of the framework: submissions, which clients send by the thousand."""
+    submit = jobs.Jobs(yard).submit
+
+    async def submission(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await submit(request)
+        except Exception as error:
+            response = await _explained(request, error)
+        await response(scope, receive, send)
+
+    return {("POST", f"{PREFIX}/jobs"): submission}
 
 
 def _add_health(app: FastAPI, yard: Yard) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from gpuyard.api.app import build
+from gpuyard.api.app import build, quick
 from gpuyard.api.peers import Gate, PeerProtocol
 from gpuyard.control.serve import Options, Yard
 from gpuyard.errors import YardError
@@ -63,7 +63,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, yard: Yard, started: Callable[[], None]) -> None:
         app = build(yard)
-        gate = Gate(app, yard.token, _owner(yard.data.token_file))
+        gate = Gate(app, yard.token, _owner(yard.data.token_file), quick(yard))
         super().__init__(
             uvicorn.Config(
                 gate,

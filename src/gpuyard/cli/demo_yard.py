@@ -139,7 +139,7 @@ def _watch(client: "Client", say: Say, sent: dict[str, int]) -> None:
     time.sleep(1.5)
     say(
         "Product filled the machine while nobody else asked. Research is promised half of it and takes that back; "
-        "interns may have a quarter and wait for more:"
+        "interns, who may have a quarter, are next in line:"
     )
     print("$ yard queue")
     print_queue({**client.queue(limit=sum(sent.values())), "at_ms": int(time.time() * 1000)})
@@ -189,7 +189,9 @@ def _summary(client: "Client") -> str:
         waits = [(job["started_ms"] or job["ended_ms"] or 0) - job["submitted_ms"] for job in mine]
         stops = sum(job["preemptions"] for job in mine)
         words = f"{team} {len(mine)} jobs, waited {sum(waits) / len(waits) / 1000:.1f} s on average"
-        said.append(f"{words}, stopped {stops} times for others" if stops else words)
+        said.append(
+            f"{words}, stopped {'once' if stops == 1 else f'{stops} times'} for others" if stops else words
+        )
     done = sum(job["state"] == "COMPLETED" for job in jobs)
     return (
         f"All {len(jobs)} jobs have ended, {done} of them COMPLETED: {'; '.join(said)}. "

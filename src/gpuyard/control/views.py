@@ -274,7 +274,7 @@ class Views:
                 return texts[code]
             if record.id in earmarks:
                 return texts[ReasonCode.EARMARK]
-            return "not examined" if place is None else f"not examined, {place} ahead"
+            return "in line" if place is None else f"in line, {place} ahead"
 
         return reason
 

@@ -92,7 +92,7 @@ def test_the_queue_has_who_runs_who_waits_and_who_is_set_aside_with_reasons(yard
     rows = [dict(zip(QUEUE_COLUMNS, row, strict=True)) for row in queue["rows"]]
 
     assert [running, first, second, held] == [row["id"] for row in rows]
-    assert ["", "no room", "not examined, 1 ahead", "on hold"] == [row["reason"] for row in rows]
+    assert ["", "no room", "in line, 1 ahead", "on hold"] == [row["reason"] for row in rows]
     assert (1, 2, 1) == (queue["running"], queue["waiting"], queue["set_aside"])
     assert [second] == [
         row[0] for row in yard.views.queue(Filter(user="root", states=frozenset({"PENDING"})))["rows"]
