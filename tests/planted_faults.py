@@ -109,7 +109,7 @@ FAULTS = [
         "control/observe.py",
         '    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"\n',
         '    return f"{yard}-{submitted_ms:x}-{job_id}-1"\n',
-        SEEDS,
+        LOOP,
     ),
     Planted(
         "a start is assumed to have worked",
