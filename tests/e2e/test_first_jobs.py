@@ -289,3 +289,27 @@ def test_a_job_waits_for_another_and_goes_or_is_ended_with_it(box: Box) -> None:
     assert f"job {first} is FAILED and was to complete" in box("show", well).out
     refused = box("submit", "--after", first, "--", "true")
     assert (2, True) == (refused.code, "could never start" in refused.err)
+
+
+def test_a_run_at_its_time_limit_ends_with_124(box: Box) -> None:
+    assert 124 == box("run", "-t", "1s", "--", "sleep", "30").code
+
+
+def test_a_run_that_nobody_reads_is_cancelled(box: Box, tmp_path: Path) -> None:
+    """`yard run -- … | head`: the job tells by its own file that it has stopped."""
+    alive = tmp_path / "alive"
+    script = f"while echo y; do date +%s%N > {alive}; sleep 0.05; done"
+    command = [*box.command("run", "--", "sh", "-c", script)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=box.environment
+    ) as run:
+        assert run.stdout is not None
+        assert b"y\n" == run.stdout.readline()
+        run.stdout.close()
+        assert 141 == run.wait(30)
+    for _ in range(100):
+        before = alive.read_text()
+        time.sleep(0.3)
+        if before == alive.read_text():
+            return
+    raise AssertionError("the job goes on")

@@ -1,0 +1,81 @@
+"""A store that is set back or cannot be written: jobs still run, once, and nobody reads what is not theirs."""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rigs.kills import Server
+from rigs.postgres import PostgresServer
+
+
+def submit(server: Server, words: str, name: str) -> tuple[int, dict[str, object]]:
+    body = {"command": ["/bin/sh", "-c", words], "name": name, "gpus": 1, "tenant": "t"}
+    return server.call("POST", "/api/v1/jobs", body)
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it did not come about in time"
+        time.sleep(0.05)
+
+
+def end(server: Server) -> None:
+    assert server.process is not None
+    server.kill(signal.SIGTERM)
+    server.process.wait(timeout=60)
+
+
+def test_ids_that_an_old_backup_hands_out_again_are_other_jobs(tmp_path: Path) -> None:
+    server, runs = Server(tmp_path / "yard"), tmp_path / "runs"
+    runs.touch()
+    server.start()
+    end(server)
+    shutil.copy(server.data / "yard.db", tmp_path / "backup.db")
+    server.start()
+    status, old = submit(server, f"echo SECRET; echo old >> {runs}", "old")
+    assert 201 == status
+    wait_for(lambda: runs.read_text() == "old\n")
+    end(server)
+    for name in ("yard.db-wal", "yard.db-shm"):
+        (server.data / name).unlink(missing_ok=True)
+    shutil.copy(tmp_path / "backup.db", server.data / "yard.db")
+    server.start()
+    try:
+        status, new = submit(server, f"echo fresh; echo new >> {runs}", "new")
+        assert (201, old["id"]) == (status, new["id"])
+        wait_for(lambda: runs.read_text() == "old\nnew\n")
+        wait_for(lambda: server.call("GET", f"/api/v1/jobs/{new['id']}")[1]["state"] == "COMPLETED")
+        assert b"fresh\n" == server.call("GET", f"/api/v1/jobs/{new['id']}/logs")[1]
+    finally:
+        end(server)
+
+
+def test_a_store_that_became_read_only_refuses_new_work_and_keeps_what_it_has(
+    tmp_path: Path, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    server, runs = Server(tmp_path / "yard", postgres_url), tmp_path / "runs"
+    server.start()
+    try:
+        status, job = submit(server, f"sleep 4; echo ran >> {runs}", "before")
+        assert 201 == status
+        postgres_server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        postgres_server.execute("SELECT pg_reload_conf()")
+        wait_for(lambda: submit(server, "true", "refused")[0] == 503)
+        status, refusal = submit(server, "true", "refused")
+        assert 503 == status
+        assert "read" in str(refusal["detail"]), refusal
+        assert "before" == server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["name"]
+        wait_for(runs.exists)
+    finally:
+        postgres_server.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        postgres_server.execute("SELECT pg_reload_conf()")
+    try:
+        wait_for(lambda: submit(server, f"echo again >> {runs}", "after")[0] == 201)
+        wait_for(lambda: runs.read_text().splitlines()[:1] == ["ran"] and "again" in runs.read_text(), 40)
+        assert 1 == runs.read_text().count("ran")
+        wait_for(lambda: server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["state"] == "COMPLETED", 40)
+    finally:
+        end(server)

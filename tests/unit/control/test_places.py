@@ -1,0 +1,34 @@
+"""The token: whoever has it acts as the owner, so what is no token lets nobody in."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.places import DataDir
+from gpuyard.errors import YardError
+
+
+def test_a_token_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    place = DataDir(tmp_path)
+    first = place.token()
+    assert first == place.token()
+    assert (64, 0o600) == (len(first), place.token_file.stat().st_mode & 0o777)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n", "short", "x" * 31, "with spaces and so on, long enough by far"]
+)
+def test_a_file_without_a_token_is_refused(tmp_path: Path, content: str) -> None:
+    place = DataDir(tmp_path)
+    place.token_file.write_text(content)
+    place.token_file.chmod(0o600)
+    with pytest.raises(YardError, match="holds no token"):
+        place.token()
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    place = DataDir(tmp_path)
+    place.token()
+    place.token_file.chmod(0o644)
+    with pytest.raises(YardError, match="can be read by others"):
+        place.token()
