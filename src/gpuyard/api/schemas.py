@@ -288,6 +288,14 @@ class DrainRequest(BaseModel):
     why: Annotated[str, Field(max_length=500), AfterValidator(_word)] = ""
 
 
+class CheckpointRequest(BaseModel):
+    """A job has saved its work."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    saved_at_ms: int | None = Field(None, ge=0, le=TIME_MS_MAX, description="When. Left out: now.")
+
+
 class ManyRequest(BaseModel):
     """Jobs of which the same is asked."""
 

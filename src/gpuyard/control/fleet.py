@@ -31,7 +31,7 @@ class Fleet:
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
-        return LocalEngine(folder, emulate=self.emulate, cluster=self.cluster)
+        return LocalEngine(folder, emulate=self.emulate, cluster=self.cluster, yard=folder.parent)
 
 
 def chosen(config: Config | None, emulate: str) -> Fleet:

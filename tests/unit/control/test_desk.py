@@ -136,6 +136,26 @@ def test_a_wish_about_an_array_is_about_its_live_tasks(desk: Rig) -> None:
         ask(desk, Verb.CANCEL, f"{array}_0")
 
 
+def test_a_running_job_says_that_it_saved_its_work(desk: Rig) -> None:
+    job = desk.submit()
+    with pytest.raises(Impossible, match="does not run"):
+        desk.desk.checkpoint(ROOT, str(job), None).result(10)
+    desk.start(job)
+    began_ms = desk.books.state.jobs[job].started_ms
+
+    said = desk.desk.checkpoint(ROOT, str(job), None).result(10)
+    assert began_ms < said["checkpoint_ms"] == desk.books.state.jobs[job].checkpoint_ms
+    # An older one changes nothing; one that cannot be is refused.
+    assert said == desk.desk.checkpoint(ROOT, str(job), began_ms).result(10)
+    for wrong_ms in (began_ms - 1, began_ms + 10**9):
+        with pytest.raises(Unacceptable, match="not a time at which this attempt ran"):
+            desk.desk.checkpoint(ROOT, str(job), wrong_ms).result(10)
+    with pytest.raises(Forbidden):
+        desk.desk.checkpoint(ANA, str(job), None).result(10)
+    with pytest.raises(Gone):
+        desk.desk.checkpoint(ROOT, "999", None).result(10)
+
+
 def test_only_the_owner_and_root_act_on_a_job(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = desk.submit()
     with pytest.raises(Forbidden, match="job 1 is root's, not ana's"):

@@ -44,6 +44,7 @@ class LocalEngine:
         node: str = "",
         cluster: str = "local",
         pool: str = "local",
+        yard: Path | None = None,
         use_cgroups: bool = True,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -51,6 +52,7 @@ class LocalEngine:
         self._node = node or machine.hostname()
         self._cluster, self._pool = cluster, pool
         self._emulate = emulate
+        self._yard = str(yard or "")
         self._boot = boot_id()
         self._now_ms = now_ms
         self._data = Data(data)
@@ -175,6 +177,7 @@ class LocalEngine:
             drop=root and account.uid != 0,
             port=machine.free_port() if launch.parts[0].tasks > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
+            yard=self._yard,
         )
         try:
             os.makedirs(job_folder, mode=0o700, exist_ok=True)

@@ -54,6 +54,8 @@ class Place:
     port: int
     """A free port for the tasks of a gang."""
     lang: str
+    yard: str = ""
+    """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
 
 def flaw_of_key(key: str) -> str:
@@ -201,6 +203,8 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
             "MASTER_PORT": str(place.port),
             "WORLD_SIZE": str(part.tasks),
         }
+    if place.yard:
+        base["YARD_DATA"] = place.yard
     return base | recipe.env | yard
 
 
