@@ -25,6 +25,7 @@ from gpuyard.control.newjobs import (
 )
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
+from gpuyard.control.whole_nodes import on_whole_nodes
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
@@ -67,15 +68,20 @@ class Desk:
         tenant = new.tenant or who.name
 
         def judge(state: State) -> Refusal | None:
-            found = tenant_of(new, who, state)
-            return found if isinstance(found, Refusal) else why_not(new, found, state)
+            found, whole = tenant_of(new, who, state), on_whole_nodes(new, state)
+            if isinstance(found, Refusal):
+                return found
+            return whole if isinstance(whole, Refusal) else why_not(whole, found, state)
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
             found = tenant_of(new, who, self._books.state)
             tenant = found if isinstance(found, str) else tenant
             waits = self._dependencies(new, who)
-            spec = spec_of(new, who, tenant, name, waits.after)
+            whole = on_whole_nodes(new, self._books.state)
+            if isinstance(whole, Refusal):
+                raise whole
+            spec = spec_of(whole, who, tenant, name, waits.after)
             return Submission(
                 make=lambda first_id: events_of(new, spec, first_id, now_ms, waits.own or {}),
                 ids=new.ids,
@@ -84,7 +90,7 @@ class Desk:
                 reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
             )
 
-        kind = (new.ask, new.tenant, who.name, new.klass, new.limit_ms)
+        kind = (new.ask, new.exclusive, new.tenant, who.name, new.klass, new.limit_ms)
         return self._committer.accept(Arrival(kind, judge, make))
 
     def _dependencies(self, new: NewJob, who: Person) -> Resolved:
