@@ -98,4 +98,6 @@ class Settings:
     """Usage is charged and decayed at the end of each period, aligned to the epoch."""
     earmark_ms: int = 10 * MINUTE_MS
     """How long freed GPUs are kept for the job they were freed for."""
+    whole_gpus: int = 0
+    """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))
