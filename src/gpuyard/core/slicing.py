@@ -78,10 +78,15 @@ def fits(nodes: "Nodes", grant: Grant) -> bool:
 
 
 def clashes(nodes: "Nodes", grant: Grant) -> bool:
-    """Whether slices that were promised still lie where others are."""
+    """Whether slices that were promised still lie where others are: other slices, or who has the GPU without any."""
     mold = MOLDS[nodes.node[grant.node].gpu_model]
-    row = nodes.cut.get(grant.node, {})
-    return any([bool(flaw(mold, row.get(piece.gpu, ()))) for piece in grant.slices])
+    row, free = nodes.cut.get(grant.node, {}), nodes.gpu_free[grant.node]
+    for gpu in {piece.gpu for piece in grant.slices}:
+        held = row.get(gpu, ())
+        sizes = [size for place in held if (size := mold.profile(place.profile))]
+        if flaw(mold, held) or free[gpu] < MILLI - sum([book_milli(mold, size) for size in sizes]):
+            return True
+    return False
 
 
 def place_slices(nodes: "Nodes", shape: "Shape", way: "Way", among: int) -> tuple[Grant, ...] | None:
