@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from gpuyard.config.editors import json_schema
     from gpuyard.config.reading import load, loads, text_of
 
-__all__ = ["Cluster", "Config", "ConfigError", "Engine", "Place", "Problem", "json_schema", "load", "loads", "text_of"]
+__all__ = [
+    "Cluster",
+    "Config",
+    "ConfigError",
+    "Engine",
+    "Place",
+    "Problem",
+    "json_schema",
+    "load",
+    "loads",
+    "text_of",
+]
 
 _LATE = {
     "json_schema": "gpuyard.config.editors",

@@ -123,9 +123,7 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
     for key in ("max_gpus_per_job", "max_gpus_per_user"):
         most = getattr(quota, key)
         texts[key] = _NO_LIMIT if most is None else _gpus(most)
-    texts["max_running_jobs"] = (
-        _NO_LIMIT if quota.max_running_jobs is None else str(quota.max_running_jobs)
-    )
+    texts["max_running_jobs"] = _NO_LIMIT if quota.max_running_jobs is None else str(quota.max_running_jobs)
     texts["budget"] = _NO_LIMIT if tenant.budget is None else _budget(tenant.budget)
     return texts
 

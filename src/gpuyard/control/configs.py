@@ -15,7 +15,7 @@ from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.people import Person
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.core import State
 from gpuyard.core.admission import gpus_text
 from gpuyard.model import ConfigSet, Settings
@@ -70,11 +70,18 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
         return ""
     if live is None or (start.name and live.how is How.START):
         version = 1 if live is None else live.version + 1
-        _put(draft, ConfigVersion(version, now_ms, by, How.START, text_hash(start.text)), start.text, start.settings)
+        _put(
+            draft,
+            ConfigVersion(version, now_ms, by, How.START, text_hash(start.text)),
+            start.text,
+            start.settings,
+        )
         return ""
     if not start.name:
         same = start.settings == draft.state.settings
-        return "" if same else f"no yard.yaml was given: version {live.version} of the configuration is in force"
+        return (
+            "" if same else f"no yard.yaml was given: version {live.version} of the configuration is in force"
+        )
     if start.settings == draft.state.settings:
         return ""
     return (
@@ -129,6 +136,8 @@ class Configurations:
     def proposal(self, text: str, name: str) -> Proposal:
         """A file as it could be put in force; raises `ConfigError` or `BadInput` with what is wrong with it."""
         config = loads(text, name)
+        if text == NO_FILE:
+            return Proposal(text, config.settings)
         fleet = chosen(config, self._emulate)
         return Proposal(text, config.settings, tuple(_fleet_differences(self._fleet, fleet)))
 
@@ -137,7 +146,9 @@ class Configurations:
         live, _text = self._text(None)
         number = live.version - 1 if version is None else version
         if number < 1:
-            raise Impossible("there is no version before the first", "`yard config --list` lists what there is.")
+            raise Impossible(
+                "there is no version before the first", "`yard config --list` lists what there is."
+            )
         _found, text = self._text(number)
         made = self.proposal(text, f"version {number}")
         return Proposal(text, made.settings, made.fleet, number)
@@ -164,7 +175,9 @@ class Configurations:
     def apply(self, who: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""
         if not who.admin:
-            raise Forbidden(f"{who.name} may not change the configuration", "Ask the owner of the yard, or root.")
+            raise Forbidden(
+                f"{who.name} may not change the configuration", "Ask the owner of the yard, or root."
+            )
         store = self._books.store
         hash_ = text_hash(proposal.text)
 
@@ -180,7 +193,9 @@ class Configurations:
                 )
             obstacles = _obstacles(draft.state, proposal.settings)
             if obstacles:
-                raise Impossible("; ".join(obstacles), "Wait for these jobs, or cancel them; nothing was changed.")
+                raise Impossible(
+                    "; ".join(obstacles), "Wait for these jobs, or cancel them; nothing was changed."
+                )
             changes = compare(draft.state.settings, proposal.settings)
             if live is not None and live.hash == hash_ and not changes:
                 return {**version_view(live), "changed": 0}
@@ -216,7 +231,10 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     if here.cluster != there.cluster:
         found.append(f"the cluster is called {here.cluster} here and {there.cluster} in the file")
     if here.emulate != there.emulate:
-        parts = [f"{e.count} x {e.model} emulated" if e else "the GPUs that are found" for e in (here.emulate, there.emulate)]
+        parts = [
+            f"{emulated.count} x {emulated.model} emulated" if emulated else "the GPUs that are found"
+            for emulated in (here.emulate, there.emulate)
+        ]
         found.append(f"the fleet is {parts[0]} here and {parts[1]} in the file")
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
