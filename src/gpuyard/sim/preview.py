@@ -11,8 +11,9 @@ from typing import Any
 from gpuyard.core import State, apply
 from gpuyard.core.admission import never
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
-from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies import registry
+from gpuyard.sim.preview_words import alone_text, counted_text, sentence
 from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import Simulation
@@ -20,7 +21,6 @@ from gpuyard.sim.summary import nearest_rank, whole
 
 FEW_JOBS = 50
 """With fewer, chance says more than the policy."""
-TENANTS_SAID_MAX = 4
 OFF_FACTOR = 2
 """A simulated wait that is off by more than this, and by more than a minute, is told."""
 
@@ -189,67 +189,7 @@ def _check(history: Recorded, side: Result) -> dict[str, Any]:
     }
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
-def sentence(found: dict[str, Any]) -> str:
-    """The preview in one sentence."""
-    days = f"over {span_text(found['until_ms'] - found['from_ms'])}"
-    told = [row for row in found["tenants"] if None not in row["wait_mean_ms"]]
-    if not told:
-        return f"{days}: no job was recorded whose wait could be compared"
-    # Those that feel it most; in the order of the table.
-    most = sorted(told, key=lambda row: (-_moved(row), row["tenant"]))[:TENANTS_SAID_MAX]
-    waits = [f"{row['tenant']} {pair_text(*row['wait_mean_ms'])}" for row in told if row in most]
-    return f"{days}: mean wait of {', '.join(waits)}, {_utilisation_text(found['utilisation'])}"
-
-
-def _moved(row: dict[str, Any]) -> int:
-    before, after = row["wait_mean_ms"]
-    return abs(after - before)
-
-
-def pair_text(before_ms: int | None, after_ms: int | None) -> str:
-    """Two waits in one unit: `41 → 18 min`; `6 min as before`."""
-    if before_ms is None or after_ms is None:
-        return f"{_alone(before_ms)} → {_alone(after_ms)}"
-    most = max(before_ms, after_ms)
-    unit_ms, unit = next(
-        (size, name)
-        for size, name in ((HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
-        if most >= 2 * size or size == SECOND_MS
-    )
-    before, after = (_figure(ms, unit_ms) for ms in (before_ms, after_ms))
-    return f"{before} {unit} as before" if before == after else f"{before} → {after} {unit}"
-
-
-def _alone(ms: int | None) -> str:
-    return "-" if ms is None else pair_text(ms, ms).removesuffix(" as before")
-
-
-def _figure(ms: int, unit_ms: int) -> str:
-    """Whole numbers from ten on, one digit below."""
-    tenths = (10 * ms + unit_ms // 2) // unit_ms
-    return str((ms + unit_ms // 2) // unit_ms) if tenths >= 100 or not tenths % 10 else f"{tenths / 10:.1f}"
-
-
-def span_text(span_ms: int) -> str:
-    """`the last 7 days`, `the last 26 hours`."""
-    for size, name in ((DAY_MS, "day"), (HOUR_MS, "hour"), (MINUTE_MS, "minute")):
-        count = round(span_ms / size)
-        if span_ms >= 2 * size or (count == 1 and name == "day"):
-            return f"the last {count} {name}s" if count != 1 else f"the last {name}"
-    return "the last minute"
-
-
-def _utilisation_text(sides: Sequence[float | None]) -> str:
-    before, after = sides
-    if before is None or after is None:
-        return "utilisation unknown"
-    points = 100 * (after - before)
-    if abs(points) < 0.05:
-        return f"utilisation {100 * before:.0f} % as before"
-    return f"utilisation {points:+.0f} points" if abs(points) >= 1 else f"utilisation {points:+.1f} points"
+# -- notes -----------------------------------------------------------------------------------------------------------
 
 
 _ENDS = {"never": "could never start", "timeouts": "reach their time limit", "unfinished": "never end"}
@@ -267,7 +207,7 @@ def _notes(
     notes = [f"waiting jobs that could never start under it: {', '.join(doomed[:10])}"] if doomed else []
     counted = found["jobs"]
     if counted < FEW_JOBS:
-        notes.append(f"it stands on {_counted(counted, 'job')}: too few to say much")
+        notes.append(f"it stands on {counted_text(counted, 'job')}: too few to say much")
     if asked.shortened:
         notes.append("more was recorded than is simulated: only the latest part of it counts")
     for key, text in _ENDS.items():
@@ -276,8 +216,9 @@ def _notes(
             notes.append(f"jobs that {text}: {old} → {new}")
     unknown = _strangers(history, asked.settings)
     if unknown:
+        names = ", ".join(sorted(set(unknown))[:5])
         notes.append(
-            f"{_counted(len(unknown), 'job')} of tenants that it does not have ({', '.join(sorted(set(unknown))[:5])}) "
+            f"{counted_text(len(unknown), 'job')} of tenants that it does not have ({names}) "
             "count with weight 1; new ones would be refused"
         )
     if away:
@@ -288,8 +229,8 @@ def _notes(
     if check["jobs"]:
         real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
         text = (
-            f"check: the {_counted(check['jobs'], 'job')} that ended really waited {_alone(real)} on average, "
-            f"{_alone(simulated)} in the simulation"
+            f"check: the {counted_text(check['jobs'], 'job')} that ended really waited {alone_text(real)} on average, "
+            f"{alone_text(simulated)} in the simulation"
         )
         low, high = sorted((real, simulated))
         if high > OFF_FACTOR * low and high - low > MINUTE_MS:
@@ -308,7 +249,3 @@ def _strangers(history: Recorded, settings: Settings) -> list[str]:
         if counted
     ]
     return [top for top in found if top not in tops]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
