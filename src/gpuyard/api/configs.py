@@ -4,6 +4,7 @@ All of it is for administrators: a configuration tells what everyone may use.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from gpuyard.config import ConfigError
 from gpuyard.control.configs import Proposal
 from gpuyard.control.serve import Yard
 from gpuyard.errors import BadInput
+
+_log = logging.getLogger(__name__)
 
 DAYS = 7
 DAYS_MAX = 365
@@ -155,9 +158,11 @@ async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[byte
         async for line in lines:
             yield _event(line)
     except Exception as error:
+        # The answer has begun: what goes wrong now is an event in it.
         problem = problem_of(error)
         if problem is None:
-            raise
+            _log.error("a preview failed", exc_info=error)
+            problem = Problem(500, "the preview failed: a defect of the yard; its log has the details")
         yield _event({"error": {"detail": problem.detail, "hint": problem.hint}})
 
 

@@ -18,10 +18,9 @@ from gpuyard.control.configs import Proposal
 from gpuyard.control.refusals import Overloaded
 from gpuyard.control.serve import Yard
 from gpuyard.core.dump import dump
-from gpuyard.errors import YardError
 from gpuyard.model.units import DAY_MS
 
-JOBS_MAX = 200_000
+JOBS_MAX = 100_000
 """Ended jobs that are simulated at most: the latest."""
 PAGE = 2000
 LIMIT_S = 600.0
@@ -69,7 +68,7 @@ class Previews:
         try:
             while True:
                 if asyncio.get_running_loop().time() > until_s:
-                    raise YardError(f"the preview took longer than {LIMIT_S:.0f} s", "Ask for fewer --days.")
+                    raise Overloaded(f"the preview took longer than {LIMIT_S:.0f} s", "Ask for fewer --days.")
                 try:
                     line = await asyncio.wait_for(process.stdout.readline(), QUIET_S)
                 except TimeoutError:
