@@ -119,6 +119,7 @@ class Previews:
         with books.lock:
             books.catch_up()
             plain = dump(books.state)
+            live = books.store.config_version()
         return pickle.dumps(
             {
                 "state": plain,
@@ -126,6 +127,7 @@ class Previews:
                 "changed": tuple(changed),
                 "from_ms": from_ms,
                 "until_ms": max(until_ms, from_ms + 1),
+                "since_ms": live.at_ms if live is not None else 0,
             }
         )
 

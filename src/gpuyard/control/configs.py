@@ -64,7 +64,7 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
     A restart never undoes what someone applied: from then on the store's version counts and a file that differs is only
     told of. As long as nobody has applied anything, a file that was edited is in force after a restart.
     """
-    live = store.config_version()
+    live = _last(draft, store)
     known = live is not None and text_hash(start.text) == live.hash and start.settings == draft.state.settings
     if known:
         return ""
@@ -85,10 +85,15 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
     if start.settings == draft.state.settings:
         return ""
     return (
-        f"{start.name} is not what is in force: version {live.version} of the configuration, put in force by "
-        f"{live.by}, stays. `yard diff -f {start.name}` shows the difference, `yard apply -f {start.name}` applies it, "
-        f"`yard config` prints what is in force"
+        f"{start.name} is not in force: version {live.version} of the configuration stays "
+        f"({live.how.value} by {live.by}). Compare with `yard diff -f {start.name}`, "
+        f"put it in force with `yard apply -f {start.name}`"
     )
+
+
+def _last(draft: Draft, store: Store) -> ConfigVersion | None:
+    """The version in force when this is written: several may be written at once, and the last of them counts."""
+    return draft.configs[-1][0] if draft.configs else store.config_version()
 
 
 def _put(draft: Draft, version: ConfigVersion, text: str, settings: Settings) -> None:
@@ -183,7 +188,7 @@ class Configurations:
 
         def make(draft: Draft) -> dict[str, Any]:
             # The log is locked: nobody can put another version in force between this look and the write.
-            live = store.config_version()
+            live = _last(draft, store)
             number = live.version if live is not None else 0
             if against is not None and against != number:
                 by = f", by {live.by}" if live is not None else ""

@@ -13,7 +13,7 @@ from gpuyard.core.admission import never
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies import registry
-from gpuyard.sim.preview_words import alone_text, counted_text, sentence
+from gpuyard.sim.preview_words import alone_text, counted_text, sentence, span_text
 from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import Simulation
@@ -40,6 +40,8 @@ class Asked:
     """Tenants that the change names."""
     from_ms: int
     until_ms: int
+    since_ms: int = 0
+    """Since when the present settings are in force: what happened before is no check of the simulation."""
     shortened: bool = False
     """Whether more was recorded than can be simulated in a reasonable time."""
 
@@ -74,7 +76,7 @@ def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> 
         "timeouts": [side.timeouts for side in sides],
         "never": [side.rejected for side in sides],
         "unfinished": [side.unfinished for side in sides],
-        "check": _check(history, sides[0]),
+        "check": _check(history, sides[0], asked.since_ms - asked.from_ms),
         "cpu_s": round(sum(side.cpu_s for side in sides), 3),
     }
     found["sentence"] = sentence(found)
@@ -174,12 +176,15 @@ def _utilisation(history: Recorded, side: Result) -> float | None:
     return round(used / offered, 6)
 
 
-def _check(history: Recorded, side: Result) -> dict[str, Any]:
-    """What really happened against the simulation of it, over jobs that ended at their first attempt."""
+def _check(history: Recorded, side: Result, since_ms: int) -> dict[str, Any]:
+    """What really happened against the simulation of it, over jobs that ended at their first attempt.
+
+    Only those count that came since the present settings are in force.
+    """
     pairs = [
         (history.waited_ms[job_id - 1], wait_ms)
         for job_id, wait_ms in zip(side.job_id, side.wait_ms, strict=False)
-        if history.waited_ms[job_id - 1] != UNKNOWN
+        if history.waited_ms[job_id - 1] != UNKNOWN and history.trace.submit_ms[job_id - 1] >= since_ms
     ]
     count = len(pairs)
     return {
@@ -221,6 +226,10 @@ def _notes(
             f"{counted_text(len(unknown), 'job')} of tenants that it does not have ({names}) "
             "count with weight 1; new ones would be refused"
         )
+    if asked.since_ms > asked.from_ms:
+        span = span_text(asked.until_ms - asked.since_ms).removeprefix("the last ")
+        span = span if span[0].isdigit() else f"one {span}"
+        notes.append(f"the present configuration is {span} old; it is simulated for the whole time")
     if away:
         notes.append(f"without nodes that are down or drained: {', '.join(away[:5])}")
     if any(tenant.budget for tenant in (*before.tenants, *asked.settings.tenants)):

@@ -1,5 +1,6 @@
 """Versions of the configuration: what a start does to them, apply and rollback, and what stands in the way."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_a_restart_with_the_old_file_does_not_undo_an_apply(here: Here) -> None:
     note = here.start(ONE)
 
     assert (2, How.APPLY, TWO) == here.live()
-    assert "version 2 of the configuration, put in force by root, stays" in note
+    assert "version 2 of the configuration stays (apply by root)" in note
     assert "yard apply -f yard.yaml" in note
 
 
@@ -186,6 +187,23 @@ def test_what_changed_since_it_was_looked_at_is_not_overwritten(here: Here) -> N
         here.apply(ONE.replace("limit: 1", "limit: 7"), against=1)
 
     assert (2, How.APPLY, TWO) == here.live()
+
+
+def test_of_two_at_the_same_moment_one_is_told_of_the_other(here: Here) -> None:
+    """Requests that wait are written in one transaction: the second must see what the first is about to write."""
+    proposals = [here.configs.proposal(ONE.replace("limit: 1", f"limit: {n}"), "f") for n in (2, 3, 4)]
+    taken = threading.Event()
+    with here.books.lock:
+        blocked = here.rig.committer.write(lambda _draft: taken.set())
+        futures = [here.configs.apply(ROOT, each, 1) for each in proposals[:2]]
+        late = here.configs.apply(ROOT, proposals[2], None)
+    blocked.result(10)
+
+    assert 2 == futures[0].result(10)["version"]
+    with pytest.raises(Impossible, match="version 2 is in force, by root, not 1"):
+        futures[1].result(10)
+    assert 3 == late.result(10)["version"]
+    assert (3, How.APPLY, proposals[2].text) == here.live()
 
 
 def test_what_is_in_force_already_makes_no_version(here: Here) -> None:

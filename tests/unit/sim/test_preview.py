@@ -96,6 +96,14 @@ def test_the_simulation_is_held_against_what_really_happened() -> None:
     assert any("the simulation is off" in note for note in previewed(slow, limited(2))["notes"])
 
 
+def test_only_what_came_under_the_present_settings_checks_the_simulation() -> None:
+    rows = [ended(1, "a", 0, 30, 40), ended(2, "b", 20, 20, 30)]
+    found = previewed(rows, limited(2), since_ms=BORN + 15 * M)
+
+    assert {"jobs": 1, "really_mean_ms": 0, "simulated_mean_ms": 0} == found["check"]
+    assert "the present configuration is 25 minutes old; it is simulated for the whole time" in found["notes"]
+
+
 def test_utilisation_is_told_in_points() -> None:
     """Half of the work comes after the recorded time under the old limit."""
     found = previewed(FOUR, limited(2), until_m=20)
