@@ -177,14 +177,16 @@ def _utilisation(history: Recorded, side: Result) -> float | None:
 
 
 def _check(history: Recorded, side: Result, since_ms: int) -> dict[str, Any]:
-    """What really happened against the simulation of it, over jobs that ended at their first attempt.
+    """What really happened against the simulation of it, over jobs that started and were not tried again.
 
-    Only those count that came since the present settings are in force.
+    Only those count that came since the present settings are in force and before the first that waits still.
     """
+    until_ms = history.settled_ms
     pairs = [
         (history.waited_ms[job_id - 1], wait_ms)
         for job_id, wait_ms in zip(side.job_id, side.wait_ms, strict=False)
-        if history.waited_ms[job_id - 1] != UNKNOWN and history.trace.submit_ms[job_id - 1] >= since_ms
+        if history.waited_ms[job_id - 1] != UNKNOWN
+        and since_ms <= history.trace.submit_ms[job_id - 1] < until_ms
     ]
     count = len(pairs)
     return {
@@ -238,7 +240,7 @@ def _notes(
     if check["jobs"]:
         real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
         text = (
-            f"check: the {counted_text(check['jobs'], 'job')} that ended really waited {alone_text(real)} on average, "
+            f"check: {counted_text(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
             f"{alone_text(simulated)} in the simulation"
         )
         low, high = sorted((real, simulated))

@@ -32,7 +32,9 @@ class Recorded:
     counted: list[bool] = field(default_factory=list)
     """Whether its wait is counted: it was submitted in these days."""
     waited_ms: "array[int]" = field(default_factory=lambda: array("q"))
-    """How long it really waited; -1: it has not ended, or was tried more than once."""
+    """How long it really waited; -1: it waits still, or was tried more than once."""
+    settled_ms: int = 0
+    """Until when every job that came has started. After that, those that have are the lucky ones."""
     live: int = 0
     """Jobs that have not ended."""
     carried: int = 0
@@ -59,7 +61,7 @@ class _Row:
 
 def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms: int) -> Recorded:
     """Rows of the history (`store.history.ENDED_COLUMNS`) and the live jobs of a state, as one trace."""
-    found = Recorded(Trace("history"), until_ms - from_ms)
+    found = Recorded(Trace("history"), until_ms - from_ms, settled_ms=until_ms - from_ms)
     ended = [(*row[:6], json.loads(row[6])) for row in rows]
     ends = {row[0]: row[4] for row in ended}
     jobs: list[_Row] = []
@@ -85,7 +87,10 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
             continue
         found.live += 1
         usual_ms = median.get(_top(record.job.spec.tenant), every[len(every) // 2] if every else HOUR_MS)
-        jobs.append(_live_row(record, from_ms, until_ms, usual_ms))
+        row = _live_row(record, from_ms, until_ms, usual_ms)
+        if record.phase is None:
+            found.settled_ms = min(found.settled_ms, row.submit_ms)
+        jobs.append(row)
     jobs.sort(key=lambda job: (job.submit_ms, job.id))
     _fill(found, jobs)
     return found
@@ -117,14 +122,16 @@ def _live_row(record: JobRecord, from_ms: int, until_ms: int, usual_ms: int) -> 
     """A job that has not ended: one that runs is half-way, one that waits is like its tenant's others."""
     job = record.job
     ready_ms = min(until_ms, max(job.submitted_ms, record.begin_ms))
+    waited_ms = UNKNOWN
     if record.phase is None:
         run_ms = min(usual_ms, record.limit_ms)
         started_ms, ended_ms = until_ms, until_ms + run_ms
     else:
         started_ms = record.started_ms
+        waited_ms = max(0, started_ms - ready_ms) if record.attempt == 1 else UNKNOWN
         ended_ms = started_ms + min(2 * max(1, until_ms - started_ms), record.limit_ms)
     return _row(
-        from_ms, job.id, job.spec, job.spec.tenant, ready_ms, started_ms, ended_ms, record.limit_ms, UNKNOWN
+        from_ms, job.id, job.spec, job.spec.tenant, ready_ms, started_ms, ended_ms, record.limit_ms, waited_ms
     )
 
 

@@ -213,6 +213,16 @@ def test_live_jobs_run_on_and_waiting_ones_run_as_their_tenant_does() -> None:
     assert (2, [30 * M, 7 * M, 7 * M]) == (found.live, list(found.trace.run_ms))
 
 
+def test_after_the_first_that_waits_only_the_lucky_have_started() -> None:
+    """Their waits are short because they were lucky; the simulation need not choose the same ones."""
+    state = yard(limited(1))
+    apply(state, JobSubmitted(BORN + 3 * M, Job(1, JobSpec("a", Ask(Whole(1))), BORN + 3 * M)))
+    rows = [ended(8, "b", 0, 2, 5), ended(9, "b", 10, 10, 12)]
+    found = previewed(rows, limited(2), until_m=20, state=state)
+
+    assert {"jobs": 1, "really_mean_ms": 2 * M, "simulated_mean_ms": 0} == found["check"]
+
+
 # -- words -----------------------------------------------------------------------------------------------------------
 
 
