@@ -33,7 +33,12 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "nodes": Entry("nodes", "Show the nodes and what is free."),
         "drain": Entry("nodes", "Let nothing new start on a node.", no_args_is_help=True),
         "resume": Entry("nodes", "Let a drained node take work again.", no_args_is_help=True),
+        "tenants": Entry("tenants", "Show the tenants, their quotas and what they use."),
         "validate": Entry("validate", "Check a yard.yaml.", no_args_is_help=True),
+        "config": Entry("config", "Print the configuration in force, or its versions."),
+        "diff": Entry("diff", "Show what a yard.yaml would change.", no_args_is_help=True),
+        "apply": Entry("apply", "Put a yard.yaml in force, with a preview.", no_args_is_help=True),
+        "rollback": Entry("apply", "Go back to an earlier configuration."),
     },
     "Jobs": {
         "convert": Entry("convert", "Turn a script or a manifest into native YAML.", no_args_is_help=True),
