@@ -58,6 +58,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "continue": Entry("verbs", "Let frozen jobs go on.", "continue_", no_args_is_help=True),
         "requeue": Entry("verbs", "Stop running jobs and let them wait again.", no_args_is_help=True),
     },
+    "Other ways in": {
+        "slurm": Entry("slurm.command", "Slurm's own commands, over this yard.", words=True),
+    },
     "Foresight": {
         "simulate": Entry(
             "simulate",

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
 
 Not by the key: another yard on the same machine may have chosen the same name.
 """
+
+RANKS_VARIABLE = "YARD_RANKS"
+"""Set by `sbatch` for a script that asks for several of Slurm's tasks."""
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -167,6 +170,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "LANG": place.lang,
     }
     indices = ",".join(str(gpu) for gpu in part.gpus)
+    ranks = _ranks(recipe.env, part.tasks)
     yard = {
         FOLDER_VARIABLE: place.folder,
         "YARD_ATTEMPT_KEY": launch.key,
@@ -179,12 +183,12 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "SLURM_JOB_ID": str(launch.job_id),
         "SLURM_JOBID": str(launch.job_id),
         "SLURM_JOB_NAME": launch.name,
-        "SLURM_NTASKS": str(part.tasks),
+        "SLURM_NTASKS": str(ranks),
         "SLURM_NNODES": "1",
         "SLURM_JOB_NUM_NODES": "1",
         "SLURM_NODEID": "0",
         "SLURM_JOB_NODELIST": place.node,
-        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // part.tasks // 1000)),
+        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // ranks // 1000)),
         "SLURM_GPUS": str(len(part.gpus)),
         "SLURM_JOB_GPUS": indices,
         "SLURM_RESTART_COUNT": str(launch.restarts),
@@ -202,6 +206,12 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
             "WORLD_SIZE": str(part.tasks),
         }
     return base | recipe.env | yard
+
+
+def _ranks(env: Mapping[str, str], tasks: int) -> int:
+    """How many processes a batch script means to start: it runs once itself, on the room of all of them."""
+    said = env.get(RANKS_VARIABLE, "")
+    return int(said) if tasks == 1 and said.isdecimal() and 0 < int(said) < 1_000_000 else tasks
 
 
 def _file(pattern: str, launch: Launch) -> str:
