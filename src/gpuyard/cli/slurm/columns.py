@@ -4,7 +4,7 @@ A field has a width (none: as long as it is), stands left or, after a dot, right
 between the fields is printed as it stands.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 LONG_WIDTH = 20
@@ -16,6 +16,8 @@ class Field(NamedTuple):
 
     head: str
     text: Callable[[Any], str]
+    cut: bool = True
+    """Whether it is cut to the width of its column; a duration is not."""
 
 
 class Column(NamedTuple):
@@ -26,13 +28,12 @@ class Column(NamedTuple):
     right: bool = False
     after: str = ""
 
-    def put(self, text: str) -> str:
-        """The text in its width."""
-        width = self.width
-        if width:
-            text = text[:width]
-            text = text.rjust(width) if self.right else text.ljust(width)
-        return text + self.after
+    def template(self, *, cut: bool) -> str:
+        """Its part of a line for the % operator: one template a line is quicker than piece by piece."""
+        side = "" if self.right else "-"
+        most = f".{self.width}" if cut else ""
+        how = f"%{side}{self.width}{most}s" if self.width else "%s"
+        return how + self.after.replace("%", "%%")
 
 
 class Format(NamedTuple):
@@ -44,12 +45,18 @@ class Format(NamedTuple):
     """What was asked for and is no field."""
 
     def header(self) -> str:
-        """The line of headings."""
-        return self.before + "".join([column.put(column.field.head) for column in self.columns])
+        """The line of headings. They are cut in any case."""
+        parts = [column.template(cut=True) for column in self.columns]
+        return self._template(parts) % tuple([column.field.head for column in self.columns])
 
-    def line(self, thing: object) -> str:
-        """One job or node."""
-        return self.before + "".join([column.put(column.field.text(thing)) for column in self.columns])
+    def lines(self, things: Iterable[object]) -> list[str]:
+        """One for each job or node."""
+        template = self._template([column.template(cut=column.field.cut) for column in self.columns])
+        texts = [column.field.text for column in self.columns]
+        return [template % tuple([text(thing) for text in texts]) for thing in things]
+
+    def _template(self, parts: list[str]) -> str:
+        return self.before.replace("%", "%%") + "".join(parts)
 
 
 def short_format(text: str, fields: Mapping[str, Field]) -> Format:

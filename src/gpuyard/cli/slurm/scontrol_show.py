@@ -186,7 +186,9 @@ def _nodes(yard: Client, names: Sequence[str]) -> list[list[str]]:
             raise error("scontrol", f"the node list {wrong}") from None
     missing = [name for name in wanted if name not in nodes]
     if missing:
-        raise Stop(f"Node {missing[0]} not found")
+        # Among the results, as Slurm has it.
+        print(f"Node {missing[0]} not found")
+        raise Stop
     return [_node_block(nodes[name]) for name in wanted]
 
 
@@ -223,7 +225,8 @@ def _partitions(yard: Client, names: Sequence[str]) -> list[list[str]]:
     groups = groups_of(nodes, default, lambda _: "")
     missing = [name for name in names if name not in pools]
     if missing:
-        raise Stop(f"Partition {missing[0]} not found")
+        print(f"Partition {missing[0]} not found")
+        raise Stop
     return [_partition_block(group) for group in groups if not names or group.partition in names]
 
 

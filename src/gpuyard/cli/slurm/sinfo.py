@@ -9,7 +9,7 @@ from gpuyard.api.client import Client
 from gpuyard.cli.slurm.columns import Field, Format, long_format, short_format
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.hosts import natural
-from gpuyard.cli.slurm.sinfo_groups import STATES, Group, SlurmNode, groups_of, of_view
+from gpuyard.cli.slurm.sinfo_groups import NO_NODE, NOTHING, STATES, Group, SlurmNode, groups_of, of_view
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import head_clock
 
@@ -47,7 +47,7 @@ def _unknown(_: Group) -> str:
 
 
 def _first(group: Group) -> SlurmNode:
-    return group.nodes[0]
+    return group.nodes[0] if group.nodes else NOTHING
 
 
 def _why(group: Group) -> str:
@@ -104,7 +104,7 @@ _TABLE: tuple[tuple[str, str, str, Any], ...] = (
     ("R", "partitionname", "PARTITION", lambda group: group.partition),
     ("s", "size", "JOB_SIZE", lambda _: "1-infinite"),
     ("S", "allocnodes", "ALLOCNODES", lambda _: "all"),
-    ("t", "statecompact", "STATE", lambda group: STATES[_first(group).state]),
+    ("t", "statecompact", "STATE", lambda group: STATES.get(_first(group).state, NO_NODE)),
     ("T", "statelong", "STATE", lambda group: _first(group).state),
     ("u", "user", "USER", _user),
     ("U", "userlong", "USER", _user),
@@ -153,11 +153,18 @@ def run(words: Sequence[str]) -> int:
 def _print(nodes: list[SlurmNode], given: Read) -> None:
     pools = sorted({node.pool for node in nodes})
     chosen = _format(given, nodes)
-    groups = _groups(_wanted(nodes, given), pools[0] if len(pools) == 1 else "", given, chosen)
+    default = pools[0] if len(pools) == 1 else ""
+    groups = _groups(_wanted(nodes, given), default, given, chosen)
+    if not given.has("Node") and not given.has("list-reasons"):
+        # A partition none of whose nodes was asked for is there all the same.
+        shown = {group.partition for group in groups}
+        wanted = given.listed("partition") if given.has("partition") else pools
+        groups += [Group(pool, pool == default, []) for pool in pools if pool in wanted and pool not in shown]
+        groups.sort(key=lambda group: group.partition)
     if not given.has("noheader"):
         print(chosen.header())
-    for group in groups:
-        print(chosen.line(group))
+    for line in chosen.lines(groups):
+        print(line)
 
 
 def _format(given: Read, nodes: list[SlurmNode]) -> Format:

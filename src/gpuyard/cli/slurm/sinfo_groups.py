@@ -9,6 +9,8 @@ STATES = {
     "idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain", "down": "down",
 }  # fmt: skip
 """States of nodes, long and short."""
+NO_NODE = "n/a"
+"""The state of no node at all."""
 
 
 class SlurmNode(NamedTuple):
@@ -55,11 +57,10 @@ def _state(node: Mapping[str, Any]) -> str:
     busy = bool(node["jobs"])
     if node["state"] == "DRAINED":
         return "draining" if busy else "drained"
-    if not busy and not node["gpus_foreign"]:
+    if not busy:
         return "idle"
-    # On a GPU node there is room while a GPU is free; on any other while a core is.
-    free = node["gpus_free"] if node["gpus"] else node["cpus_free"]
-    return "mixed" if free > 0 else "allocated"
+    # As in Slurm it is the cores that count: a node whose GPUs are all taken may still be mixed.
+    return "mixed" if node["cpus_free"] > 0 else "allocated"
 
 
 class Group(NamedTuple):
@@ -94,6 +95,9 @@ class Group(NamedTuple):
         found = sorted(set(values))
         return f"{found[0] if found else 0}{'+' if len(found) > 1 else ''}"
 
+
+NOTHING = SlurmNode("", "", NO_NODE, "", "", 0, 0, 0, 0, 0, 0, 0)
+"""Stands for the nodes of a line that has none."""
 
 _ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")
 """As Slurm has them in a partition."""

@@ -92,8 +92,7 @@ def _print(yard: Client, given: Read, chosen: Format) -> None:
         lines.append(head_clock())
     if not given.has("noheader"):
         lines.append(chosen.header())
-    line = chosen.line
-    lines += [line(job) for job in jobs]
+    lines += chosen.lines(jobs)
     if lines:
         print("\n".join(lines))
 

@@ -138,8 +138,10 @@ _TABLE: tuple[tuple[str, str, str, Text], ...] = (
     ("", "eligibletime", "ELIGIBLE_TIME", lambda job: stamp(max(job.submitted_ms, job.begin_ms))),
 )  # fmt: skip
 
-BY_LETTER = {letter: Field(head, text) for letter, _, head, text in _TABLE if letter}
-BY_NAME = {name: Field(head, text) for _, name, head, text in _TABLE}
+_WHOLE = frozenset({"timelimit", "timeleft", "timeused"})
+"""Durations are not cut, whatever their width."""
+BY_NAME = {name: Field(head, text, name not in _WHOLE) for _, name, head, text in _TABLE}
+BY_LETTER = {letter: BY_NAME[name] for letter, name, _, _ in _TABLE if letter}
 
 NOT_HERE = frozenset("HIJoOpQsZ")
 """Letters that `squeue` has and a yard has no answer to: sockets, the command, priorities, the folder."""
@@ -154,8 +156,11 @@ BY_LETTER |= {letter: Field(_NO_FIELD[letter], _no_answer) for letter in NOT_HER
 BY_NAME |= {name: Field(_NO_FIELD[name], _no_answer) for name in NAMES_NOT_HERE}
 
 
+_ORDER = {state: place for place, state in enumerate(CODES)}
+
+
 def _state_order(job: SlurmJob) -> int:
-    return list(CODES).index(job.state)
+    return _ORDER[job.state]
 
 
 KEYS: dict[str, Callable[[SlurmJob], object]] = {
