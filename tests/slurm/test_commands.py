@@ -134,6 +134,7 @@ SAME = (
     "squeue -h -t PD -S i",
     "squeue -h -S -i -o %i",
     "squeue -j 3",
+    "squeue -j 1",
     "squeue -j 3,4 -h -o '%i|%.5j|%5j|%.3D|%r'",
     "squeue -j 8 -h -o '%i %F %K %t'",
     "squeue --array -j 8 -h -S i -o '%i %K %t'",
@@ -294,3 +295,42 @@ def test_a_cancelled_job_is_listed_the_same(slurm: Side, yard: Side) -> None:
 
     line = "sacct -X -j 3 -P -o jobid,state,exitcode"
     assert slurm(line) == yard(line)
+
+
+PIPELINE = """\
+#!/bin/bash
+# What people have beside their jobs: submit, wait, look at what came of it.
+set -e
+first=$(sbatch --parsable --job-name=prepare --mem=1G --time=5 --wrap 'echo prepared > data.txt')
+train=$(sbatch --parsable --dependency=afterok:$first --kill-on-invalid-dep=yes train.sbatch 2> /dev/null)
+bad=$(sbatch --parsable --mem=1G --time=5 --wrap 'exit 7')
+while [ -n "$(squeue -h -j $train,$bad -o %i)" ]; do sleep 0.2; done
+cat slurm-${train}_1.out slurm-${train}_2.out
+# Slurm's accounting comes a moment after the jobs, piece by piece.
+ended='^(train|wrap)[|]local[|](COMPLETED|FAILED)'
+until [ "$(sacct -n -X -P -j $train,$bad -o jobname,partition,state | grep -cE $ended)" = 3 ]; do sleep 0.2; done
+sacct -n -X -P -j $train -o jobname,partition,state,exitcode
+sacct -n -X -P -j $bad -o jobname,partition,state,exitcode
+"""
+TRAIN = """\
+#!/bin/bash
+#SBATCH --job-name=train --array=1-2
+#SBATCH --gres=gpu:2 --mem=1G --time=00:05:00
+read line < data.txt
+echo "$line for task $SLURM_ARRAY_TASK_ID of $SLURM_JOB_NAME"
+"""
+
+
+def test_a_users_own_program_runs_the_same_with_only_the_path_changed(slurm: Side, yard: Side) -> None:
+    said = []
+    for side in (slurm, yard):
+        side("scancel -u root")
+        wait_for(side, "squeue -h -o %i; echo end", "end")
+        (side.folder / "pipeline.sh").write_text(PIPELINE)
+        (side.folder / "train.sbatch").write_text(TRAIN)
+        said.append(side("bash pipeline.sh"))
+
+    assert said[0] == said[1]
+    assert 0 == said[1].code
+    assert "prepared for task 2 of train" in said[1].out
+    assert "wrap|local|FAILED|7:0" in said[1].out

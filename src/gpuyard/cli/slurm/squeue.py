@@ -105,10 +105,10 @@ def _chosen(yard: Client, given: Read) -> list[SlurmJob]:
     found = yard.queue(user=users[0] if users and len(users) == 1 else "", wide=True)
     jobs = of_queue(found, pools)
     ids = wanted_ids("squeue", given.last("jobs"))
-    if states - _STATES_BY_DEFAULT or (ids and not given.has("states")):
+    if states - _STATES_BY_DEFAULT:
         jobs += _ended(yard, pools, found["at_ms"], states - _STATES_BY_DEFAULT)
     if ids:
-        _check_ids(yard, ids, jobs)
+        _check_ids(yard, ids, jobs, found["at_ms"])
         jobs = [job for job in jobs if any(want.holds(job) for want in ids)]
         states = states if given.has("states") else _STATES_BY_DEFAULT
     jobs = [job for job in jobs if job.state in states and _holds(given, users, job)]
@@ -192,7 +192,7 @@ def _ended(yard: Client, pools: Pools, now_ms: int, states: set[str]) -> list[Sl
     return jobs
 
 
-def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob]) -> None:
+def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob], now_ms: int) -> None:
     """One id that is no job's is an error; of several, those that are there are shown."""
     if len(ids) > 1 or any(ids[0].holds(job) for job in jobs):
         return
@@ -203,7 +203,7 @@ def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob]) -> None:
             raise
         raise Stop("slurm_load_jobs error: Invalid job id specified") from None
     # Slurm has forgotten a job a while after its end; so have we, for `squeue`.
-    if found["state"] not in LIVE:
+    if (found.get("ended_ms") or now_ms) < now_ms - _ENDED_MS:
         raise Stop("slurm_load_jobs error: Invalid job id specified")
 
 
