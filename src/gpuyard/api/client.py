@@ -147,10 +147,17 @@ class Client(ConfigCalls):
         return Page(found["jobs"], found["next_cursor"])
 
     def queue(
-        self, *, states: Sequence[str] = (), tenant: str = "", user: str = "", limit: int | None = None
+        self,
+        *,
+        states: Sequence[str] = (),
+        tenant: str = "",
+        user: str = "",
+        limit: int | None = None,
+        wide: bool = False,
     ) -> Queue:
-        """Live jobs in the order of the scheduler."""
+        """Live jobs in the order of the scheduler; wide: with more columns."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "limit": limit or ""}
+        query["wide"] = int(wide) or ""
         found: Queue = self._call("GET", f"{API}/queue{_query(query)}")
         return found
 

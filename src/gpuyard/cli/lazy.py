@@ -64,6 +64,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "requeue": Entry("verbs", "Stop running jobs and let them wait again.", no_args_is_help=True),
         "checkpoint": Entry("verbs", "Say that a running job has saved its work."),
     },
+    "Other ways in": {
+        "slurm": Entry("slurm.command", "Slurm's own commands, over this yard.", words=True),
+    },
     "Foresight": {
         "simulate": Entry(
             "simulate",

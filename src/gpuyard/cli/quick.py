@@ -1,8 +1,8 @@
-"""The way round the option parser for the command that is called most.
+"""The way round the option parser for the commands that are called most.
 
 Typer and what it needs take longer to import than `yard queue` takes to ask the server and print ten thousand lines.
 So its plain forms are read here; whatever is not plain (help, an unknown option, a wrong value) is left to Typer, which
-knows how to say it.
+knows how to say it. Slurm's commands read their own options, and all of `yard slurm` goes this way.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,11 @@ def options_of(words: Sequence[str]) -> dict[str, list[str]] | None:
 
 
 def run(words: Sequence[str]) -> int | None:
-    """Run `yard queue`, if that is what was asked for in plain words; None: it was not."""
+    """Run `yard queue` in plain words or `yard slurm`, if that is what was asked for; None: it was not."""
+    if words[:1] == ["slurm"]:
+        from gpuyard.cli.slurm.face import run as run_slurm
+
+        return run_slurm(words[1:])
     options = options_of(words[1:]) if words[:1] == ["queue"] else None
     if options is None:
         return None

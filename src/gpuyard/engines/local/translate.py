@@ -17,6 +17,7 @@ FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
 Not by the key: another yard on the same machine may have chosen the same name.
 """
 
+
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SIGNALS_MAX = 64
@@ -180,6 +181,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "LANG": place.lang,
     }
     indices = ",".join(str(gpu) for gpu in part.gpus)
+    ranks = recipe.ranks or part.tasks
     yard = {
         FOLDER_VARIABLE: place.folder,
         "YARD_ATTEMPT_KEY": launch.key,
@@ -192,13 +194,13 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "SLURM_JOB_ID": str(launch.job_id),
         "SLURM_JOBID": str(launch.job_id),
         "SLURM_JOB_NAME": launch.name,
-        "SLURM_NTASKS": str(recipe.ranks or part.tasks),
-        "SLURM_NPROCS": str(recipe.ranks or part.tasks),
+        "SLURM_NTASKS": str(ranks),
+        "SLURM_NPROCS": str(ranks),
         "SLURM_NNODES": "1",
         "SLURM_JOB_NUM_NODES": "1",
         "SLURM_NODEID": "0",
         "SLURM_JOB_NODELIST": place.node,
-        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // part.tasks // 1000)),
+        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // ranks // 1000)),
         "SLURM_GPUS": str(len(part.gpus)),
         "SLURM_JOB_GPUS": indices,
         "SLURM_RESTART_COUNT": str(launch.restarts),
