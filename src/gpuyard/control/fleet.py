@@ -1,6 +1,7 @@
 """From a configuration to what runs jobs here: the engine of this machine, and what people should know about it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuyard.config import Cluster, Config
@@ -28,6 +29,14 @@ class Fleet:
     allow_root: bool
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
+    prices: Mapping[str, int] = field(default_factory=dict)
+    """Micro-dollars an hour by GPU model, where the configuration has them."""
+
+    def price_micro_usd_h(self, model: str) -> int:
+        """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
+        known = {**CATALOGUE, **{each.name: each for each in self.settings.gpu_models}}
+        listed = known[model].list_price_micro_usd_h if model in known else 0
+        return self.prices.get(model, listed)
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
@@ -53,7 +62,14 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
             "Leave one cluster with `engine: local` in the file.",
         )
     (cluster,) = config.clusters.values()
-    return Fleet(config.settings, cluster.name, pretended or _emulated(cluster, config), cluster.allow_root)
+    of_pools = {node.gpu_model: pool.price_micro_usd_h for pool in config.pools for node in pool.nodes}
+    return Fleet(
+        config.settings,
+        cluster.name,
+        pretended or _emulated(cluster, config),
+        cluster.allow_root,
+        prices={**config.prices, **of_pools},
+    )
 
 
 def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:
