@@ -4,24 +4,40 @@ An estimate may use what was known at its moment and nothing else: the state, wh
 that had ended by then.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any
+from time import process_time
+from typing import Any, NamedTuple
 
 from gpuyard.cli.fleet import uniform_pool
 from gpuyard.core import State
 from gpuyard.core.dump import dump, load
 from gpuyard.core.estimate import estimate
 from gpuyard.core.policy import Policy
-from gpuyard.model import Plan
+from gpuyard.model import Plan, Settings
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.sim.forecast import Image, Past, forecast, freeze, thaw
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.sim.simulate import Simulation
 from gpuyard.sim.trace import Trace
 
+GPUS_PER_NODE = 8
 WEEK_MS = 7 * DAY_MS
 PAST_MS = 14 * DAY_MS
 """How far back an estimate looks."""
+
+
+class Answer(NamedTuple):
+    """What was said about a job, as waits, and how long it did wait."""
+
+    job_id: int
+    now_ms: int
+    waited_ms: int
+    p50_ms: int | None
+    p90_ms: int | None
+    bound_ms: int | None
+    """By time limits alone."""
+    cpu_s: float
 
 
 @dataclass
@@ -81,14 +97,10 @@ def _fresh(state: State) -> State:
 
 def known(trace: Trace, live: Any, now_ms: int) -> list[PastJob]:
     """The jobs submitted before, with their run times if they had ended."""
-    first = 0
     found = []
-    for row in range(first, len(trace)):
+    first, last = (bisect_left(trace.submit_ms, at_ms) for at_ms in (now_ms - PAST_MS, now_ms))
+    for row in range(first, last):
         at_ms = trace.submit_ms[row]
-        if at_ms >= now_ms:
-            break
-        if at_ms < now_ms - PAST_MS:
-            continue
         spec = trace.specs[trace.spec[row]]
         gpu_milli = spec.ask.gpus.count * spec.ask.tasks * 1000  # type: ignore[union-attr]
         run_ms = -1 if row + 1 in live else trace.run_ms[row]
@@ -100,23 +112,30 @@ _PASTS: dict[int, Past] = {}
 """The past as of the full hour: making it anew for every question takes longer than it is worth."""
 
 
-def answer(trace: Trace, policy: Policy, asked: Question, runs: int) -> tuple[list[int], int, int | None]:
-    """Waits of the runs, how many runs there were, and the bound by limits alone as a wait."""
+def answer(trace: Trace, policy: Policy, asked: Question, runs: int) -> Answer:
+    """What the yard would have said, before it is stretched."""
+    began_s = process_time()
     state = thaw(asked.image)
     hour = asked.now_ms // HOUR_MS
     if hour not in _PASTS:
         _PASTS.clear()
         _PASTS[hour] = Past.of(known(trace, state.jobs, hour * HOUR_MS), hour * HOUR_MS)
-    past = _PASTS[hour]
-    found = forecast(state, policy, asked.now_ms, [asked.job_id], past, asked.job_id, runs=runs)
-    bound = estimate(state, policy, asked.now_ms, state.jobs[asked.job_id]).at_ms
-    return found.waits_ms[asked.job_id], found.runs, None if bound is None else bound - asked.now_ms
+    found = forecast(state, policy, asked.now_ms, [asked.job_id], _PASTS[hour], asked.job_id, runs=runs)
+    bound_ms = estimate(state, policy, asked.now_ms, state.jobs[asked.job_id]).at_ms
+    return Answer(
+        asked.job_id,
+        asked.now_ms,
+        asked.started_ms - asked.now_ms,
+        found.wait_ms(asked.job_id, 50),
+        found.wait_ms(asked.job_id, 90),
+        None if bound_ms is None else bound_ms - asked.now_ms,
+        process_time() - began_s,
+    )
 
 
-def replay(trace: Trace, nodes: int, settings: Any, policy: Policy, weeks: dict[int, int]) -> Replay:
+def replay(trace: Trace, nodes: int, settings: Settings, policy: Policy, weeks: dict[int, int]) -> Replay:
     """The whole list, from its first job on: a week needs the queue that the week before left."""
-    last = max(weeks) + 3
-    simulation = Replay(trace, (uniform_pool(nodes * 8, "V100", 8),), settings, policy, weeks=weeks)
-    simulation.last_ms = last * WEEK_MS  # type: ignore[attr-defined]
+    pool = uniform_pool(nodes * GPUS_PER_NODE, "V100", GPUS_PER_NODE)
+    simulation = Replay(trace, (pool,), settings, policy, weeks=weeks)
     simulation.run()
     return simulation

@@ -16,13 +16,18 @@ from gpuyard.sim.forecast import quantile
 ONE = 1000
 """A stretch of 1: estimates stand as they are."""
 
-SCORES_MAX = 200
+SCORES_MAX = 100
 """Only the last ones count, since habits change."""
 
 SCORES_MIN = 30
-"""With fewer, the stretch is the one that was right on recorded jobs (docs/benchmarks.md)."""
+"""With fewer, the stretch is the first one."""
 
-FIRST: Mapping[int, int] = {50: 1000, 90: 1400}
+FIRST: Mapping[int, int] = {90: 1100}
+"""Where a stretch begins, and the least it ever is: what was right on one recorded week (docs/benchmarks.md).
+
+The even odds need none: they were even as they are.
+"""
+
 FLOOR_MS = MINUTE_MS
 """Waits are told apart no finer than this: of a job that should start at once, a second late is not infinitely late."""
 
@@ -65,8 +70,8 @@ class Track:
         """A job has started."""
         given = self._open.pop(job_id, None)
         if given is not None:
-            for percent, wait_ms in given.waits_ms.items():
-                self._scores[percent].append(_score(at_ms - given.at_ms, wait_ms))
+            for percent, scores in self._scores.items():
+                scores.append(_score(at_ms - given.at_ms, given.waits_ms[percent]))
 
     def gone(self, job_id: int) -> None:
         """A job has ended without starting: nothing is learned from it."""
@@ -74,23 +79,26 @@ class Track:
 
     def stretch(self, percent: int, now_ms: int) -> int:
         """By how much a wait is to be multiplied, in thousandths."""
+        first = self._first.get(percent)
+        if first is None:
+            return ONE
         scores = list(self._scores[percent])
         # Who waits longer than told is known to be a miss, by how much is not: at least by this.
         for given in self._open.values():
-            if percent in given.waits_ms:
-                score = _score(now_ms - given.at_ms, given.waits_ms[percent])
-                if score > self._first[percent]:
-                    scores.append(score)
+            score = _score(now_ms - given.at_ms, given.waits_ms[percent])
+            if score > first:
+                scores.append(score)
         if len(scores) < SCORES_MIN:
-            return self._first[percent]
+            return first
         found = quantile(sorted(scores), percent, len(scores))
-        return self._first[percent] if found is None else min(found, STRETCH_MAX)
+        return first if found is None else max(first, min(found, STRETCH_MAX))
 
     def stretched(self, percent: int, wait_ms: int, now_ms: int) -> int:
         """A wait, stretched."""
         if wait_ms <= 0:
             return wait_ms
-        return max(0, (wait_ms + FLOOR_MS) * self.stretch(percent, now_ms) // ONE - FLOOR_MS)
+        stretch = self.stretch(percent, now_ms)
+        return (wait_ms + FLOOR_MS) * stretch // ONE - FLOOR_MS if stretch > ONE else wait_ms
 
 
 def _score(wait_ms: int, told_ms: int) -> int:
