@@ -1,6 +1,6 @@
 """Start estimates on the Philly jobs: does the p90 cover nine starts of ten, and how wide is it?
 
-    python benchmarks/bench_eta.py --data DIR [--weeks 4 6] [--policies fifo fair] [--jobs 200] [--runs 16] [--write]
+    python benchmarks/bench_eta.py --data DIR [--weeks 4 6] [--policies fifo fair] [--jobs 110] [--runs 9] [--write]
 
 The jobs of Philly on a quarter of its nodes, shared, as in `bench_philly`. Whenever a job of the week is submitted and
 has to wait, every k-th such job is asked about at that moment: the state is run forward, with run times and arrivals
@@ -172,8 +172,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder of the two CSV files")
     parser.add_argument("--weeks", type=int, nargs="+", default=[4, 6], help="weeks of the list, from 0")
     parser.add_argument("--policies", nargs="+", default=["fifo", "fair"], choices=sorted(PRESETS))
-    parser.add_argument("--jobs", type=int, default=200, help="ask about so many jobs of each week")
-    parser.add_argument("--runs", type=int, default=16, help="runs of each estimate")
+    parser.add_argument("--jobs", type=int, default=110, help="ask about so many jobs of each week")
+    parser.add_argument("--runs", type=int, default=9, help="runs of each estimate")
     parser.add_argument("--site-limit", type=int, metavar="HOURS", help="the same time limit for every job")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
@@ -185,7 +185,10 @@ def main() -> int:
     if options.site_limit:
         trace.limit_ms = array("q", [options.site_limit * HOUR_MS]) * len(trace)
     nodes = {vc: -(-count // DIVIDE) for vc, count in given.items()}
-    rows = [row for policy in options.policies for row in weeks_of(trace, nodes, policy, options)]
+    rows = []
+    for policy in options.policies:
+        rows += weeks_of(trace, nodes, policy, options)
+        print(rows[-len(options.weeks) :], file=sys.stderr)
     text = f"{sum(nodes.values())} nodes of 8 GPUs (divided by {DIVIDE}), shared; {options.runs} runs an estimate."
     publish("eta", "\n\n".join([text, shown(rows), findings(rows, options.runs)]), rows, write=options.write)
     return 0

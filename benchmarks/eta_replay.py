@@ -23,6 +23,7 @@ from gpuyard.sim.trace import Trace
 
 GPUS_PER_NODE = 8
 WEEK_MS = 7 * DAY_MS
+PAST_EVERY_MS = 4 * HOUR_MS
 PAST_MS = 14 * DAY_MS
 """How far back an estimate looks."""
 
@@ -109,18 +110,18 @@ def known(trace: Trace, live: Any, now_ms: int) -> list[PastJob]:
 
 
 _PASTS: dict[int, Past] = {}
-"""The past as of the full hour: making it anew for every question takes longer than it is worth."""
+"""The past as of some hours ago: making it anew for every question takes longer than it is worth."""
 
 
 def answer(trace: Trace, policy: Policy, asked: Question, runs: int) -> Answer:
     """What the yard would have said, before it is stretched."""
     began_s = process_time()
     state = thaw(asked.image)
-    hour = asked.now_ms // HOUR_MS
-    if hour not in _PASTS:
+    as_of_ms = asked.now_ms // PAST_EVERY_MS * PAST_EVERY_MS
+    if as_of_ms not in _PASTS:
         _PASTS.clear()
-        _PASTS[hour] = Past.of(known(trace, state.jobs, hour * HOUR_MS), hour * HOUR_MS)
-    found = forecast(state, policy, asked.now_ms, [asked.job_id], _PASTS[hour], asked.job_id, runs=runs)
+        _PASTS[as_of_ms] = Past.of(known(trace, state.jobs, as_of_ms), as_of_ms)
+    found = forecast(state, policy, asked.now_ms, [asked.job_id], _PASTS[as_of_ms], asked.job_id, runs=runs)
     bound_ms = estimate(state, policy, asked.now_ms, state.jobs[asked.job_id]).at_ms
     return Answer(
         asked.job_id,

@@ -194,8 +194,6 @@ class Foresights:
         said = self._said(found, 0, now_ms, SEED)
         return said | {
             "would_run": True,
-            "job": None,
-            "task": None,
             "name": new.name,
             "tenant": first.job.spec.tenant,
             "tasks": tasks,

@@ -23,6 +23,8 @@ def answer_of(
     told, stretch = told or {}, stretch or {}
     starts = {f"p{percent}": None if w is None else now_ms + w for percent, w in told.items()}
     return {
+        "job": None,
+        "task": None,
         "state": state,
         "now_ms": now_ms,
         "started_ms": None,
@@ -30,7 +32,7 @@ def answer_of(
         "never_of_runs": found.runs - len(found.waits_ms),
         "runs": found.runs,
         "bound_ms": found.bound_ms,
-        "how": _how(found, stretch, scores) if found.runs else found.how,
+        "how": _how(found, now_ms, stretch, scores) if found.runs else found.how,
         "basis": {
             "history_jobs": found.history_jobs,
             "level": found.level,
@@ -50,7 +52,7 @@ def how_of(state: str, started_ms: int | None, now_ms: int) -> str:
     return f"it has ended without starting: {state}"
 
 
-def _how(found: Foresight, stretch: Mapping[int, int], scores: int) -> str:
+def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int) -> str:
     """How an estimate was reached, in sentences."""
     if found.waits_ms and not found.waits_ms[-1] and len(found.waits_ms) == found.runs:
         return "there is room for it now"
@@ -68,7 +70,7 @@ def _how(found: Foresight, stretch: Mapping[int, int], scores: int) -> str:
     if found.bound_ms is None:
         parts.append(f"by time limits alone it cannot be told: {found.how}")
     else:
-        parts.append(f"by time limits alone: {found.how}")
+        parts.append(f"if everything took its whole time limit: in {span(found.bound_ms - now_ms)}")
     return "; ".join(parts)
 
 

@@ -12,6 +12,9 @@ from gpuyard.sim.oracle import Foresight, Question, read, write
 ANSWER_S_MAX = 60.0
 """A process that takes longer is ended: the state is too large for it, or it hangs."""
 
+_MAIN = "from gpuyard.sim.oracle import main; main()"
+"""Not with -m: what it sends would be of a module that is called otherwise here."""
+
 
 class OracleProcess:
     """A process that is asked from any thread, and started again when it is gone."""
@@ -52,7 +55,7 @@ class OracleProcess:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gpuyard.sim.oracle"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         return self._process
 

@@ -27,6 +27,8 @@ def eta(
     if output in (Output.TABLE, Output.WIDE):
         for each in found:
             print(f"job {each['job']}: {told(each)}")
+            if each["starts_by_ms"] is not None:
+                print(f"  {each['how']}")
             if output is Output.WIDE:
                 for name, text in _basis(each):
                     print(f"  {name:<12}  {text}")
@@ -37,13 +39,11 @@ def eta(
 
 
 def told(found: Mapping[str, Any]) -> str:
-    """An estimate in one line."""
-    starts = found["starts_by_ms"]
-    how = found["how"]
-    if found["state"] != "PENDING" or starts is None:
-        return str(how)
+    """An estimate in one line, or why there is none."""
+    if found["starts_by_ms"] is None:
+        return str(found["how"])
     task = f"task {found['task']}, the next to start, " if found.get("task") else ""
-    return f"{task}{by(found)}; {how}"
+    return f"{task}{by(found)}"
 
 
 def by(found: Mapping[str, Any]) -> str:

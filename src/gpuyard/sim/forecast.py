@@ -124,7 +124,13 @@ def freeze(state: State) -> Image:
     file = io.BytesIO()
     pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
     pickler.values = {}
-    pickler.dump(state)
+    quiet, caches = state.quiet, state.caches
+    # What it only remembers holds parts of a policy, which are functions and no values.
+    state.quiet, state.caches = None, {}
+    try:
+        pickler.dump(state)
+    finally:
+        state.quiet, state.caches = quiet, caches
     return Image(file.getvalue(), [thing for _number, thing in pickler.values.values()])
 
 

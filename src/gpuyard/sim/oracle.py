@@ -1,7 +1,6 @@
 """What lies ahead of one job, worked out from a dump: in a process of its own, so that the yard goes on meanwhile.
 
-`python -m gpuyard.sim.oracle` reads questions from standard input and writes answers to standard output, both pickled,
-the length first. It ends when its input does, so it never outlives the yard that started it.
+`main` reads questions from standard input and writes answers to standard output, both pickled, the length first. It ends when its input does, so it never outlives the yard that started it.
 """
 
 import os
@@ -176,7 +175,3 @@ def main() -> None:
         except Exception as error:
             answer = RuntimeError(f"{type(error).__name__}: {error}")
         write(sys.stdout.buffer, answer)
-
-
-if __name__ == "__main__":
-    main()
