@@ -4,6 +4,7 @@ The books are locked only while they are read. The rest happens in a process of 
 still gets there, and an answer is kept for as long as nothing has changed.
 """
 
+import threading
 import time
 from typing import Any
 
@@ -74,6 +75,7 @@ class Foresights:
         self._oracle = OracleProcess()
         self._past = PastReader(yard.store)
         self._track = Track()
+        self._learning = threading.Lock()
         self._kept: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
         self._waiting = 0
 
@@ -87,13 +89,13 @@ class Foresights:
         """By when a waiting job starts: half of the runs, nine of ten. `seed`: other draws."""
         label, text = label_of(id), request.query_params.get("seed")
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
-        return answer(await self._guarded(self._eta, label, seed))
+        return answer(await self._guarded(self.estimate, label, seed))
 
     async def dry_run(self, request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
         who = asker(request.scope)
         new = checked(JobRequest, object_of(request, await bytes_of(request))).new_job()
-        return answer(await self._guarded(self._dry_run, who, new))
+        return answer(await self._guarded(self.rehearse, who, new))
 
     async def _guarded(self, work: Any, *arguments: Any) -> Any:
         if self._waiting >= _WAITING_MAX:
@@ -108,7 +110,8 @@ class Foresights:
 
     # -- when ----------------------------------------------------------------------------------------------------
 
-    def _eta(self, label: Label, seed: int) -> dict[str, Any]:
+    def estimate(self, label: Label, seed: int = SEED) -> dict[str, Any]:
+        """By when a job starts; for an array, the next of its tasks."""
         books = self._yard.books
         with books.lock:
             books.catch_up()
@@ -144,7 +147,11 @@ class Foresights:
 
     def _said(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
         """The answer, with what past estimates taught."""
-        self._settle(now_ms)
+        with self._learning:
+            return self._learned(found, job_id, now_ms, seed)
+
+    def _learned(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
+        self._settle()
         raw = {percent: quantile(found.waits_ms, percent, found.runs) for percent in PERCENTS}
         told = {p: None if w is None else self._track.stretched(p, w, now_ms) for p, w in raw.items()}
         if told[50] is not None and told[90] is not None:
@@ -154,7 +161,7 @@ class Foresights:
             self._track.give(job_id, Given(now_ms, {50: raw[50], 90: raw[90]}))
         return answer_of(now_ms, found.state, found, told, stretch, self._track.count, seed)
 
-    def _settle(self, now_ms: int) -> None:
+    def _settle(self) -> None:
         """Hold the estimates given so far against what became of the jobs."""
         books = self._yard.books
         missing = []
@@ -174,7 +181,8 @@ class Foresights:
 
     # -- what if -------------------------------------------------------------------------------------------------
 
-    def _dry_run(self, who: Person, new: NewJob) -> dict[str, Any]:
+    def rehearse(self, who: Person, new: NewJob) -> dict[str, Any]:
+        """What would become of a job."""
         yard = self._yard
         with yard.books.lock:
             try:

@@ -69,7 +69,7 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
         parts.append(f"stretched x{factor:.2f} by what the last {scores} estimates were worth")
     if found.bound_ms is None:
         parts.append(f"by time limits alone it cannot be told: {found.how}")
-    else:
+    elif found.bound_ms > now_ms:
         parts.append(f"if everything took its whole time limit: in {span(found.bound_ms - now_ms)}")
     return "; ".join(parts)
 

@@ -22,11 +22,11 @@ SCORES_MAX = 100
 SCORES_MIN = 30
 """With fewer, the stretch is the first one."""
 
-FIRST: Mapping[int, int] = {90: 1100}
-"""Where a stretch begins, and the least it ever is: what was right on one recorded week (docs/benchmarks.md).
+FIRST: Mapping[int, int] = {50: 1000, 90: 1100}
+"""Where a stretch begins: what was right on one recorded week (docs/benchmarks.md)."""
 
-The even odds need none: they were even as they are.
-"""
+LEAST: Mapping[int, int] = {50: 500, 90: 1100}
+"""How far it may shrink. Even odds go both ways; a promise that held is no reason to promise more."""
 
 FLOOR_MS = MINUTE_MS
 """Waits are told apart no finer than this: of a job that should start at once, a second late is not infinitely late."""
@@ -79,9 +79,7 @@ class Track:
 
     def stretch(self, percent: int, now_ms: int) -> int:
         """By how much a wait is to be multiplied, in thousandths."""
-        first = self._first.get(percent)
-        if first is None:
-            return ONE
+        first = self._first[percent]
         scores = list(self._scores[percent])
         # Who waits longer than told is known to be a miss, by how much is not: at least by this.
         for given in self._open.values():
@@ -91,14 +89,13 @@ class Track:
         if len(scores) < SCORES_MIN:
             return first
         found = quantile(sorted(scores), percent, len(scores))
-        return first if found is None else max(first, min(found, STRETCH_MAX))
+        return first if found is None else max(LEAST[percent], min(found, STRETCH_MAX))
 
     def stretched(self, percent: int, wait_ms: int, now_ms: int) -> int:
         """A wait, stretched."""
         if wait_ms <= 0:
             return wait_ms
-        stretch = self.stretch(percent, now_ms)
-        return (wait_ms + FLOOR_MS) * stretch // ONE - FLOOR_MS if stretch > ONE else wait_ms
+        return max(0, (wait_ms + FLOOR_MS) * self.stretch(percent, now_ms) // ONE - FLOOR_MS)
 
 
 def _score(wait_ms: int, told_ms: int) -> int:

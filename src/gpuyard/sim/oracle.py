@@ -1,6 +1,7 @@
 """What lies ahead of one job, worked out from a dump: in a process of its own, so that the yard goes on meanwhile.
 
-`main` reads questions from standard input and writes answers to standard output, both pickled, the length first. It ends when its input does, so it never outlives the yard that started it.
+`main` reads questions from standard input and writes answers to standard output, both pickled, the length first.
+It ends when its input does, so it never outlives the yard that started it.
 """
 
 import os

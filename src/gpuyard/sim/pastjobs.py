@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpuyard.model import JobSpec
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
 
-PARTS = 1_000_000
+PARTS = 10**9
 """A time limit in parts, so that what was used of it is an integer."""
 
 ENOUGH = 20
@@ -92,7 +92,7 @@ class RunTimes:
             return limit_ms if limit_ms < NO_LIMIT_MS else 2 * ran_ms + HOUR_MS
         value = values[first + int(random.random() * (len(values) - first))]
         if level < len(LEVELS) - 2 and limit_ms < NO_LIMIT_MS:
-            value = value * limit_ms // PARTS
+            value = _of_limit(value, limit_ms)
         return max(ran_ms + 1, min(value, limit_ms))
 
     def middle(self, spec: JobSpec, gpu_milli: int, limit_ms: int) -> tuple[int, int]:
@@ -101,12 +101,16 @@ class RunTimes:
         if not values:
             return -1, level
         limited = level < len(LEVELS) - 2 and limit_ms < NO_LIMIT_MS
-        runs = [min(value * limit_ms // PARTS if limited else value, limit_ms) for value in values]
+        runs = [min(_of_limit(value, limit_ms) if limited else value, limit_ms) for value in values]
         return sum(runs) // len(runs), level
 
 
 def _used(run_ms: int, limit_ms: int) -> int:
-    return run_ms * PARTS // limit_ms if limit_ms < NO_LIMIT_MS else run_ms
+    return (run_ms * PARTS + limit_ms // 2) // limit_ms if limit_ms < NO_LIMIT_MS else run_ms
+
+
+def _of_limit(parts: int, limit_ms: int) -> int:
+    return (parts * limit_ms + PARTS // 2) // PARTS
 
 
 def _keys(spec: JobSpec, gpu_milli: int, limit_ms: int) -> tuple[tuple[object, ...], ...]:
