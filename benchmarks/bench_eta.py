@@ -12,9 +12,9 @@ The baseline is the answer by time limits alone (`core/estimate`): those ahead a
 has no limits; the importer draws them as U(1, 3) x run time + 60 s, so limits tell much about run times here, to the
 baseline as to the estimate. `--site-limit HOURS` gives every job the same limit instead.
 
-Where the stretch of the p90 begins (x1.1) and how many estimates it looks back on (100) were chosen on week 5 alone. That
-the p50 is stretched too was decided after a look at week 6, where unstretched it covered a fifth; week 8 was not looked
-at before.
+Where the stretch of the p90 begins (x1.1) and how many estimates it looks back on (100) were chosen on week 5 alone.
+That the p50 is stretched too was decided after a look at week 6, where unstretched it covered a fifth; week 8 was not
+looked at before.
 """
 
 import argparse
@@ -168,7 +168,8 @@ def findings(rows: Sequence[Row], runs: int) -> str:
             f"* `{row['policy']}`, week {row['week']}: {at_once:,} jobs started at once and {waited:,} had to wait. "
             f"The p90 is {part:.0f} % {'narrower' if part > 0 else 'wider'} than the answer by limits (mean of "
             f"p90 - now); p90 - p50 is {row['spread_h']['mean']:.2f} h in the mean. Unstretched, p50 and p90 "
-            f"cover {100 * row['covered_p50_unstretched']:.1f} % and {100 * row['covered_p90_unstretched']:.1f} %. {row['untold']} of {row['asked']} could not be told. "
+            f"cover {100 * row['covered_p50_unstretched']:.1f} % and {100 * row['covered_p90_unstretched']:.1f} %. "
+            f"{row['untold']} of {row['asked']} could not be told. "
             f"{row['cpu_s']:.2f} CPU s for an estimate of {runs} runs."
         )
     return "\n".join(said)
