@@ -1,6 +1,6 @@
 """Start estimates on the Philly jobs: does the p90 cover nine starts of ten, and how wide is it?
 
-    python benchmarks/bench_eta.py --data DIR [--weeks 4 6 8] [--policies fifo fair] [--jobs 75] [--runs 9] [--write]
+    python benchmarks/bench_eta.py --data DIR [--weeks 4 6 8] [--policies fifo fair] [--jobs 68] [--runs 9] [--write]
 
 The jobs of Philly on a quarter of its nodes, shared, as in `bench_philly`. Whenever a job of the week is submitted and
 has to wait, every k-th such job is asked about at that moment: the state is run forward, with run times and arrivals
@@ -123,15 +123,19 @@ def weeks_of(trace: Trace, nodes: dict[str, int], policy: str, options: argparse
     played = replay(trace, total, setup, built, every)
     questions = list(played.questions.values())
     _HELD.append((trace, built, options.runs))
-    answers = []
+    kept = options.answers / f"{policy}.json" if options.answers else None
+    answers = [Answer(*row) for row in json.loads(kept.read_text())] if kept and kept.exists() else []
+    done = {each.job_id for each in answers}
+    left = [question for question in questions if question.job_id not in done]
     with get_context("fork").Pool(options.workers) as pool:
-        for each in pool.imap(ask, questions, chunksize=4):
+        for each in pool.imap(ask, left, chunksize=4):
             answers.append(each)
             if not len(answers) % 20:
                 print(f"{policy}: {len(answers)} of {len(questions)}", file=sys.stderr)
-    if options.answers:
-        path = options.answers.with_suffix(f".{policy}.json")
-        path.write_text(json.dumps([each._asdict() for each in answers]), encoding="utf-8")
+                if kept:
+                    kept.write_text(json.dumps(answers), encoding="utf-8")
+    if kept:
+        kept.write_text(json.dumps(answers), encoding="utf-8")
     return [
         measured(
             policy,
@@ -181,11 +185,13 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder of the two CSV files")
     parser.add_argument("--weeks", type=int, nargs="+", default=[4, 6, 8], help="weeks of the list, from 0")
     parser.add_argument("--policies", nargs="+", default=["fifo", "fair"], choices=sorted(PRESETS))
-    parser.add_argument("--jobs", type=int, default=75, help="ask about so many jobs of each week")
+    parser.add_argument("--jobs", type=int, default=68, help="ask about so many jobs of each week")
     parser.add_argument("--runs", type=int, default=9, help="runs of each estimate")
     parser.add_argument("--site-limit", type=int, metavar="HOURS", help="the same time limit for every job")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--answers", type=Path, help="write every single answer here, as JSON")
+    parser.add_argument(
+        "--answers", type=Path, help="folder that keeps the answers; what is there is not asked again"
+    )
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     if options.data is None:
