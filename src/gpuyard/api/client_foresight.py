@@ -12,8 +12,12 @@ class ForesightCalls:
 
     def eta(self, job_id: int | str) -> dict[str, Any]:
         """By when a job starts: `starts_by_ms` has p50 and p90, or is None where that cannot be told."""
-        label = "".join([char for char in str(job_id) if char.isalnum() or char == "_"]) or "-"
-        found: dict[str, Any] = self._call("GET", f"{_API}/jobs/{label}/eta")
+        # Whatever is not a label goes over the wire as it is, for the server to say so.
+        plain = [
+            f"{byte:c}" if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"
+            for byte in str(job_id).encode()
+        ]
+        found: dict[str, Any] = self._call("GET", f"{_API}/jobs/{''.join(plain)}/eta")
         return found
 
     def dry_run(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,11 @@ DAYS_BACK = 7
 _SPAN_MIN_MS = 10 * MINUTE_MS
 """A past shorter than this says nothing about how many jobs will come."""
 
+ENOUGH_NAMED = 5
+"""The same for jobs of one user and one name, which are mostly the same job over again."""
+
 LEVELS = (
+    "this user's jobs of this name with as many GPUs and a like time limit",
     "this user's jobs with as many GPUs and a like time limit",
     "this user's jobs with a like time limit",
     "everyone's jobs with as many GPUs and a like time limit",
@@ -60,7 +64,8 @@ class RunTimes:
             if job.run_ms >= 0:
                 self.count += 1
                 used = _used(job.run_ms, job.limit_ms)
-                for key in _keys(job.spec, job.gpu_milli, job.limit_ms)[:-1]:
+                keys = _keys(job.spec, job.gpu_milli, job.limit_ms)
+                for key in keys[0 if job.spec.name else 1 : -1]:
                     self._groups.setdefault(key, []).append(used)
                 self._groups.setdefault((), []).append(job.run_ms)
         for values in self._groups.values():
@@ -78,9 +83,11 @@ class RunTimes:
         keys = _keys(spec, gpu_milli, limit_ms)
         last = len(keys) - 1
         for level, key in enumerate(keys):
+            if level == 0 and not spec.name:
+                continue
             values = self._groups.get(key, ())
             first = bisect_right(values, used if level < last else ran_ms)
-            if len(values) - first >= (ENOUGH if level < last else 1):
+            if len(values) - first >= (ENOUGH_NAMED if level == 0 else ENOUGH if level < last else 1):
                 return level, values, first
         return len(keys), (), 0
 
@@ -117,7 +124,7 @@ def _keys(spec: JobSpec, gpu_milli: int, limit_ms: int) -> tuple[tuple[object, .
     """The groups of a job, narrowest first. Limits and GPUs are alike up to a factor of two."""
     limit = (limit_ms // SECOND_MS).bit_length() if limit_ms < NO_LIMIT_MS else 0
     gpus, who = gpu_milli.bit_length(), (spec.tenant, spec.user)
-    return ((who, gpus, limit), (who, limit), (gpus, limit), (limit,), ())
+    return ((who, spec.name, gpus, limit), (who, gpus, limit), (who, limit), (gpus, limit), (limit,), ())
 
 
 class Arrivals:

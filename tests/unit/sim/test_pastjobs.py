@@ -1,5 +1,6 @@
 """What is drawn from the past: the nearest group that has enough, never what has passed already."""
 
+from dataclasses import replace
 from random import Random
 
 from builders import ask
@@ -24,14 +25,23 @@ def test_a_job_is_like_those_of_its_own_user_if_there_are_enough() -> None:
     times = RunTimes([ran(ANA, 10 * MINUTE_MS)] * 30 + [ran(BO, 50 * MINUTE_MS)] * 30)
 
     assert {10 * MINUTE_MS} == draws(times, ANA)
-    assert LEVELS[0] == LEVELS[times.level(ANA, 1000, HOUR_MS)]
+    assert LEVELS[1] == LEVELS[times.level(ANA, 1000, HOUR_MS)]
+
+
+def test_a_job_is_like_those_of_its_own_name_even_if_they_are_few() -> None:
+    train = replace(ANA, name="train")
+    times = RunTimes([ran(ANA, 10 * MINUTE_MS)] * 30 + [ran(train, 40 * MINUTE_MS)] * 5)
+
+    assert {40 * MINUTE_MS} == draws(times, train)
+    assert 0 == times.level(train, 1000, HOUR_MS)
+    assert {10 * MINUTE_MS, 40 * MINUTE_MS} == draws(times, replace(ANA, name="new"))
 
 
 def test_where_these_are_too_few_it_is_like_those_of_everyone() -> None:
     times = RunTimes([ran(ANA, 10 * MINUTE_MS)] * 5 + [ran(BO, 50 * MINUTE_MS)] * 30)
 
     assert {10 * MINUTE_MS, 50 * MINUTE_MS} == draws(times, ANA)
-    assert 2 == times.level(ANA, 1000, HOUR_MS)
+    assert 3 == times.level(ANA, 1000, HOUR_MS)
 
 
 def test_limits_are_compared_by_the_part_that_was_used() -> None:
@@ -65,7 +75,7 @@ def test_a_job_that_has_not_ended_says_nothing_about_run_times() -> None:
 def test_the_mean_run_time_is_that_of_the_group() -> None:
     times = RunTimes([ran(ANA, 10 * MINUTE_MS)] * 15 + [ran(ANA, 30 * MINUTE_MS)] * 15)
 
-    assert (20 * MINUTE_MS, 0) == times.middle(ANA, 1000, HOUR_MS)
+    assert (20 * MINUTE_MS, 1) == times.middle(ANA, 1000, HOUR_MS)
     assert -1 == RunTimes([]).middle(ANA, 1000, HOUR_MS)[0]
 
 
