@@ -164,7 +164,13 @@ def shown(rows: Sequence[Row]) -> str:
 
 def findings(rows: Sequence[Row], runs: int) -> str:
     """What the rows say, in words."""
-    said = []
+    asked = sum(row["asked"] for row in rows)
+    kept = sum(round(row["covered_p90"] * row["asked"]) for row in rows)
+    outside = [f"{row['policy']}, {row['week']}" for row in rows if not 0.85 <= row["covered_p90"] <= 0.95]
+    rest = f"outside of 85 to 95 %: {'; '.join(outside)}" if outside else "each within 85 to 95 %"
+    said = [
+        f"In all, {kept} of {asked} starts were no later than the p90 ({100 * kept / asked:.1f} %); {rest}.\n"
+    ]
     for row in rows:
         part = 100 * (1 - row["p90_h"]["mean"] / row["bound_h"]["mean"])
         waited, at_once = row["waited"], row["at_once"]

@@ -53,6 +53,16 @@ def routes(ahead: "Foresights") -> APIRouter:
         methods=["GET"],
         summary="When a job will start",
         response_model=None,
+        openapi_extra={
+            "parameters": [
+                {
+                    "name": "seed",
+                    "in": "query",
+                    "schema": {"type": "integer", "minimum": 0, "maximum": SEED_MAX},
+                    "description": "Other draws; the same seed and state give the same answer.",
+                }
+            ]
+        },
     )
     router.add_api_route(
         "/jobs/dry-run",

@@ -93,9 +93,10 @@ class Desk:
         self._books.catch_up()
         state = self._books.state
         tenant = tenant_of(new, who, state)
-        refusal = tenant if isinstance(tenant, Refusal) else why_not(new, tenant, state)
-        if isinstance(refusal, Refusal) or isinstance(tenant, Refusal):
-            assert refusal is not None
+        if isinstance(tenant, Refusal):
+            raise tenant
+        refusal = why_not(new, tenant, state)
+        if refusal is not None:
             raise refusal
         waits = self._dependencies(new, who)
         spec = spec_of(new, who, tenant, hash_of(recipe), waits.after)

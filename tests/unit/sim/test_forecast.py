@@ -11,7 +11,7 @@ from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.sim.forecast import Past, Runs, forecast, freeze, quantile, thaw
 from gpuyard.sim.forward import Forward
-from gpuyard.sim.pastjobs import PastJob
+from gpuyard.sim.pastjobs import Arrivals, PastJob, RunTimes
 
 SPEC = JobSpec("t", ask(8))
 TEN_MINUTES = [PastJob(0, SPEC, 8000, HOUR_MS, 10 * MINUTE_MS)] * 30
@@ -126,3 +126,36 @@ def test_the_quantile_is_that_of_a_new_value() -> None:
     assert 18 == quantile(range(1, 20), 90, 19)
     assert None is quantile(range(1, 9), 90, 9)
     assert None is quantile([], 50, 0)
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crowded_yard_runs_forward_under_every_policy(preset: str, seed: int) -> None:
+    draw = Random(seed)
+    teams = [tenant("a", guarantee=16), tenant("b", guarantee=0, limit=24), tenant("c", weight=3)]
+    yard = Yard(preset, nodes(4), teams, now_ms=20 * DAY_MS)
+    past = []
+    for _ in range(120):
+        size, who = draw.choice((1, 1, 2, 4, 8, 16)), draw.choice("abc")
+        wanted = ask(min(size, 8), tasks=max(1, size // 8))
+        fields = {"limit_ms": draw.randint(1, 300) * MINUTE_MS, "checkpoint_ms": draw.choice((0, MINUTE_MS))}
+        klass = draw.choice(("batch", "batch", "urgent"))
+        job_id = yard.submit(wanted, tenant=who, klass=klass, **fields)
+        record = yard.state.jobs[job_id]
+        run_ms = record.limit_ms // draw.randint(1, 4)
+        past.append(PastJob(yard.now_ms, record.job.spec, size * 1000, record.limit_ms, run_ms))
+        yard.step()
+        yard.wait(draw.randint(1, 5) * MINUTE_MS)
+        for running in draw.sample(yard.running(), min(1, len(yard.running()))):
+            if running not in yard.state.leaving and draw.random() < 0.3:
+                yard.end(running)
+    waiting = sorted(record.id for record in yard.state.jobs.values() if not record.grants)
+    assert waiting
+
+    # Nobody new: more come here than the yard can serve, and the line would grow for fourteen days.
+    quiet = Past(RunTimes(past), Arrivals((), yard.now_ms))
+    found = forecast(load(dump(yard.state)), yard.policy, yard.now_ms, waiting, quiet, seed, runs=2)
+
+    assert 2 == found.runs
+    assert all(0 <= wait_ms for waits in found.waits_ms.values() for wait_ms in waits)
+    assert any(found.waits_ms.values())
