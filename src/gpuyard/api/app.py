@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import configs, jobs, lists, streams
+from gpuyard.api import configs, foresight, jobs, lists, streams
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
 from gpuyard.api.wire import answer
@@ -27,11 +27,14 @@ PREFIX = "/api/v1"
 def build(yard: Yard) -> FastAPI:
     """The API of one yard. Who asks is settled before it (`peers.Gate`)."""
 
+    ahead = foresight.Foresights(yard)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.pulse = Pulse(yard.store.wait, yard.store.head)
         yield
         app.state.pulse.close()
+        ahead.close()
 
     app = FastAPI(
         title="gpuyard",
@@ -44,6 +47,7 @@ def build(yard: Yard) -> FastAPI:
     )
     # Before the jobs themselves, whose paths would take `logs` for an id.
     app.include_router(streams.routes(yard), prefix=PREFIX)
+    app.include_router(foresight.routes(ahead), prefix=PREFIX)
     app.include_router(jobs.routes(yard), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)
     app.include_router(configs.routes(yard), prefix=PREFIX)

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from gpuyard.api.answers import Asked, End, Job, Node, Page, Queue, Submitted
+from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.http import Connection, Head
 from gpuyard.control.places import DataDir, likely_data
@@ -53,7 +54,7 @@ class Refused(YardError):
         self.exit_code = 2 if 400 <= status < 500 else 1
 
 
-class Client(ConfigCalls):
+class Client(ConfigCalls, ForesightCalls):
     """A connection to a yard. Not to be shared between threads."""
 
     def __init__(

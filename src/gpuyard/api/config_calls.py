@@ -1,7 +1,7 @@
 """The part of the Python client that is about the configuration."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _CONFIG = "/api/v1/config"
@@ -10,7 +10,9 @@ _CONFIG = "/api/v1/config"
 class ConfigCalls:
     """Calls for administrators. `wanted` is `yaml` and `name`, or `version`; see `POST /config/diff`."""
 
-    def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def _call(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Any:
         raise NotImplementedError
 
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:

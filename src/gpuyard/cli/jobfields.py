@@ -87,6 +87,12 @@ Retries = Annotated[
 Requeue = Annotated[bool, typer.Option("--requeue/--no-requeue", help="Wait again when its node is lost.")]
 Hold = Annotated[bool, typer.Option("--hold", help="Do not start it before `yard release`.")]
 
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Say where and when it would start and what it would cost; submit nothing."
+    ),
+]
 HostProcess = Annotated[
     bool, typer.Option("--host-process", help="Run a container's command as a process, without its image.")
 ]

@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "queue": Entry("queue", "Show what runs and what waits, in order."),
         "show": Entry("show", "Show a job, and why it waits.", no_args_is_help=True),
+        "eta": Entry("eta", "Say when waiting jobs will start.", no_args_is_help=True),
         "logs": Entry("logs", "Show what a job wrote.", no_args_is_help=True),
         "history": Entry("history", "Show jobs that have ended."),
         "cancel": Entry("verbs", "Cancel jobs.", no_args_is_help=True),

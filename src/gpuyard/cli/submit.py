@@ -36,6 +36,7 @@ def submit(
     requeue: f.Requeue = True,
     hold: f.Hold = False,
     host_process: f.HostProcess = False,
+    dry_run: f.DryRun = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Submit a command, or a script that begins with #!, and print the job's id.
@@ -43,6 +44,8 @@ def submit(
     `yard submit -g 2 --time 2h train.sh` submits the text of the script as it is now, and heeds its #SBATCH lines;
     `yard submit -g 2 -- ./train.sh` runs the file when the job starts. A .yaml file holds jobs of Kubernetes or of the
     yard's own form (`yard convert`). `-` reads a script from standard input.
+
+    With --dry-run, as with #SBATCH --test-only, nothing is submitted; exit code 3: it could never run.
     """
     given = f.request(
         gpus=gpus, gpu_model=gpu_model, name=name, tenant=tenant, klass=klass, time_limit=time_limit,
@@ -55,11 +58,15 @@ def submit(
     given |= {"dependencies": [_dependency(each) for each in after]} if after else {}
     given |= {} if requeue else {"requeue": False}
     dashes = ctx.meta.get(DASHES, False)
-    jobs = (
+    jobs, test_only = (
         _taken_in(words, given, host_process, ctx)
         if f.is_file_to_read(words, dashes)
-        else [_plain(words, given, dashes)]
+        else ([_plain(words, given, dashes)], False)
     )
+    if dry_run or test_only:
+        from gpuyard.cli.dry_run import rehearse
+
+        raise typer.Exit(rehearse(jobs, output))
     with client() as yard:
         for fields in jobs:
             _show(yard.submit(fields), output)
@@ -73,8 +80,11 @@ def _plain(words: list[str] | None, given: dict[str, Any], dashes: bool) -> dict
 
 def _taken_in(
     words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: typer.Context
-) -> list[dict[str, Any]]:
-    """Jobs of a file with directives of its own: what was said on the command line goes before them."""
+) -> tuple[list[dict[str, Any]], bool]:
+    """Jobs of a file with directives of its own, and whether it says itself that they are only to be tried.
+
+    What was said on the command line goes before them.
+    """
     from gpuyard.cli.convert import take
 
     said = {
@@ -82,13 +92,14 @@ def _taken_in(
         for key, value in given.items()
         if key not in _ALWAYS_THERE or f.was_given(ctx, _ALWAYS_THERE[key])
     }
-    jobs = []
+    jobs, test_only = [], False
     file, *arguments = words or [""]
     for each in take(file, script_arguments=tuple(arguments), host_process=host_process):
         fields = {"cwd": os.getcwd()} | each.request() | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
-    return jobs
+        test_only = test_only or each.handing.test_only
+    return jobs, test_only
 
 
 _ALWAYS_THERE = {"gpus": "gpus", "tasks": "tasks", "cwd": "", "env": ""}

@@ -38,6 +38,7 @@ def build(file: YardFile, findings: Findings) -> Config:
         pools=fleet.build_pools(file, known),
         policies=policies,
         clusters=fleet.build_clusters(file),
+        prices=dict(file.prices or {}),
     )
 
 

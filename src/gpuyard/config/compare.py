@@ -175,6 +175,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "half_life": duration_text(settings.half_life_ms),
         "period": duration_text(settings.period_ms),
         "earmark": duration_text(settings.earmark_ms),
+        "whole_gpus": str(settings.whole_gpus),
     }
 
 

@@ -1,6 +1,6 @@
 """What a configuration file comes to: values that need neither YAML nor pydantic to be used."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from gpuyard.config.problems import quoted, remedy
@@ -49,6 +49,8 @@ class Config:
     policies: dict[str, PolicySpec]
     """Every policy by name: the presets and the file's own."""
     clusters: dict[str, Cluster]
+    prices: dict[str, int] = field(default_factory=dict)
+    """Micro-dollars an hour by GPU model, where the file has them."""
 
     def policy(self, name: str) -> PolicySpec:
         """The preset or own policy of that name; `BadInput` if there is none."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.control.labels import Label, live
-from gpuyard.control.refusals import Unacceptable
+from gpuyard.control.refusals import CouldNever, Unacceptable
 from gpuyard.core import State
 from gpuyard.core.dependencies import met
 from gpuyard.model import After, AfterKind, JobState
@@ -67,7 +67,7 @@ def _of(label: Label, kind: AfterKind, state: State, store: Store) -> list[After
         )
     for name, how in ended:
         if not met(kind, how):
-            raise Unacceptable(
+            raise CouldNever(
                 f"job {name} has ended as {how.value}: the job could never start ({kind.value}:{label})",
                 "Leave the dependency out, or wait for another job.",
             )

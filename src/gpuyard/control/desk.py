@@ -31,6 +31,7 @@ from gpuyard.core.records import JobRecord
 from gpuyard.model import (
     AttemptState,
     CheckpointSeen,
+    Event,
     NodeCordoned,
     NodeUncordoned,
     Requested,
@@ -92,6 +93,28 @@ class Desk:
 
         kind = (new.ask, new.exclusive, new.tenant, who.name, new.klass, new.limit_ms)
         return self._committer.accept(Arrival(kind, judge, make))
+
+    def rehearse(self, who: Person, new: NewJob) -> list[Event]:
+        """The events of a submission that is only tried: the same judgement, and nothing is written.
+
+        Called with the books locked, so that whoever looks at them next sees the state it was judged on.
+        """
+        recipe = recipe_of(new, run_as(who, self._allow_root))
+        self._books.catch_up()
+        state = self._books.state
+        tenant = tenant_of(new, who, state)
+        if isinstance(tenant, Refusal):
+            raise tenant
+        whole = on_whole_nodes(new, state)
+        if isinstance(whole, Refusal):
+            raise whole
+        refusal = why_not(whole, tenant, state)
+        if refusal is not None:
+            raise refusal
+        waits = self._dependencies(new, who)
+        spec = spec_of(whole, who, tenant, hash_of(recipe), waits.after)
+        now_ms = max(self._now_ms(), state.now_ms)
+        return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
 
     def _dependencies(self, new: NewJob, who: Person) -> Resolved:
         if not new.dependencies:

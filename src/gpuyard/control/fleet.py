@@ -1,6 +1,7 @@
 """From a configuration to what runs jobs here: the engine of this machine, and what people should know about it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuyard.config import Cluster, Config
@@ -29,6 +30,14 @@ class Fleet:
     features: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
+    prices: Mapping[str, int] = field(default_factory=dict)
+    """Micro-dollars an hour by GPU model, where the configuration has them."""
+
+    def price_micro_usd_h(self, model: str) -> int:
+        """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
+        known = {**CATALOGUE, **{each.name: each for each in self.settings.gpu_models}}
+        listed = known[model].list_price_micro_usd_h if model in known else 0
+        return self.prices.get(model, listed)
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
@@ -60,7 +69,15 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
     features = cluster.features or tuple(
         [feature for pool in config.pools for node in pool.nodes[:1] for feature in node.features]
     )
-    return Fleet(config.settings, cluster.name, emulated, cluster.allow_root, features)
+    of_pools = {node.gpu_model: pool.price_micro_usd_h for pool in config.pools for node in pool.nodes}
+    return Fleet(
+        config.settings,
+        cluster.name,
+        emulated,
+        cluster.allow_root,
+        features,
+        prices={**config.prices, **of_pools},
+    )
 
 
 def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:

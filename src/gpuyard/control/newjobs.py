@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.people import Person, RunAs
-from gpuyard.control.refusals import Refusal, Unacceptable
+from gpuyard.control.refusals import CouldNever, Refusal, Unacceptable
 from gpuyard.core import State
 from gpuyard.core.admission import never
 from gpuyard.core.plain import Plain, to_plain
@@ -233,7 +233,7 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     reason = never(state, spec_of(new, _NOBODY, tenant, ""))
     if reason is None:
         return None
-    return Unacceptable(f"it could never start: {reason.text}", f"What would change it: {reason.lifted_by}.")
+    return CouldNever(f"it could never start: {reason.text}", f"What would change it: {reason.lifted_by}.")
 
 
 def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:

@@ -13,6 +13,10 @@ class Unacceptable(Refusal):
     """It can be understood, and can never be served as it stands."""
 
 
+class CouldNever(Unacceptable):
+    """A job that makes sense and that this yard could never start."""
+
+
 class Forbidden(Refusal):
     """Someone else may ask for this."""
 

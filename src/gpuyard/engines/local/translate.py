@@ -16,8 +16,6 @@ FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
 
 Not by the key: another yard on the same machine may have chosen the same name.
 """
-
-
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SIGNALS_MAX = 64

@@ -1,0 +1,94 @@
+"""`yard eta`: when waiting jobs will start, and how that is known."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+
+
+def eta(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for an array.", show_default=False),
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say by when jobs start: at even odds, and with 90 %.
+
+    The yard runs itself forward many times, with run times and arrivals drawn from its past, and tells where the starts
+    lie. `-o wide` adds what that rests on.
+    """
+    with client() as yard:
+        found = [yard.eta(job) for job in jobs]
+    if output in (Output.TABLE, Output.WIDE):
+        for each in found:
+            print(f"job {each['job']}: {told(each)}")
+            if each["starts_by_ms"] is not None:
+                print(f"  {each['how']}")
+            if output is Output.WIDE:
+                for name, text in _basis(each):
+                    print(f"  {name:<12}  {text}")
+        return
+    from gpuyard.cli.tables import emit
+
+    emit([_flat(each) for each in found] if output is Output.CSV else found, [], output)
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """An estimate in one line, or why there is none."""
+    if found["starts_by_ms"] is None:
+        return str(found["how"])
+    task = f"task {found['task']}, the next to start, " if found.get("task") else ""
+    return f"{task}{by(found)}"
+
+
+def by(found: Mapping[str, Any]) -> str:
+    """`50 % by 14:05 (in 12m), 90 % by 14:40 (in 47m)`."""
+    now_ms, starts = found["now_ms"], found["starts_by_ms"]
+    if starts["p50"] == starts["p90"] == now_ms:
+        return "now"
+    parts = []
+    for percent, at_ms in ((50, starts["p50"]), (90, starts["p90"])):
+        parts.append(f"{percent} % {_when(at_ms, now_ms)}")
+    return ", ".join(parts)
+
+
+def _when(at_ms: int | None, now_ms: int) -> str:
+    from gpuyard.cli.tables import clock, span
+
+    if at_ms is None:
+        return "not within 14 days"
+    return "now" if at_ms <= now_ms else f"by {clock(at_ms)} (in {span(at_ms - now_ms)})"
+
+
+def _basis(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not found["runs"]:
+        return []
+    basis = found["basis"]
+    bound = _when(found["bound_ms"], found["now_ms"]) if found["bound_ms"] else "cannot be told"
+    stretch = ", ".join(f"{name} x{value:.2f}" for name, value in basis["stretch"].items())
+    learned = basis["past_estimates"]
+    return [
+        ("limits only", bound),
+        ("runs", f"{found['runs']}, of which it did not start in {found['never_of_runs']}"),
+        ("run times", f"{basis['history_jobs']} ended jobs; for this one: {basis['level']}"),
+        ("stretch", f"{stretch}, from {learned} estimates of this yard" if learned else stretch),
+        ("seed", str(found["seed"])),
+    ]
+
+
+def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
+    """For csv: one level."""
+    starts = found["starts_by_ms"] or {"p50": None, "p90": None}
+    names = ("job", "task", "state", "now_ms", "started_ms")
+    rest = ("bound_ms", "runs", "never_of_runs", "seed", "how")
+    return (
+        {name: found[name] for name in names}
+        | {"p50_ms": starts["p50"], "p90_ms": starts["p90"]}
+        | {name: found[name] for name in rest}
+        | {"history_jobs": found["basis"]["history_jobs"], "level": found["basis"]["level"]}
+    )

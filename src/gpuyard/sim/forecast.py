@@ -1,0 +1,149 @@
+"""When a job will start: many runs forward from the state as it is, and where their starts lie.
+
+Nothing here has a clock of its own: state, past, seed and budget come in, and the same in gives the same out.
+"""
+
+import gc
+import io
+import pickle
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import NamedTuple
+
+from gpuyard.core import Policy, State
+from gpuyard.model import Ask, JobClass, JobSpec, Node, Settings, Whole
+from gpuyard.model.units import DAY_MS
+from gpuyard.sim.forward import Forward
+from gpuyard.sim.pastjobs import Arrivals, PastJob, RunTimes
+
+RUNS = 50
+HORIZON_MS = 14 * DAY_MS
+"""A job that has not started by then counts as not starting."""
+
+
+class Runs(NamedTuple):
+    """What became of each job in each run."""
+
+    runs: int
+    waits_ms: dict[int, list[int]]
+    """Waits from now, sorted, of the runs in which the job started."""
+
+    def wait_ms(self, job_id: int, percent: int) -> int | None:
+        """By when it has started in so many of a hundred runs; None: in fewer it starts at all."""
+        return quantile(self.waits_ms[job_id], percent, self.runs)
+
+
+def quantile(values: Sequence[int], percent: int, count: int) -> int | None:
+    """The value that so many of a hundred new ones would not exceed, of `count` of which the largest may be missing.
+
+    The rank is out of one more than there are: a new value is as likely to fall into each gap.
+    """
+    rank = min(count, -(-(count + 1) * percent // 100))
+    return values[rank - 1] if 0 < rank <= len(values) else None
+
+
+class Past(NamedTuple):
+    """The past, ready to be drawn from."""
+
+    run_times: RunTimes
+    arrivals: Arrivals
+
+    @classmethod
+    def of(cls, jobs: Sequence[PastJob], now_ms: int) -> "Past":
+        """From jobs in any order."""
+        return cls(RunTimes(jobs), Arrivals(jobs, now_ms))
+
+
+def forecast(
+    state: State,
+    policy: Policy,
+    now_ms: int,
+    wanted: Collection[int],
+    past: Past,
+    seed: int,
+    *,
+    runs: int = RUNS,
+    enough: Callable[[], bool] = lambda: False,
+) -> Runs:
+    """Run the state forward until the wanted jobs have started, again and again.
+
+    The state is left as it is. One fresh from its dump carries nothing that it only remembers, and is the quickest
+    to copy. `enough` is asked now and then and may end it early; a run that is cut off so does not count.
+    """
+    image = freeze(state)
+    waits: dict[int, list[int]] = {job_id: [] for job_id in wanted}
+    done = 0
+    while done < runs and not (done and enough()):
+        random = Random(seed * 1_000_003 + done)
+        ahead = Forward(thaw(image), policy, now_ms, past.run_times, past.arrivals, random)
+        starts = ahead.run(wanted, now_ms + HORIZON_MS, enough)
+        if starts is None:
+            break
+        for job_id, at_ms in starts.items():
+            waits[job_id].append(at_ms - now_ms)
+        done += 1
+    for each in waits.values():
+        each.sort()
+    return Runs(done, waits)
+
+
+class Image(NamedTuple):
+    """A state as bytes, and beside them the values it is made of that never change."""
+
+    state: bytes
+    values: list[object]
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out values that every copy may share."""
+
+    values: dict[int, tuple[int, object]]
+
+    def persistent_id(self, thing: object) -> int | None:
+        """A number in place of a value."""
+        if type(thing) not in _SHARED:
+            return None
+        return self.values.setdefault(id(thing), (len(self.values), thing))[0]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts them back."""
+
+    values: list[object]
+
+    def persistent_load(self, number: int) -> object:
+        """The value of a number."""
+        return self.values[number]
+
+
+_SHARED = frozenset({JobSpec, Ask, Settings, Node, JobClass, Whole})
+
+
+def freeze(state: State) -> Image:
+    """A state to make others from, several times as quick as from its dump."""
+    file = io.BytesIO()
+    pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
+    pickler.values = {}
+    quiet, caches = state.quiet, state.caches
+    # What it only remembers holds parts of a policy, which are functions and no values.
+    state.quiet, state.caches = None, {}
+    try:
+        pickler.dump(state)
+    finally:
+        state.quiet, state.caches = quiet, caches
+    return Image(file.getvalue(), [thing for _number, thing in pickler.values.values()])
+
+
+def thaw(image: Image) -> State:
+    """Another state, equal to the one that was frozen."""
+    collecting = gc.isenabled()
+    # Thousands of small objects and no garbage among them: the collector would only get in the way.
+    gc.disable()
+    try:
+        unpickler = _Unpickler(io.BytesIO(image.state))
+        unpickler.values = image.values
+        state: State = unpickler.load()
+    finally:
+        if collecting:
+            gc.enable()
+    return state

@@ -1,0 +1,178 @@
+"""What lies ahead of one job, worked out from a dump: in a process of its own, so that the yard goes on meanwhile.
+
+`main` reads questions from standard input and writes answers to standard output, both pickled, the length first.
+It ends when its input does, so it never outlives the yard that started it.
+"""
+
+import os
+import pickle
+import struct
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from gpuyard.core import State, apply, decide
+from gpuyard.core.bits import positions
+from gpuyard.core.dump import load
+from gpuyard.core.estimate import estimate
+from gpuyard.core.explain import explain
+from gpuyard.core.plain import Plain
+from gpuyard.core.policy import Policy
+from gpuyard.core.records import JobRecord
+from gpuyard.model import Event, JobState
+from gpuyard.policies.registry import build
+from gpuyard.sim.forecast import RUNS, Past, forecast
+from gpuyard.sim.pastjobs import LEVELS, PastJob
+
+_LENGTH = struct.Struct(">Q")
+_NICENESS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A state, a job in it or one that is to be, and what is known of the past."""
+
+    plain: dict[str, Plain]
+    now_ms: int
+    job_id: int
+    past: tuple[PastJob, ...]
+    seed: int
+    budget_s: float
+    events: tuple[Event, ...] = ()
+    """What is to happen first: the submission of a job that is only thought of."""
+
+
+@dataclass(slots=True)
+class Foresight:
+    """What was found."""
+
+    state: str
+    started_ms: int = 0
+    runs: int = 0
+    waits_ms: list[int] = field(default_factory=list)
+    """Of the runs in which it started."""
+    bound_ms: int | None = None
+    """When it starts if everything that runs takes its whole time limit."""
+    how: str = ""
+    level: str = ""
+    history_jobs: int = 0
+    run_ms: int = -1
+    """How long it is to be expected to run; -1: nobody knows."""
+    limit_ms: int = 0
+    gpu_milli: int = 0
+    model: str = ""
+    """The GPU model it would get, as far as that can be told."""
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    """Where it would start now; empty: it would not."""
+    reasons: list[dict[str, str]] = field(default_factory=list)
+    helps: list[str] = field(default_factory=list)
+
+
+def foresee(question: Question, clock_s: Callable[[], float]) -> Foresight:
+    """Answer a question, within its budget."""
+    started_s = clock_s()
+    state = load(question.plain)
+    # A job that waits for an ended one is told so when it comes; who comes later waits for nobody.
+    policy = build(state.settings.policy)
+    for event in question.events:
+        apply(state, event)
+    now_ms = max(question.now_ms, state.now_ms)
+    record = state.jobs[question.job_id]
+    found = _about(state, record)
+    if record.state is not JobState.PENDING:
+        found.started_ms = record.started_ms
+        return found
+    jobs = (*question.past, *_live(state))
+    past = Past.of(jobs, now_ms)
+    spec, milli, limit_ms = record.job.spec, record.shape.gpu_milli, record.limit_ms
+    found.run_ms, level = past.run_times.middle(spec, milli, limit_ms)
+    found.level, found.history_jobs = LEVELS[level], past.run_times.count
+    found.bound_ms, found.how = estimate(state, policy, now_ms, record)
+    _explained(found, state, policy, now_ms, record)
+    if record.held or record.doomed or not record.shape.ways:
+        # No run forward would release it.
+        return found
+    state.ends = {}
+
+    def enough() -> bool:
+        return clock_s() - started_s > question.budget_s
+
+    runs = forecast(state, policy, now_ms, [record.id], past, question.seed, runs=RUNS, enough=enough)
+    found.runs, found.waits_ms = runs.runs, runs.waits_ms[record.id]
+    return found
+
+
+def _about(state: State, record: JobRecord) -> Foresight:
+    ways = sorted(record.shape.ways, key=lambda way: (way.rate, way.index))
+    names = {number: name for name, number in state.models.items()}
+    return Foresight(
+        record.state.value,
+        limit_ms=record.limit_ms,
+        gpu_milli=record.shape.gpu_milli,
+        model=names[ways[0].model] if ways else "",
+    )
+
+
+def _live(state: State) -> list[PastJob]:
+    """Live jobs as part of the past: they came, and how long they run is not known yet."""
+    return [
+        PastJob(r.job.submitted_ms, r.job.spec, r.shape.gpu_milli, r.limit_ms, -1)
+        for r in state.jobs.values()
+    ]
+
+
+def _explained(found: Foresight, state: State, policy: Policy, now_ms: int, record: JobRecord) -> None:
+    """Where it would start now, or everything that is in its way."""
+    plan = decide(state, policy, now_ms)
+    for start in plan.starts:
+        if start.job_id == record.id:
+            home = state.nodes
+            found.nodes = [
+                {"node": home.node[grant.node].name, "gpus": list(positions[grant.gpus])}
+                for grant in start.grants
+            ]
+            found.model = home.node[start.grants[0].node].gpu_model if found.gpu_milli else ""
+            return
+    why = explain(state, policy, record.id, now_ms)
+    if why is not None:
+        found.reasons = [{"by": r.by, "text": r.text, "lifted_by": r.lifted_by} for r in why.reasons]
+        found.helps = list(why.helps)
+
+
+# -- the process ---------------------------------------------------------------------------------------------------
+
+
+def write(stream: BinaryIO, value: object) -> None:
+    """One message."""
+    body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    stream.write(_LENGTH.pack(len(body)) + body)
+    stream.flush()
+
+
+def read(stream: BinaryIO) -> Any:
+    """One message; EOFError where there are no more."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    size = _LENGTH.unpack(head)[0]
+    body = stream.read(size)
+    if len(body) < size:
+        raise EOFError
+    return pickle.loads(body)
+
+
+def main() -> None:
+    """Answer until nobody asks any more. An error is an answer too."""
+    os.nice(_NICENESS)
+    while True:
+        try:
+            question = read(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer: object = foresee(question, time.process_time)
+        except Exception as error:
+            answer = RuntimeError(f"{type(error).__name__}: {error}")
+        write(sys.stdout.buffer, answer)

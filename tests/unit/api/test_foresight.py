@@ -1,0 +1,126 @@
+"""Estimates and dry runs over a real store, with the process that works them out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuyard.api.foresight import Foresights
+from gpuyard.control.fleet import Fleet
+from gpuyard.control.labels import label_of
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.refusals import NotFound, Overloaded, Unacceptable
+from gpuyard.model import Settings
+from gpuyard.model.units import HOUR_MS
+from rigs.desk import ROOT, Rig, rig
+
+TWO_GPUS = NewJob(command=("true",), gpus=2, name="x", limit_ms=HOUR_MS)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def ahead(desk: Rig) -> Iterator[Foresights]:
+    yard: Any = SimpleNamespace(
+        books=desk.books, store=desk.books.store, desk=desk.desk, views=desk.views, now_ms=desk.now_ms,
+        fleet=Fleet(Settings(), "c", None, True, prices={"H100": 5_000_000}),
+    )  # fmt: skip
+    found = Foresights(yard)
+    yield found
+    found.close()
+
+
+def eta(ahead: Foresights, label: object) -> dict[str, Any]:
+    return ahead.estimate(label_of(str(label)))
+
+
+def test_a_waiting_job_has_a_time_and_says_how(desk: Rig, ahead: Foresights) -> None:
+    desk.start(desk.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+    mine = desk.submit(gpus=8, limit_ms=HOUR_MS)
+
+    found = eta(ahead, mine)
+
+    assert ("PENDING", str(mine), 0) == (found["state"], found["job"], found["never_of_runs"])
+    assert found["now_ms"] < found["starts_by_ms"]["p50"] <= found["starts_by_ms"]["p90"]
+    assert found["bound_ms"] is not None
+    assert "runs forward" in found["how"]
+    assert found is eta(ahead, mine), "nothing has changed, so the answer is kept"
+
+
+def test_jobs_that_run_or_have_ended_say_so(desk: Rig, ahead: Foresights) -> None:
+    mine = desk.submit()
+    desk.start(mine)
+
+    assert ("RUNNING", None) == (eta(ahead, mine)["state"], eta(ahead, mine)["starts_by_ms"])
+    desk.end(mine)
+    assert "it has ended: COMPLETED" == eta(ahead, mine)["how"]
+    with pytest.raises(NotFound):
+        eta(ahead, 99)
+
+
+def test_history_is_learned_from(desk: Rig, ahead: Foresights) -> None:
+    for _ in range(3):
+        ended = desk.submit()
+        desk.start(ended)
+        desk.end(ended)
+    desk.start(desk.submit(gpus=8), gpus=0xFF)
+
+    assert 3 == eta(ahead, desk.submit(gpus=8))["basis"]["history_jobs"]
+
+
+def test_of_an_array_the_next_task_is_told(desk: Rig, ahead: Foresights) -> None:
+    desk.start(desk.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+    array = desk.submit(gpus=8, limit_ms=HOUR_MS, array=(4, 5))
+
+    assert f"{array}_4" == eta(ahead, array)["task"]
+
+
+def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(desk: Rig, ahead: Foresights) -> None:
+    head = desk.books.store.head()
+
+    found = ahead.rehearse(ROOT, TWO_GPUS)
+
+    assert (True, True) == (found["would_run"], found["starts_now"])
+    assert [{"node": "n1", "gpus": [0, 1]}] == found["nodes"]
+    assert {"p50": found["now_ms"], "p90": found["now_ms"]} == found["starts_by_ms"]
+    assert 2 * 5_000_000 == found["cost"]["at_most_micro_usd"]
+    assert head == desk.books.store.head()
+    assert {} == desk.books.state.jobs
+
+
+def test_a_dry_run_that_must_wait_says_why(desk: Rig, ahead: Foresights) -> None:
+    desk.start(desk.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+
+    found = ahead.rehearse(ROOT, TWO_GPUS)
+
+    assert not found["starts_now"]
+    assert found["why"]
+    assert found["starts_by_ms"]["p50"] > found["now_ms"]
+
+
+def test_a_job_that_could_never_run_is_told_apart_from_one_that_makes_no_sense(ahead: Foresights) -> None:
+    found = ahead.rehearse(ROOT, NewJob(command=("true",), gpus=9, name="x"))
+
+    assert not found["would_run"]
+    assert "the largest node has 8" in found["why_never"]
+    with pytest.raises(Unacceptable, match="unknown class"):
+        ahead.rehearse(ROOT, NewJob(command=("true",), klass="nope", name="x"))
+
+
+def test_the_process_is_started_again_when_it_is_gone(desk: Rig, ahead: Foresights) -> None:
+    ahead.rehearse(ROOT, TWO_GPUS)
+    process = ahead._oracle._process
+    assert process is not None
+    process.kill()
+    process.wait()
+
+    assert ahead.rehearse(ROOT, TWO_GPUS)["would_run"]
+    ahead.close()
+    with pytest.raises(Overloaded):
+        ahead.rehearse(ROOT, TWO_GPUS)
