@@ -53,7 +53,7 @@ def test_no_room_names_the_best_node_and_the_sum() -> None:
     busy(yard, 6, 6)
     found = why(yard, yard.submit(8, limit_ms=HOUR_MS))
 
-    assert ["8 x H100 on one node: best node has 2 free; 4 free in all on 2 nodes"] == texts(found)
+    assert ["8 x H100 on one node: 4 free on 2 nodes, but at most 2 on one node"] == texts(found)
     assert [("placement", False, "H100 coming free when something that runs ends")] == [
         (reason.by, reason.preemption_may_help, reason.lifted_by) for reason in found.reasons
     ]
@@ -78,9 +78,9 @@ def test_a_gang_says_how_many_nodes_it_lacks() -> None:
     pair = why(yard, yard.submit(ask(8, tasks=2)))
     with_rest = why(yard, yard.submit(ask(1, tasks=20)))
 
-    assert ["8 x H100 on each of 2 nodes: 1 node has the room; 13 free in all on 2 nodes"] == texts(pair)
+    assert ["8 x H100 on each of 2 nodes: 1 node has the room; 13 free on 2 nodes"] == texts(pair)
     assert [
-        "8 x H100 on each of 2 nodes and 4 x H100 on one more: 1 node has the room; 13 free in all on 2 nodes"
+        "8 x H100 on each of 2 nodes and 4 x H100 on one more: 1 node has the room; 13 free on 2 nodes"
     ] == texts(with_rest)
 
 
