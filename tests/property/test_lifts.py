@@ -50,7 +50,9 @@ class LiftedYard(Yard):
         try:
             judge(self, told)
         except AssertionError as error:
-            reasons = "\n".join(f"  {reason.code.name}: {reason.text}: {reason.lift}" for reason in told.reasons)
+            reasons = "\n".join(
+                f"  {reason.code.name}: {reason.text}: {reason.lift}" for reason in told.reasons
+            )
             error.add_note(f"job {job_id} of policy {self.policy.spec}:\n{reasons}")
             error.add_note("The log:\n" + "\n".join(f"  {event}" for event in self.log))
             raise

@@ -44,6 +44,7 @@ _TEXTS = {
     ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
     ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
     ReasonCode.DEPENDENCY: "waits for another job",
+    ReasonCode.AHEAD: "jobs ahead of it take what there is",
 }
 
 QUEUE_COLUMNS = (
@@ -140,7 +141,7 @@ class Views:
                 ]
                 view["expected_start_ms"] = found.start_ms
                 view["how"] = found.how
-                view["helps"] = list(found.helps)
+                view["helps"] = [str(each) for each in found.helps]
         return view
 
     def attempt(self, label: Label) -> tuple[int, int, str, bool]:

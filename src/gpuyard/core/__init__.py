@@ -11,4 +11,15 @@ from gpuyard.core.policy import Policy
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.why import why
 
-__all__ = ["Explanation", "InvalidEvent", "Policy", "State", "apply", "decide", "dump", "explain", "load", "why"]
+__all__ = [
+    "Explanation",
+    "InvalidEvent",
+    "Policy",
+    "State",
+    "apply",
+    "decide",
+    "dump",
+    "explain",
+    "load",
+    "why",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.admission import never
 from gpuyard.core.estimate import estimate
-from gpuyard.core.helps import helps
+from gpuyard.core.helps import Help, helps
 from gpuyard.core.line import ahead
 from gpuyard.core.line_reasons import (
     earmark_reasons,
@@ -70,7 +70,7 @@ class Explanation:
     """When it starts if what runs ends as promised and nobody comes in between; None: that cannot be told."""
     how: str
     """How that was reached."""
-    helps: tuple[str, ...] = ()
+    helps: tuple[Help, ...] = ()
     """What would let it start now, each tried out."""
     implied: tuple[Reason, ...] = ()
     """What else is true, but is lifted with the reasons and so does not stand in the way by itself."""
@@ -116,7 +116,7 @@ class _Turn:
         self.record = record
         self.found: tuple[Grant, ...] | ReasonCode = ReasonCode.NOT_EXAMINED
         self.reasons: list[Reason] = []
-        self.helps: tuple[str, ...] = ()
+        self.helps: tuple[Help, ...] = ()
 
     def look(self, current: Pass, backfill: Backfill) -> None:
         """Read the books."""

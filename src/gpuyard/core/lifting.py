@@ -197,4 +197,3 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 assert tenant.budget is not None
                 tenants[path] = replace(tenant, budget=Budget(to, tenant.budget.window_ms))
     return replace(settings, tenants=tuple(tenants.values()))
-

@@ -67,9 +67,7 @@ def _after_reasons(record: JobRecord) -> list[Reason]:
         others = (job_id,) if job_id else tuple([after.job_id for after in record.job.spec.after])
         by = f"job {job_id}" if job_id else "dependency"
         lift = WithoutAfter(record.id, others)
-        found.append(
-            Reason(ReasonCode.DEPENDENCY, by, f"it waits for {what}", False, by, lift)
-        )
+        found.append(Reason(ReasonCode.DEPENDENCY, by, f"it waits for {what}", False, by, lift))
     return found
 
 

@@ -53,7 +53,13 @@ def why(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation |
     if found is None:
         return told
     needed, implied = found
-    return replace(told, reasons=_by_weight(needed), implied=_by_weight(implied), judged=True)
+    return replace(
+        told,
+        reasons=_by_weight(needed),
+        implied=_by_weight(implied),
+        helps=tuple([each for each in told.helps if search.would_start([each.lift])]),
+        judged=True,
+    )
 
 
 def _by_weight(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
@@ -91,6 +97,10 @@ class _Search:
         codes = {(reason.code, reason.by) for reason in needed}
         implied = [r for r in self._found if (r.code, r.by) not in codes and r.code is not ReasonCode.AHEAD]
         return needed, implied
+
+    def would_start(self, lifts: list[Lift]) -> bool:
+        """Whether the job starts once these have come about and nothing else."""
+        return self._trials.starts(lifts)
 
     # -- gathering -----------------------------------------------------------------------------------------------
 
@@ -134,7 +144,9 @@ class _Search:
     def _join(self, reason: Reason) -> None:
         """Enter a blocker; one of the same kind that was found before grows instead."""
         for at, known in enumerate(self._found):
-            same = (known.code, known.by) == (reason.code, reason.by) and type(known.lift) is type(reason.lift)
+            same = (known.code, known.by) == (reason.code, reason.by) and type(known.lift) is type(
+                reason.lift
+            )
             match known.lift, reason.lift:
                 case (LeaveLine(before), LeaveLine(more)) if same:
                     self._found[at] = replace(reason, lift=LeaveLine(tuple(sorted({*before, *more}))))

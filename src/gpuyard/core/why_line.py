@@ -78,7 +78,9 @@ def _reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> R
         first = min([r for r in plan.reservations if r.job_id in job_ids], key=lambda r: (r.at_ms, r.job_id))
         asks, due = ask_text(state.jobs[first.job_id].shape), span(max(0, first.at_ms - now_ms))
         runs = (
-            "has no time limit" if record.estimate_ms >= NO_LIMIT_MS else f"may run {span(record.estimate_ms)}"
+            "has no time limit"
+            if record.estimate_ms >= NO_LIMIT_MS
+            else f"may run {span(record.estimate_ms)}"
         )
         whom = f"job {labels} is promised {asks} in {due}"
         if len(job_ids) > 1:

@@ -62,7 +62,9 @@ def _closed(state: State, number: int, lacks: str) -> Reason:
     else:
         text = f"node {name} is {what}{because}"
     lifted_by = f"yard resume {name}" if what == "drained" else f"node {name} coming back"
-    return Reason(ReasonCode.ROOM, f"node {name}", f"{text} ({lacks})", False, lifted_by, OpenNode(number, name))
+    return Reason(
+        ReasonCode.ROOM, f"node {name}", f"{text} ({lacks})", False, lifted_by, OpenNode(number, name)
+    )
 
 
 def _jobs(state: State, job_ids: tuple[int, ...]) -> str:

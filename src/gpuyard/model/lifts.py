@@ -148,9 +148,7 @@ class AddNodes:
 JobLift = BeginNow | WithoutAfter | AskFor | LimitTime
 """Lifts that change the job itself: it is submitted once more, changed, in the same place."""
 
-QuotaLift = (
-    RaiseLimit | RaisePerUser | RaisePerJob | RaiseRunningJobs | RaiseBorrow | RaiseBudget | LendMore
-)
+QuotaLift = RaiseLimit | RaisePerUser | RaisePerJob | RaiseRunningJobs | RaiseBorrow | RaiseBudget | LendMore
 """Lifts that change a setting."""
 
 Lift = JobLift | QuotaLift | ReleaseHold | EndJobs | LeaveLine | OpenNode | ForeignGone | AddNodes
