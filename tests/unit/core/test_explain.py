@@ -235,7 +235,9 @@ def test_a_promise_to_someone_ahead_is_the_reason_where_there_is_room() -> None:
         assert [
             f"there is room now, but job {big} is promised 8 GPUs in 1 h, and this job may run 5 h"
         ] == texts(found)
-        assert ["with a time limit of 1 h it would start now (--time 1h)"] == [str(each) for each in found.helps]
+        assert ["with a time limit of 1 h it would start now (--time 1h)"] == [
+            str(each) for each in found.helps
+        ]
         assert (1, 2, 2 * HOUR_MS) == (found.ahead, found.waiting, found.start_ms)
     strict = why(yard, small, "strict-fifo")
     assert [f"job {big} is ahead of it and waits for room; policy strict-fifo lets nobody overtake"] == texts(

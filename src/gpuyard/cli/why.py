@@ -1,0 +1,120 @@
+"""`yard why`: every blocker of a job, what would lift it, when it starts, and what would let it start sooner."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+
+
+def why(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Answer for the past: -2h, 14:05, 2026-03-02T14:05, or milliseconds since 1970.",
+            show_default=False,
+        ),
+    ] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say why a job waits: all that stands in its way, in order of weight, and what would lift it."""
+    at_ms = None
+    if at:
+        import time
+
+        from gpuyard.cli.times import time_ms
+
+        at_ms = time_ms("--at", at, time.time_ns() // 1_000_000)
+    with client() as yard:
+        found = yard.why(job, at_ms=at_ms)
+        # Only a yard that can look ahead is asked to, and of the past there is nothing to foresee.
+        eta = getattr(yard, "eta", None)
+        if eta is not None and at_ms is None and found["state"] == "PENDING":
+            found["eta"] = eta(job)
+    if output is Output.JSON:
+        import json
+
+        print(json.dumps(found, indent=2))
+    elif output is Output.YAML:
+        import yaml
+
+        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    elif output is Output.CSV:
+        from gpuyard.cli.tables import emit
+
+        rows = [
+            {name: each[name] for name in ("code", "by", "text", "lifted_by")} for each in found["blockers"]
+        ]
+        emit(rows, [], output)
+    else:
+        _told(found, past=at_ms is not None)
+
+
+def _told(found: Mapping[str, Any], *, past: bool) -> None:
+    """The story, in lines that fit a terminal."""
+    from gpuyard.cli.tables import clock
+
+    waits = found["state"] == "PENDING"
+    when = f" at {clock(found['at_ms'])}" if past else ""
+    head = f"job {found['label']} of {found['tenant']} is {found['state']}"
+    if past:
+        head = f"job {found['label']} of {found['tenant']} was {found['state']}{when}"
+    if not waits:
+        print(f"{head}: {found['start']['how']}")
+        return
+    if not found["blockers"]:
+        print(f"{head}: {found['start']['how']}")
+        return
+    count = len(found["blockers"])
+    waited_for = "one thing is" if count == 1 else f"{count} things are"
+    print(f"{head}: {waited_for} in its way")
+    for number, blocker in enumerate(found["blockers"], start=1):
+        print()
+        _line(f"{number}. {blocker['text']}", "   ")
+        _line(f"   lifted by: {blocker['lifted_by']}", "              ")
+    print()
+    lines: list[tuple[str, str]] = []
+    if not found["judged"]:
+        lines.append(
+            ("note", "no set of changes was found that lets it start; this is all that is true of it")
+        )
+    elif count > 1:
+        lines.append(
+            ("judged", f"with all {count} lifted it would start at once; with any one left it would not")
+        )
+    else:
+        lines.append(("judged", "with that lifted it would start at once"))
+    place = f"{found['ahead']} of {found['waiting']} waiting are ahead of it"
+    lines.append(("in line", f"{place}; {found['position']}" if found["position"] else place))
+    start = found["start"]
+    lines.append(
+        (
+            "start",
+            f"{clock(start['at_ms'])}: {start['how']}" if start["at_ms"] else f"unknown: {start['how']}",
+        )
+    )
+    lines += [("also true", each["text"]) for each in found["also"]]
+    lines += [("sooner", f"{each['text']}: {each['flags']}") for each in found["helps"]]
+    width = max(len(name) for name, _text in lines)
+    for name, text in lines:
+        _line(f"{name:<{width}}  {text}", " " * (width + 2))
+
+
+def _line(text: str, indent: str) -> None:
+    """A line for a pipe; on a terminal it is wrapped, and goes on under where it began."""
+    import shutil
+    import sys
+
+    plain = "".join([char if char.isprintable() else "?" for char in text])
+    if sys.stdout.isatty():
+        import textwrap
+
+        width = max(40, shutil.get_terminal_size().columns)
+        plain = textwrap.fill(plain, width, subsequent_indent=indent, break_long_words=False)
+    print(plain)
