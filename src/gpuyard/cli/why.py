@@ -72,8 +72,8 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
         print(f"{head}: {found['start']['how']}")
         return
     count = len(found["blockers"])
-    waited_for = "one thing is" if count == 1 else f"{count} things are"
-    print(f"{head}: {waited_for} in its way")
+    one, several = ("was", "were") if past else ("is", "are")
+    print(f"{head}: {f'one thing {one}' if count == 1 else f'{count} things {several}'} in its way")
     for number, blocker in enumerate(found["blockers"], start=1):
         print()
         _line(f"{number}. {blocker['text']}", "   ")
@@ -85,13 +85,12 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
             ("note", "no set of changes was found that lets it start; this is all that is true of it")
         )
     elif count > 1:
-        lines.append(
-            ("judged", f"with all {count} lifted it would start at once; with any one left it would not")
-        )
+        every = "both" if count == 2 else f"all {count}"
+        text = f"with {every} lifted it would start at once; with any one left it would not"
+        lines.append(("judged", text))
     else:
         lines.append(("judged", "with that lifted it would start at once"))
-    place = f"{found['ahead']} of {found['waiting']} waiting are ahead of it"
-    lines.append(("in line", f"{place}; {found['position']}" if found["position"] else place))
+    lines.append(("in line", _place(found)))
     start = found["start"]
     lines.append(
         (
@@ -104,6 +103,19 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     width = max(len(name) for name, _text in lines)
     for name, text in lines:
         _line(f"{name:<{width}}  {text}", " " * (width + 2))
+
+
+_ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})
+
+
+def _place(found: Mapping[str, Any]) -> str:
+    """Where it stands, and why there."""
+    from gpuyard.cli.share import ordinal
+
+    if any(blocker["code"] in _ASIDE for blocker in found["blockers"]):
+        return "not yet"
+    place = f"{ordinal(found['ahead'] + 1)} of {found['waiting']}"
+    return f"{place}; {found['position']}" if found["position"] else place
 
 
 def _line(text: str, indent: str) -> None:

@@ -126,9 +126,8 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
             return f"{asked}: the best node has {count_text(best, 'such GPU')}"
         if best < gpus:
             everywhere = _free_in_all(state, shape, numbers)
-            return (
-                f"{asked}: {everywhere}, but at most {best} on one node" if best else f"{asked}: {everywhere}"
-            )
+            several = sum([fitting_gpus(state, shape, number) for number in numbers]) > best
+            return f"{asked}: {everywhere}" + (f", but at most {best} on one node" if several else "")
         numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
     have_gpus = (
         f"{count_text(len(numbers), 'node')} {_verb(numbers, 'has', 'have')} the GPUs, but " if gpus else ""

@@ -69,7 +69,7 @@ class Row:
     running: int
     waiting: int
     amounts: tuple[Amount, ...]
-    """In total, and of each GPU model that it uses or has a quota of."""
+    """In total, and of each GPU model of which it has a quota."""
 
 
 def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
@@ -139,9 +139,9 @@ def _matters(state: State, number: int, column: int) -> bool:
     """Whether there is anything to say of a GPU model."""
     tenants = state.tenants
     return bool(
-        tenants.used[number][column]
-        or tenants.guarantee[number][column]
+        tenants.guarantee[number][column]
         or tenants.limit[number][column] < UNLIMITED
+        or tenants.ceiling[number][column] < UNLIMITED
     )
 
 

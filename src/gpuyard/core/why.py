@@ -12,14 +12,14 @@ from dataclasses import replace
 from gpuyard.core.admission import never
 from gpuyard.core.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.lifting import Trial, Trials
-from gpuyard.core.line_reasons import set_aside_reasons, victims_reason
+from gpuyard.core.line_reasons import set_aside_reasons
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_reasons import tenant_reasons
 from gpuyard.core.room_lifts import Obstacles, nodes_to_add, obstacles, on_grants, servable
 from gpuyard.core.shapes import Way
 from gpuyard.core.state import State
-from gpuyard.core.why_line import in_line
-from gpuyard.core.why_room import earmarked_reasons, obstacle_reasons
+from gpuyard.core.why_line import in_line, line_reason, victims_of
+from gpuyard.core.why_room import earmarked_reasons, ending, kept_for, obstacle_reasons, stopped
 from gpuyard.model import (
     AskFor,
     BeginNow,
@@ -94,6 +94,7 @@ class _Search:
         shrunk = self._shrunk(needed)
         if shrunk != needed:
             needed = self._needed(shrunk)
+        needed = [self._worded(reason) for reason in needed]
         codes = {(reason.code, reason.by) for reason in needed}
         implied = [r for r in self._found if (r.code, r.by) not in codes and r.code is not ReasonCode.AHEAD]
         return needed, implied
@@ -111,7 +112,8 @@ class _Search:
         if self._add(self._impossible()):
             return
         trial = self._trial
-        if self._add(victims_reason(trial.state, trial.record, trial.decide())):
+        stops = [stop.job_id for stop in trial.decide().stops if stop.for_job == trial.job_id]
+        if stops and self._add([victims_of(trial.state, stops)]):
             return
         for _round in range(_ROUNDS_MAX):
             new = self._quotas_and_room()
@@ -224,6 +226,23 @@ class _Search:
                 reason = Reason(ReasonCode.AHEAD, "order", text, False, "others starting and ending", lift)
                 kept.append(reason)
         self._found = kept
+
+    def _worded(self, reason: Reason) -> Reason:
+        """The words for those jobs that were found to matter, and not for all that were tried."""
+        trial = self._trials.begin()
+        match reason.code, reason.lift:
+            case ReasonCode.ROOM, EndJobs(job_ids):
+                return replace(reason, lifted_by=ending(trial.state, job_ids, trial.now_ms))
+            case ReasonCode.EARMARK, EndJobs(job_ids):
+                if trial.record.earmark is not None:
+                    return replace(reason, lifted_by=stopped(trial.state, job_ids))
+                return victims_of(trial.state, job_ids)
+            case code, LeaveLine(job_ids):
+                if reason.by == "preemption":
+                    return kept_for(trial.state, job_ids)
+                return line_reason(trial, trial.decide(), code, list(job_ids))
+            case _:
+                return reason
 
     # -- leaving out ---------------------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
 """Who in line is in a job's way, once it has the quota and the room: found in the plan that is made then."""
 
+from collections.abc import Iterable
+
 from gpuyard.core.admission import ask_text
 from gpuyard.core.lifting import Trial
 from gpuyard.core.line import in_order
+from gpuyard.core.state import State
 from gpuyard.core.words import count_text, names_text, span
 from gpuyard.model import EndJobs, LeaveLine, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
@@ -17,11 +20,7 @@ def in_line(trial: Trial, number: int) -> list[Reason]:
     plan = trial.decide()
     own = [stop.job_id for stop in plan.stops if stop.for_job == trial.job_id]
     if own:
-        labels = names_text([trial.state.jobs[job_id].job.label for job_id in own])
-        text = f"job{'s' if len(own) > 1 else ''} {labels} {'are' if len(own) > 1 else 'is'} to be stopped for it"
-        lifted_by = "the engine's word that they have stopped"
-        lift = EndJobs(tuple(sorted(own)))
-        return [Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift)]
+        return [victims_of(trial.state, own)]
     code, job_ids = _named(trial, plan) if number < _NARROW_ROUNDS else (ReasonCode.AHEAD, [])
     if not job_ids and number <= _NARROW_ROUNDS:
         job_ids = [job_id for job_id in plan.examined if job_id != trial.job_id]
@@ -32,7 +31,16 @@ def in_line(trial: Trial, number: int) -> list[Reason]:
     job_ids = sorted({job_id for job_id in job_ids if job_id != trial.job_id})
     if not job_ids:
         return []
-    return [_reason(trial, plan, code, job_ids)]
+    return [line_reason(trial, plan, code, job_ids)]
+
+
+def victims_of(state: State, job_ids: Iterable[int]) -> Reason:
+    """Jobs that are to be stopped for it."""
+    stops = sorted(job_ids)
+    labels = names_text([state.jobs[job_id].job.label for job_id in stops])
+    text = f"{_jobs(stops, labels)} {_verb(stops, 'is', 'are')} to be stopped for it"
+    lifted_by = "the engine's word that they have stopped"
+    return Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, EndJobs(tuple(stops)))
 
 
 def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
@@ -41,8 +49,9 @@ def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
     codes = {each: ReasonCode(code) for each, code in zip(plan.examined, plan.codes, strict=True)}
     said = codes.get(job_id, ReasonCode.NOT_EXAMINED)
     promised = [r.job_id for r in plan.reservations if r.job_id != job_id]
-    if said is ReasonCode.RESERVATION and promised:
-        return said, promised
+    if said in (ReasonCode.RESERVATION, ReasonCode.NOT_EXAMINED) and promised and not plan.starts:
+        # Whoever was not looked at asks for the same as someone who was refused for their sake.
+        return ReasonCode.RESERVATION, promised
     if said is ReasonCode.QUOTA_AHEAD:
         mine = set(state.tenants.chain[trial.record.leaf])
         alike = [e for e in codes if e != job_id and mine & set(state.tenants.chain[state.jobs[e].leaf])]
@@ -69,24 +78,19 @@ def _ahead(trial: Trial) -> list[int]:
     return found
 
 
-def _reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> Reason:
+def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> Reason:
+    """A blocker of which certain jobs that wait are the cause."""
     state, now_ms, record = trial.state, trial.now_ms, trial.record
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
-    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels}"
+    jobs = _jobs(job_ids, labels)
     lift = LeaveLine(tuple(job_ids))
     if code is ReasonCode.RESERVATION:
-        first = min([r for r in plan.reservations if r.job_id in job_ids], key=lambda r: (r.at_ms, r.job_id))
-        asks, due = ask_text(state.jobs[first.job_id].shape), span(max(0, first.at_ms - now_ms))
         runs = (
             "has no time limit"
             if record.estimate_ms >= NO_LIMIT_MS
             else f"may run {span(record.estimate_ms)}"
         )
-        whom = f"job {labels} is promised {asks} in {due}"
-        if len(job_ids) > 1:
-            label = state.jobs[first.job_id].job.label
-            whom = f"{len(job_ids)} jobs are promised theirs, first job {label}: {asks} in {due}"
-        text = f"what it could use is promised: {whom}, and this job {runs}"
+        text = f"what it could use is promised to {_promised(state, plan, job_ids, jobs, now_ms)}, and this job {runs}"
         return Reason(code, "backfill", text, False, f"a shorter time limit, or the start of {jobs}", lift)
     if code is ReasonCode.QUOTA_AHEAD:
         text = f"{jobs}, ahead of it, {_verb(job_ids, 'waits', 'wait')} for quota that this one would use"
@@ -102,6 +106,23 @@ def _reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> R
         f"{_verb(job_ids, 'takes', 'take')} what there is: {labels}"
     )
     return Reason(code, "order", text, False, f"the start of {jobs}", lift)
+
+
+def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: int) -> str:
+    """To whom room is promised, and of the first of them what and when."""
+    due = [(r.at_ms, r.job_id) for r in plan.reservations if r.job_id in job_ids]
+    if not due:
+        return jobs
+    at_ms, first = min(due)
+    other = state.jobs[first]
+    what = ask_text(other.shape)
+    if at_ms - now_ms < NO_LIMIT_MS // 2:
+        what += f" in {span(max(0, at_ms - now_ms))}"
+    return f"{jobs} ({what})" if len(job_ids) == 1 else f"{jobs} (first job {other.job.label}: {what})"
+
+
+def _jobs(job_ids: list[int], labels: str) -> str:
+    return f"job{'s' if len(job_ids) > 1 else ''} {labels}"
 
 
 def _verb(job_ids: list[int], one: str, several: str) -> str:

@@ -17,7 +17,10 @@ def obstacle_reasons(
     reasons = []
     lacks = shortage(state, record.shape, way)
     if found.running:
-        text, lifted_by = lacks, _ending(state, found.running, now_ms)
+        text, lifted_by = lacks, ending(state, found.running, now_ms)
+        if found.closed:
+            where = names_text([state.nodes.node[number].name for number in found.closed])
+            text += f"; on {where}, where it could go, others have its room too"
         reasons.append(Reason(ReasonCode.ROOM, "placement", text, False, lifted_by, EndJobs(found.running)))
     reasons += [_closed(state, number, lacks) for number in found.closed]
     for number in found.foreign:
@@ -27,13 +30,15 @@ def obstacle_reasons(
         text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {who}"
         lift = ForeignGone(number, node)
         reasons.append(Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift))
-    if found.kept:
-        labels = names_text([state.jobs[job_id].job.label for job_id in found.kept])
-        jobs = f"job{'s' if len(found.kept) > 1 else ''} {labels}"
-        text = f"room that it could use is kept for {jobs}"
-        kept = LeaveLine(found.kept)
-        reasons.append(Reason(ReasonCode.AHEAD, "preemption", text, False, f"the start of {jobs}", kept))
-    return reasons
+    return [*reasons, *[kept_for(state, found.kept)]] if found.kept else reasons
+
+
+def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:
+    """Room that was freed for others."""
+    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
+    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels}"
+    text, lift = f"room that it could use is kept for {jobs}", LeaveLine(job_ids)
+    return Reason(ReasonCode.AHEAD, "preemption", text, False, f"the start of {jobs}", lift)
 
 
 def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms: int) -> list[Reason]:
@@ -44,7 +49,7 @@ def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms:
     reasons = []
     if found.running:
         text = f"its room on {where} is being freed and is kept for it for another {left}"
-        lifted_by = f"the engine's word that {_jobs(state, found.running)} stopped"
+        lifted_by = stopped(state, found.running)
         lift = EndJobs(found.running)
         reasons.append(Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift))
     return [*reasons, *[_closed(state, number, "its room is kept there") for number in found.closed]]
@@ -67,12 +72,14 @@ def _closed(state: State, number: int, lacks: str) -> Reason:
     )
 
 
-def _jobs(state: State, job_ids: tuple[int, ...]) -> str:
+def stopped(state: State, job_ids: tuple[int, ...]) -> str:
+    """What a job waits for whose room is being freed."""
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
-    return f"job{'s' if len(job_ids) > 1 else ''} {labels} {'have' if len(job_ids) > 1 else 'has'}"
+    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} {'have' if len(job_ids) > 1 else 'has'}"
+    return f"the engine's word that {jobs} stopped"
 
 
-def _ending(state: State, job_ids: tuple[int, ...], now_ms: int) -> str:
+def ending(state: State, job_ids: tuple[int, ...], now_ms: int) -> str:
     """Which jobs would have to end, and when the last of them is promised to."""
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
     jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} ending"
