@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from books import Books
 from builders import Yard
-from gpuyard.core import State, apply, decide
+from gpuyard.core import Explanation, State, apply, decide
 from gpuyard.core.dump import dump, load
 from gpuyard.model import (
     AddNodes,
@@ -49,6 +49,7 @@ from gpuyard.model import (
     Ticked,
     WithoutAfter,
 )
+from invariants import check_plan
 
 SETTINGS = (RaiseLimit, RaiseBorrow, RaisePerUser, RaisePerJob, RaiseRunningJobs, RaiseBudget, LendMore)
 OF_JOB = (BeginNow, WithoutAfter, AskFor, LimitTime)
@@ -168,3 +169,19 @@ def with_quota(settings: Settings, lift: Lift) -> Settings:
                 tenant = replace(tenant, budget=Budget(lift.to_gpu_ms, tenant.budget.window_ms))
         tenants[path] = replace(tenant, quota=quota)
     return replace(settings, tenants=tuple(tenants.values()))
+
+
+def judge(yard: Yard, told: Explanation, *, books: bool = True) -> None:
+    """All lifts let a job start; all but one do not. Every plan made on the way is checked against the books."""
+    assert told.reasons == () or told.judged, "no way was found to let it start"
+    assert None not in [reason.lift for reason in told.reasons]
+    for left_out in (None, *told.reasons):
+        world = World(yard, told.job_id)
+        world.lift([r.lift for r in told.reasons if r is not left_out and r.lift is not None])
+        plan = world.plan()
+        if books:
+            check_plan(world.books, world.policy.spec, plan, world.now_ms)
+        if left_out is None:
+            assert world.starts(plan), f"all is lifted, and it does not start: {plan}"
+        else:
+            assert not world.starts(plan), f"it starts although this is not lifted: {left_out}"

@@ -11,12 +11,11 @@ import pytest
 
 import machine
 from builders import Yard
-from gpuyard.core import Explanation, why
+from gpuyard.core import why
 from gpuyard.core.dump import canonical, derived
 from gpuyard.model import Plan, PolicySpec
 from gpuyard.policies import registry
-from invariants import check_plan
-from lifted import World
+from lifted import judge
 from pairs import every_pair, name_of
 
 JOBS_MAX = 4
@@ -56,22 +55,6 @@ class LiftedYard(Yard):
             error.add_note(f"job {job_id} of policy {self.policy.spec}:\n{reasons}")
             error.add_note("The log:\n" + "\n".join(f"  {event}" for event in self.log))
             raise
-
-
-def judge(yard: Yard, told: Explanation) -> None:
-    """All lifts let it start; all but one do not."""
-    assert told.reasons == () or told.judged, "no way was found to let it start"
-    lifts = [reason.lift for reason in told.reasons]
-    assert None not in lifts
-    for left_out in (None, *told.reasons):
-        world = World(yard, told.job_id)
-        world.lift([r.lift for r in told.reasons if r is not left_out and r.lift is not None])
-        plan = world.plan()
-        check_plan(world.books, world.policy.spec, plan, world.now_ms)
-        if left_out is None:
-            assert world.starts(plan), f"all is lifted, and it does not start: {plan}"
-        else:
-            assert not world.starts(plan), f"it starts although this is not lifted: {left_out}"
 
 
 @pytest.fixture(autouse=True)

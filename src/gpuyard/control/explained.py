@@ -13,7 +13,7 @@ from gpuyard.control.books import Books
 from gpuyard.control.labels import Label, live
 from gpuyard.control.plain_views import View, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.core import Explanation, Policy, State, apply, dump, load, why
+from gpuyard.core import Explanation, Policy, State, apply, dump, explain, load, why
 from gpuyard.core.plain import to_plain
 from gpuyard.core.records import JobRecord
 from gpuyard.core.share import Amount, Row, position, share
@@ -151,9 +151,12 @@ def _one(state: State, label: Label) -> JobRecord | None:
     return next(iter(waiting or records), None)
 
 
-def why_view(state: State, policy: Policy, record: JobRecord, now_ms: int) -> View:
-    """Everything that is known about why a live job waits. The state is the caller's own."""
-    found = why(state, policy, record.id, now_ms)
+def why_view(state: State, policy: Policy, record: JobRecord, now_ms: int, *, judged: bool = True) -> View:
+    """Everything that is known about why a live job waits. The state is the caller's own.
+
+    Not judged: what is true of one pass, without copies, for who does not want to wait.
+    """
+    found = (why if judged else explain)(state, policy, record.id, now_ms)
     assert found is not None
     waits = record.phase is None
     return {

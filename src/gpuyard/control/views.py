@@ -21,6 +21,8 @@ from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.store import HistoryQuery, HistoryRow
 
 PAGE_MAX = 1000
+JUDGED_MAX = 2000
+"""With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
 
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
@@ -279,7 +281,7 @@ class Views:
 
 def _told(state: State, policy: Policy, job_id: int, now_ms: int) -> View:
     """Why it waits, as it stands in the view of a job."""
-    found = why_view(state, policy, state.jobs[job_id], now_ms)
+    found = why_view(state, policy, state.jobs[job_id], now_ms, judged=len(state.jobs) <= JUDGED_MAX)
     return {
         "ahead": found["ahead"],
         "why": found["blockers"],

@@ -37,7 +37,9 @@ _ROUNDS_MAX = 3
 """How often quotas and room are looked at again after what was found was lifted."""
 _LINE_ROUNDS = 6
 """How often those in the way in line are looked for; each time more of them are taken."""
-_TRIALS_MIN, _TRIALS_SIZE = 16, 60_000
+_SHRUNK_MAX = 64
+"""Of more jobs than these nobody would read which of them matter: all of them are named."""
+_TRIALS_MIN, _TRIALS_SIZE = 8, 6000
 """How many copies may be made to find out who of several jobs matters: few where there are many jobs to copy."""
 
 
@@ -77,7 +79,7 @@ class _Search:
         self._job_id = job_id
         self._policy = policy
         self._trials = Trials(state, policy, job_id, now_ms)
-        self._shrinks_max = max(_TRIALS_MIN, _TRIALS_SIZE // (10 * len(state.jobs)))
+        self._shrinks_max = max(_TRIALS_MIN, _TRIALS_SIZE // len(state.jobs))
         self._trial = self._trials.begin()
         self.starts_anyway = self._trial.starts()
         """Whether time alone, which the state has not been told of, lets it start."""
@@ -261,7 +263,9 @@ class _Search:
         """Of several jobs in one lift only those that matter, as far as that can be found out."""
         shrunk, left = list(reasons), self._shrinks_max
         for at, reason in enumerate(shrunk):
-            if not isinstance(reason.lift, EndJobs | LeaveLine) or len(reason.lift.job_ids) < 2:
+            if not isinstance(reason.lift, EndJobs | LeaveLine):
+                continue
+            if not 2 <= len(reason.lift.job_ids) <= _SHRUNK_MAX:
                 continue
             kind, ids = type(reason.lift), list(reason.lift.job_ids)
             step = max(1, len(ids) // 2)
