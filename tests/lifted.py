@@ -61,6 +61,7 @@ class World:
     def __init__(self, yard: Yard, job_id: int) -> None:
         self.state: State = load(json.loads(json.dumps(dump(yard.state))))
         self.books: Books = deepcopy(yard.books)
+        self._keeps_books = bool(yard.books.seq)
         self.policy = yard.policy
         self.now_ms = yard.now_ms
         self.job_id = job_id
@@ -71,7 +72,7 @@ class World:
     def apply(self, event: Event) -> None:
         """Enter an event in both."""
         apply(self.state, event)
-        if not isinstance(event, GpusTaken):
+        if self._keeps_books and not isinstance(event, GpusTaken):
             # The books of the judge know nobody outside the yard.
             self.books.fold(event)
 

@@ -8,12 +8,15 @@ reads the lifts by itself, applies them to its own copies, and checks every plan
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import machine
+import strategies as some
 from builders import Yard
-from gpuyard.core import why
+from gpuyard.core import apply, why
 from gpuyard.core.dump import canonical, derived
-from gpuyard.model import Plan, PolicySpec
+from gpuyard.model import After, AfterKind, Event, GpusTaken, Job, JobSubmitted, Outcome, Plan, PolicySpec
 from gpuyard.policies import registry
 from lifted import judge
 from pairs import every_pair, name_of
@@ -71,6 +74,64 @@ def test_all_lifts_and_no_fewer(name: str) -> None:
 @pytest.mark.parametrize("name", ["default", "fifo"])
 def test_all_lifts_and_no_fewer_where_a_pass_looks_at_few(name: str) -> None:
     machine.run(replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2), examples=4, steps=8)
+
+
+class BareYard(Yard):
+    """Without the judge's books, which know no dependencies and nobody outside the yard."""
+
+    def apply(self, event: Event) -> None:
+        """Fold an event."""
+        self.log.append(event)
+        apply(self.state, event)
+
+
+@st.composite
+def bare_yards(draw: st.DrawFn) -> BareYard:
+    """Some jobs that run and some that wait, for each other too; GPUs used by others; some jobs that have ended."""
+    spec = registry.PRESETS[draw(st.sampled_from(sorted(registry.PRESETS)))]
+    yard = BareYard(spec, draw(some.fleets()), settings=draw(some.settings()))
+    for job_id in range(1, draw(st.integers(4, 12))):
+        spec_ = draw(some.specs())
+        if job_id > 1 and draw(st.booleans()):
+            kinds = st.builds(After, st.sampled_from(AfterKind), st.integers(1, job_id - 1))
+            after = draw(st.lists(kinds, min_size=1, max_size=3, unique_by=lambda each: each.job_id))
+            spec_ = replace(spec_, after=tuple(after), after_one=draw(st.booleans()))
+        begin_ms = draw(st.sampled_from((0, 0, 0, 5000)))
+        job = Job(job_id, spec_, 0, draw(some.limits_ms), 0, begin_ms)
+        yard.apply(JobSubmitted(0, job))
+        if draw(st.integers(0, 3)) == 3:
+            yard.step()
+        if draw(st.integers(0, 5)) == 5 and yard.running():
+            yard.end(
+                draw(st.sampled_from(yard.running())),
+                draw(st.sampled_from((Outcome.COMPLETED, Outcome.FAILED))),
+            )
+    for number, node in enumerate(yard.state.nodes.node):
+        if node.gpus and draw(st.booleans()):
+            yard.apply(GpusTaken(0, number, draw(st.integers(0, (1 << node.gpus) - 1)), "pid 7"))
+    yard.step()
+    return yard
+
+
+def check_bare(yard: BareYard) -> None:
+    """Every job that waits."""
+    for job_id in [job_id for job_id, record in yard.state.jobs.items() if record.phase is None]:
+        told = why(yard.state, yard.policy, job_id, yard.now_ms)
+        assert told is not None
+        judge(yard, told, books=False)
+
+
+@given(bare_yards())
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_all_lifts_and_no_fewer_with_dependencies_and_others_on_the_gpus(yard: BareYard) -> None:
+    check_bare(yard)
+
+
+@pytest.mark.soak
+@given(bare_yards())
+@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+def test_all_lifts_and_no_fewer_with_dependencies_for_long(yard: BareYard) -> None:
+    check_bare(yard)
 
 
 @pytest.mark.soak

@@ -120,5 +120,5 @@ def test_shares_are_told_for_the_tree_or_a_part_of_it(yard: Rig) -> None:
     assert ["", "root"] == [row["path"] for row in found["tenants"]]
     assert 8 == found["tenants"][1]["amounts"]["total"]["used"]
     assert found == {**explained(yard).share("root"), "at_ms": found["at_ms"]}
-    with pytest.raises(NotFound, match="there is no tenant .rot."):
+    with pytest.raises(NotFound, match=r"there is no tenant .rot."):
         explained(yard).share("rot")
