@@ -5,16 +5,18 @@ are told to stop only waits for them, so a right to preempt is not a start, with
 reads the lifts by itself, applies them to its own copies, and checks every plan made there against its own books.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import machine
 import strategies as some
 from builders import Yard
-from gpuyard.core import apply, why
+from gpuyard.core import Explanation, apply, why
 from gpuyard.core.dump import canonical, derived
 from gpuyard.model import After, AfterKind, Event, GpusTaken, Job, JobSubmitted, Outcome, Plan, PolicySpec
 from gpuyard.policies import registry
@@ -23,6 +25,18 @@ from pairs import every_pair, name_of
 
 JOBS_MAX = 4
 """How many of the waiting jobs are asked about after each step."""
+
+
+@contextmanager
+def noted(yard: Yard, told: Explanation) -> Iterator[None]:
+    """What goes wrong is reported with what was told and the log that leads to it."""
+    try:
+        yield
+    except AssertionError as error:
+        reasons = "\n".join(f"  {reason.code.name}: {reason.text}: {reason.lift}" for reason in told.reasons)
+        error.add_note(f"job {told.job_id} of policy {yard.policy.spec}:\n{reasons}")
+        error.add_note("The log:\n" + "\n".join(f"  {event}" for event in yard.log))
+        raise
 
 
 class LiftedYard(Yard):
@@ -49,15 +63,8 @@ class LiftedYard(Yard):
         told = why(self.state, self.policy, job_id, self.now_ms)
         assert before == (canonical(self.state), derived(self.state)), "asking why moved something"
         assert told is not None
-        try:
+        with noted(self, told):
             judge(self, told)
-        except AssertionError as error:
-            reasons = "\n".join(
-                f"  {reason.code.name}: {reason.text}: {reason.lift}" for reason in told.reasons
-            )
-            error.add_note(f"job {job_id} of policy {self.policy.spec}:\n{reasons}")
-            error.add_note("The log:\n" + "\n".join(f"  {event}" for event in self.log))
-            raise
 
 
 @pytest.fixture(autouse=True)
@@ -118,11 +125,18 @@ def check_bare(yard: BareYard) -> None:
     for job_id in [job_id for job_id, record in yard.state.jobs.items() if record.phase is None]:
         told = why(yard.state, yard.policy, job_id, yard.now_ms)
         assert told is not None
-        judge(yard, told, books=False)
+        with noted(yard, told):
+            judge(yard, told, books=False)
 
 
 @given(bare_yards())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    phases=(Phase.generate,),
+    suppress_health_check=list(HealthCheck),
+)
 def test_all_lifts_and_no_fewer_with_dependencies_and_others_on_the_gpus(yard: BareYard) -> None:
     check_bare(yard)
 

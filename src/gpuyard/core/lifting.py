@@ -153,6 +153,9 @@ def _changed(record: JobRecord, lifts: list[JobLift], new_id: int) -> Job:
     """The job as it would be submitted: of the same age, and changed only where that was asked for."""
     job, spec = record.job, record.job.spec
     begin_ms, limit_ms = record.begin_ms, job.limit_ms
+    if not record.doomed:
+        # What has become of the others need not be told again, and where one will do, none may count against it.
+        spec = replace(spec, after=record.pending)
     for lift in lifts:
         match lift:
             case BeginNow():
