@@ -65,15 +65,13 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     head = f"job {found['label']} of {found['tenant']} is {found['state']}"
     if past:
         head = f"job {found['label']} of {found['tenant']} was {found['state']}{when}"
-    if not waits:
-        print(f"{head}: {found['start']['how']}")
-        return
-    if not found["blockers"]:
-        print(f"{head}: {found['start']['how']}")
+    if not waits or not found["blockers"]:
+        _headline(f"{head}: {found['start']['how']}")
         return
     count = len(found["blockers"])
     one, several = ("was", "were") if past else ("is", "are")
-    print(f"{head}: {f'one thing {one}' if count == 1 else f'{count} things {several}'} in its way")
+    things = f"one thing {one}" if count == 1 else f"{count} things {several}"
+    _headline(f"{head}: {things} in its way")
     for number, blocker in enumerate(found["blockers"], start=1):
         print()
         _line(f"{number}. {blocker['text']}", "   ")
@@ -103,6 +101,16 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     width = max(len(name) for name, _text in lines)
     for name, text in lines:
         _line(f"{name:<{width}}  {text}", " " * (width + 2))
+
+
+def _headline(text: str) -> None:
+    """In bold, where someone looks at it."""
+    import os
+    import sys
+
+    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    plain = "".join([char if char.isprintable() else "?" for char in text])
+    print(f"\x1b[1m{plain}\x1b[0m" if bold else plain)
 
 
 _ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})

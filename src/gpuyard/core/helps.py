@@ -16,7 +16,7 @@ from gpuyard.core.room_reasons import model_name
 from gpuyard.core.shapes import Shapes
 from gpuyard.core.words import count_text, span
 from gpuyard.model import Ask, AskFor, Grant, LimitTime, ReasonCode, Whole
-from gpuyard.model.units import HOUR_MS, MINUTE_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
 
 _LIMITS_TRIED_MAX = 8
 
@@ -47,6 +47,9 @@ def helps(
         limit_ms = _shorter(current, backfill, record)
         if limit_ms:
             text = f"with a time limit of {span(limit_ms)} it would start now"
+            if limit_ms >= NO_LIMIT_MS // 2:
+                # Whoever was promised the room waits for something that has no limit: any will do.
+                limit_ms, text = DAY_MS, "with a time limit it would start now"
             told.append(Help(text, f"--time {_time(limit_ms)}", LimitTime(record.id, limit_ms)))
     if found in _ABOUT_SIZE:
         tried = (_spread(record), _fewer(record), _elsewhere(current, record))
@@ -126,7 +129,7 @@ def _elsewhere(current: Pass, record: JobRecord) -> Iterator[Help]:
 
 def _time(ms: int) -> str:
     """A time limit as `yard submit` takes it."""
-    for size, unit in ((HOUR_MS, "h"), (MINUTE_MS, "m")):
+    for size, unit in ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m")):
         if ms % size == 0:
             return f"{ms // size}{unit}"
     return f"{ms // SECOND_MS}s"

@@ -241,6 +241,17 @@ def test_a_shorter_limit_that_would_help_is_told_with_its_option() -> None:
     assert ["with a time limit of 1 h it would start now (--time 1h)"] == [str(each) for each in found.helps]
 
 
+def test_where_nobody_knows_how_long_any_limit_helps() -> None:
+    yard = Yard("fifo", nodes(1))
+    yard.submit(4)
+    yard.step()
+    yard.wait(1000)
+    yard.submit(8, limit_ms=HOUR_MS)
+    found = why(yard, yard.submit(2))
+
+    assert ["with a time limit it would start now (--time 1d)"] == [str(each) for each in found.helps]
+
+
 def test_a_job_for_which_others_stop_waits_for_them() -> None:
     yard = Yard("class", nodes(1), settings=Settings(classes=(BATCH, URGENT)))
     ids = busy(yard, 8)
