@@ -85,6 +85,7 @@ def _spread(record: JobRecord) -> Iterator[Help]:
             gpus=Whole(size),
             tasks=tasks,
             nodes_max=tasks,
+            nodes_min=0,
             cpu_milli=-(-ask.cpu_milli // parts),
             memory_mib=-(-ask.memory_mib // parts),
         )

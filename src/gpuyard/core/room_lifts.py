@@ -12,7 +12,7 @@ from gpuyard.core.bits import each, positions
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
-from gpuyard.model import AddNodes, AskFor, Grant, Node, Whole
+from gpuyard.model import AddNodes, Ask, Grant, Milli, Node, Whole
 from gpuyard.model.units import DAY_MS, MILLI
 
 _UNFORESEEN_MS = DAY_MS
@@ -148,10 +148,24 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
 # -- what no node of the fleet could hold --------------------------------------------------------------------------
 
 
-def servable(record: JobRecord) -> AskFor:
-    """The nearest ask that can be served: as many whole GPUs."""
-    ask = record.job.spec.ask
-    return AskFor(record.id, replace(ask, gpus=Whole(ask.gpus.count)))
+def servable(ask: Ask) -> Ask:
+    """The nearest ask that some fleet could serve: whole GPUs, on nodes of any name, spread only as far as that goes."""
+    shared = not isinstance(ask.gpus, Whole) and not (isinstance(ask.gpus, Milli) and ask.tasks == 1)
+    most = _even(ask.tasks, ask.nodes_min, ask.tasks)
+    spreads = ask.tasks >= ask.nodes_min and (not ask.nodes_max or -(-ask.tasks // most) <= ask.nodes_max)
+    return replace(
+        ask,
+        gpus=Whole(ask.gpus.count) if shared else ask.gpus,
+        on_nodes=(),
+        nodes_min=ask.nodes_min if spreads else 0,
+    )
+
+
+def _even(tasks: int, nodes_min: int, most: int) -> int:
+    """How many tasks go on a node, as `core.shapes` has it: as even as they go, and not so many that nodes are too few."""
+    if nodes_min <= 1:
+        return most
+    return max(1, min(most, -(-tasks // nodes_min), -(-tasks // (nodes_min - 1)) - 1))
 
 
 def nodes_to_add(state: State, shape: Shape) -> AddNodes:
@@ -162,6 +176,8 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
         for node in state.nodes.node
         if (not ask.models or (node.gpus and node.gpu_model in ask.models))
         and (not ask.pools or node.pool in ask.pools)
+        and node.name not in ask.not_nodes
+        and all([not set(group).isdisjoint(node.features) for group in ask.features])
     ]
     found: list[tuple[int, str, Node]] = []
     for node in fitting:
@@ -175,6 +191,7 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
         return AddNodes(like, count)
     most = max(fitting or state.nodes.node, key=lambda node: (node.gpus, node.name), default=_NODE)
     tasks = -(-shape.tasks // ask.nodes_max) if ask.nodes_max else 1
+    features = dict.fromkeys([*most.features, *[group[0] for group in ask.features]])
     count = -(-shape.tasks // tasks)
     like = replace(
         most,
@@ -183,6 +200,7 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
         gpus=max(most.gpus, shape.gpus * tasks, 1 if ask.models else 0),
         cpu_milli=max(most.cpu_milli, shape.cpu_milli * tasks),
         memory_mib=max(most.memory_mib, shape.memory_mib * tasks),
+        features=tuple(features),
     )
     per_node = _tasks_on_empty(like, shape)
     return AddNodes(like, -(-shape.tasks // per_node) if per_node else count)
@@ -201,7 +219,7 @@ def _tasks_on_empty(node: Node, shape: Shape) -> int:
     ):
         if want:
             most = min(most, have // want)
-    return most
+    return _even(shape.tasks, shape.ask.nodes_min, most) if most else 0
 
 
 def _alike(one: Node, other: Node) -> bool:

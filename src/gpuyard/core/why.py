@@ -111,7 +111,7 @@ class _Search:
         """Lift what is in the way until the job starts."""
         if self._add(set_aside_reasons(self._trial.state, self._trial.record, self._trial.now_ms)):
             return
-        if self._add(self._impossible()):
+        if self._add(self._impossible()) or self._trial.starts():
             return
         trial = self._trial
         stops = [stop.job_id for stop in trial.decide().stops if stop.for_job == trial.job_id]
@@ -163,24 +163,21 @@ class _Search:
         self._found.append(reason)
 
     def _impossible(self) -> list[Reason]:
-        """What no node could hold, or nobody can serve."""
-        trial, found = self._trial, []
-        for _round in range(2):
-            record = trial.record
-            reason = never(trial.state, record.job.spec) if not record.shape.ways else None
-            if reason is None:
-                break
-            unsupported = reason.code is ReasonCode.UNSUPPORTED
-            lift: Lift = servable(record) if unsupported else nodes_to_add(trial.state, record.shape)
-            found.append(replace(reason, lift=self._own(lift)))
-            if not unsupported:
-                break
-            # What can be served may still be too large. It is asked for at once, to see.
+        """What nobody can serve, or no node could hold: the ask is changed if it is the cause, then the fleet."""
+        trial = self._trial
+        record = trial.record
+        if record.shape.ways:
+            return []
+        reason, ask = never(trial.state, record.job.spec), servable(record.job.spec.ask)
+        if reason is not None and ask != record.job.spec.ask:
+            lift = AskFor(self._job_id, ask)
             trial.lift([lift])
-        for reason in found[:1] if found and found[0].code is ReasonCode.UNSUPPORTED else ():
-            self._found.append(reason)
-            found.remove(reason)
-        return found
+            self._found.append(replace(reason, lift=lift))
+            if trial.starts():
+                return []
+        record = trial.record
+        reason = never(trial.state, record.job.spec) if not record.shape.ways else None
+        return [replace(reason, lift=nodes_to_add(trial.state, record.shape))] if reason is not None else []
 
     def _quotas_and_room(self) -> list[Reason]:
         """Of all ways to serve the job the one with the fewest quotas in the way, then the soonest."""
