@@ -77,7 +77,7 @@ def lifted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", registry.PRESETS)
 def test_all_lifts_and_no_fewer(name: str) -> None:
-    machine.run(registry.PRESETS[name], examples=6, steps=8, shrink=False)
+    machine.run(registry.PRESETS[name], examples=4, steps=8, shrink=False)
 
 
 @pytest.mark.parametrize("name", ["default", "fifo"])
@@ -138,7 +138,7 @@ def check_bare(yard: BareYard) -> None:
 
 @given(bare_yards())
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     phases=(Phase.generate,),

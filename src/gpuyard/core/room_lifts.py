@@ -149,7 +149,7 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
 
 
 def servable(ask: Ask) -> Ask:
-    """The nearest ask that some fleet could serve: whole GPUs, on nodes of any name, spread only as far as that goes."""
+    """The nearest ask that some fleet could serve: whole GPUs, nodes of any name, spread only as far as that goes."""
     shared = not isinstance(ask.gpus, Whole) and not (isinstance(ask.gpus, Milli) and ask.tasks == 1)
     most = _even(ask.tasks, ask.nodes_min, ask.tasks)
     spreads = ask.tasks >= ask.nodes_min and (not ask.nodes_max or -(-ask.tasks // most) <= ask.nodes_max)
@@ -162,7 +162,7 @@ def servable(ask: Ask) -> Ask:
 
 
 def _even(tasks: int, nodes_min: int, most: int) -> int:
-    """How many tasks go on a node, as `core.shapes` has it: as even as they go, and not so many that nodes are too few."""
+    """How many tasks go on a node, as `core.shapes` has it: as even as they go, never on too few nodes."""
     if nodes_min <= 1:
         return most
     return max(1, min(most, -(-tasks // nodes_min), -(-tasks // (nodes_min - 1)) - 1))
