@@ -20,7 +20,7 @@ MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
 CONTRACT = "tests/contract"
-LIFTS = "tests/property/test_lifts.py"
+LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
     Planted(
@@ -218,7 +218,7 @@ FAULTS = [
         "core/why.py",
         "                if self._trials.starts(_lifts(rest)):\n",
         "                if not rest and self._trials.starts(_lifts(rest)):\n",
-        LIFTS,
+        "tests/property/test_lifts.py",
     ),
     Planted(
         "those ahead who would take the room are not named",
