@@ -20,6 +20,7 @@ MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
 CONTRACT = "tests/contract"
+LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
     Planted(
@@ -211,5 +212,33 @@ FAULTS = [
         "            if reply.answer is Answer.BARRED:\n",
         "            if reply.answer in (Answer.BARRED, Answer.DONE):\n",
         SEEDS,
+    ),
+    Planted(
+        "a blocker is named that nobody would miss",
+        "core/why.py",
+        "                if self._trials.starts(_lifts(rest)):\n",
+        "                if not rest and self._trials.starts(_lifts(rest)):\n",
+        "tests/property/test_lifts.py",
+    ),
+    Planted(
+        "those ahead who would take the room are not named",
+        "core/why.py",
+        "            if self._add(in_line(trial, number)):\n",
+        "            if number > 9 and self._add(in_line(trial, number)):\n",
+        LIFTS,
+    ),
+    Planted(
+        "a limit is to be raised by a little less than it takes",
+        "core/quota_reasons.py",
+        "RaiseLimit(path, key, used + milli)",
+        "RaiseLimit(path, key, used + milli - 1)",
+        LIFTS,
+    ),
+    Planted(
+        "a lift is tried out otherwise than it reads",
+        "core/lifting.py",
+        "                events += [JobCancelled(at_ms, each) for each in job_ids]\n",
+        "                events += [JobCancelled(at_ms, each) for each in job_ids[:1]]\n",
+        LIFTS,
     ),
 ]

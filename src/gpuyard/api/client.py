@@ -115,6 +115,17 @@ class Client(ConfigCalls, ForesightCalls):
         found: Job = self._call("GET", f"{API}/jobs/{_part(job_id)}?explain={str(explain).lower()}")
         return found
 
+    def why(self, job_id: int | str, *, at_ms: int | None = None) -> dict[str, Any]:
+        """Why a job waits, or did at a time that is past: `GET /jobs/{id}/why`."""
+        query = _query({"at_ms": "" if at_ms is None else at_ms})
+        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/why{query}")
+        return found
+
+    def share(self, tenant: str = "") -> dict[str, Any]:
+        """How the tenants stand: `GET /share`."""
+        found: dict[str, Any] = self._call("GET", f"{API}/share{_query({'tenant': tenant})}")
+        return found
+
     def jobs(
         self,
         *,

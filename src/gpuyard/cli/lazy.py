@@ -55,6 +55,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "queue": Entry("queue", "Show what runs and what waits, in order."),
         "show": Entry("show", "Show a job, and why it waits.", no_args_is_help=True),
         "eta": Entry("eta", "Say when waiting jobs will start.", no_args_is_help=True),
+        "why": Entry("why", "Say why a job waits, now or then, and what would help.", no_args_is_help=True),
+        "share": Entry("share", "Show each tenant's fair share, and how it comes about."),
         "logs": Entry("logs", "Show what a job wrote.", no_args_is_help=True),
         "history": Entry("history", "Show jobs that have ended."),
         "cancel": Entry("verbs", "Cancel jobs.", no_args_is_help=True),

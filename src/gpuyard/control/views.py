@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.books import Books
+from gpuyard.control.explained import why_view
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
 from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_view
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, throttled
-from gpuyard.core import State, decide
-from gpuyard.core.explain import explain
+from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.line import in_order
 from gpuyard.core.records import JobRecord
 from gpuyard.model import AttemptState, JobState, Plan, ReasonCode
@@ -22,6 +22,8 @@ from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.store import HistoryQuery, HistoryRow
 
 PAGE_MAX = 1000
+JUDGED_MAX = 2000
+"""With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
 
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
@@ -45,6 +47,7 @@ _TEXTS = {
     ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
     ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
     ReasonCode.DEPENDENCY: "waits for another job",
+    ReasonCode.AHEAD: "jobs ahead of it take what there is",
 }
 
 QUEUE_COLUMNS = (
@@ -90,13 +93,23 @@ class Views:
     def job(self, label: Label, *, explained: bool = False, brief: bool = False) -> View:
         """A job, live or ended; an array as the sum of its tasks. Brief: without why it waits, for who asks often."""
         books = self._books
+        copied: tuple[View, Any, Policy, int] | None = None
         with books.lock:
             books.catch_up()
             state = books.state
             records = live(state, label)
             if len(records) == 1 and (records[0].id == label.id or label.index is not None):
-                return live_job(state, records[0], "") if brief else self._live(state, records[0], explained)
+                reason = "" if brief else self._reasons(state)(records[0], None)
+                view = live_job(state, records[0], reason)
+                if not explained:
+                    return view
+                view["files"] = files(books.store, records[0].job.spec.recipe)
+                copied = (view, dump(state), books.policy, max(self._now_ms(), state.now_ms))
             tasks = [live_job(state, record, "") for record in records]
+        if copied is not None:
+            # Beside the books, for it takes longer than they should be locked.
+            view, plain, policy, now_ms = copied
+            return {**view, **_told(load(plain), policy, view["id"], now_ms)}
         if label.index is not None:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
@@ -124,28 +137,6 @@ class Views:
             if len(rows) < PAGE_MAX:
                 return
             after = rows[-1].array_index
-
-    def _live(self, state: State, record: JobRecord, explained: bool) -> View:
-        reasons = self._reasons(state)
-        view = live_job(state, record, reasons(record, None))
-        if explained:
-            view["files"] = files(self._books.store, record.job.spec.recipe)
-            found = explain(state, self._books.policy, record.id, max(self._now_ms(), state.now_ms))
-            if found is not None:
-                view["ahead"] = found.ahead
-                view["why"] = [
-                    {
-                        "code": reason.code.name,
-                        "by": reason.by,
-                        "text": reason.text,
-                        "lifted_by": reason.lifted_by,
-                    }
-                    for reason in found.reasons
-                ]
-                view["expected_start_ms"] = found.start_ms
-                view["how"] = found.how
-                view["helps"] = list(found.helps)
-        return view
 
     def attempt(self, label: Label) -> tuple[int, int, str, bool]:
         """Id and number of the current attempt of one job, its owner, and whether the job has ended."""
@@ -297,6 +288,18 @@ class Views:
             self._books.catch_up()
             state = self._books.state
             return [node_view(state, number) for number in range(len(state.nodes.node))]
+
+
+def _told(state: State, policy: Policy, job_id: int, now_ms: int) -> View:
+    """Why it waits, as it stands in the view of a job."""
+    found = why_view(state, policy, state.jobs[job_id], now_ms, judged=len(state.jobs) <= JUDGED_MAX)
+    return {
+        "ahead": found["ahead"],
+        "why": found["blockers"],
+        "expected_start_ms": found["start"]["at_ms"],
+        "how": found["start"]["how"],
+        "helps": [f"{each['text']} ({each['flags']})" for each in found["helps"]],
+    }
 
 
 def _row(record: JobRecord, nodes: list[Any], reason: str) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The scheduler's core: `apply` folds events into a state, `decide` makes a plan of it, `explain` says why.
+"""The scheduler's core: `apply` folds events into a state, `decide` makes a plan of it, `explain` and `why` say why.
 
 Pure: no clock, no randomness, no files. What it knows comes in as arguments, what it thinks goes out as values.
 """
@@ -9,5 +9,17 @@ from gpuyard.core.explain import Explanation, explain
 from gpuyard.core.fold import apply
 from gpuyard.core.policy import Policy
 from gpuyard.core.state import InvalidEvent, State
+from gpuyard.core.why import why
 
-__all__ = ["Explanation", "InvalidEvent", "Policy", "State", "apply", "decide", "dump", "explain", "load"]
+__all__ = [
+    "Explanation",
+    "InvalidEvent",
+    "Policy",
+    "State",
+    "apply",
+    "decide",
+    "dump",
+    "explain",
+    "load",
+    "why",
+]

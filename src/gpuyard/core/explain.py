@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.admission import never
 from gpuyard.core.estimate import estimate
-from gpuyard.core.helps import helps
+from gpuyard.core.helps import Help, helps
 from gpuyard.core.line import ahead
 from gpuyard.core.line_reasons import (
     earmark_reasons,
@@ -29,7 +29,7 @@ from gpuyard.core.words import names_text, span
 from gpuyard.model import AttemptState, Grant, JobState, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
-_BY_WEIGHT = (
+BY_WEIGHT = (
     ReasonCode.UNSUPPORTED,
     ReasonCode.NEVER_FITS,
     ReasonCode.JOB_TOO_LARGE,
@@ -47,6 +47,7 @@ _BY_WEIGHT = (
     ReasonCode.ROOM,
     ReasonCode.RESERVATION,
     ReasonCode.HEAD_BLOCKED,
+    ReasonCode.AHEAD,
     ReasonCode.NOT_EXAMINED,
 )
 """What can never change first, what is only a matter of one's turn last."""
@@ -69,8 +70,12 @@ class Explanation:
     """When it starts if what runs ends as promised and nobody comes in between; None: that cannot be told."""
     how: str
     """How that was reached."""
-    helps: tuple[str, ...] = ()
+    helps: tuple[Help, ...] = ()
     """What would let it start now, each tried out."""
+    implied: tuple[Reason, ...] = ()
+    """What else is true, but is lifted with the reasons and so does not stand in the way by itself."""
+    judged: bool = False
+    """Whether each reason has its lift, and all of them were tried out together and with each one left out."""
 
 
 def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation | None:
@@ -111,7 +116,7 @@ class _Turn:
         self.record = record
         self.found: tuple[Grant, ...] | ReasonCode = ReasonCode.NOT_EXAMINED
         self.reasons: list[Reason] = []
-        self.helps: tuple[str, ...] = ()
+        self.helps: tuple[Help, ...] = ()
 
     def look(self, current: Pass, backfill: Backfill) -> None:
         """Read the books."""
@@ -149,7 +154,7 @@ def _reasons(
     if record.id not in plan.examined and record.id not in state.deferred:
         reasons += line_reasons(state, policy, record, plan, before, needed=not reasons)
     unique = list(dict.fromkeys(reasons))
-    return tuple(sorted(unique, key=lambda reason: _BY_WEIGHT.index(reason.code)))
+    return tuple(sorted(unique, key=lambda reason: BY_WEIGHT.index(reason.code)))
 
 
 def _running(state: State, record: JobRecord, now_ms: int) -> str:

@@ -9,7 +9,18 @@ from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
 from gpuyard.core.words import count_text, names_text, span
-from gpuyard.model import AfterKind, AttemptState, Plan, Reason, ReasonCode
+from gpuyard.model import (
+    AfterKind,
+    AttemptState,
+    BeginNow,
+    EndJobs,
+    Lift,
+    Plan,
+    Reason,
+    ReasonCode,
+    ReleaseHold,
+    WithoutAfter,
+)
 from gpuyard.model.units import NO_LIMIT_MS
 
 _AFTER = {
@@ -26,22 +37,37 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
     found = []
     if record.held:
         lifted_by = f"yard release {record.job.label}"
-        found.append(Reason(ReasonCode.HELD, "hold", "it is on hold", False, lifted_by))
+        lift: Lift = ReleaseHold(record.id)
+        found.append(Reason(ReasonCode.HELD, "hold", "it is on hold", False, lifted_by, lift))
     if record.doomed:
         text = f"it can never start: {record.doomed}"
-        found.append(Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "a new submission"))
-    for after in () if record.doomed else record.pending:
-        text = f"it waits for job {after.job_id} to {_AFTER[after.kind]}"
-        found.append(Reason(ReasonCode.DEPENDENCY, f"job {after.job_id}", text, False, f"job {after.job_id}"))
+        lift = WithoutAfter(record.id, tuple([after.job_id for after in record.job.spec.after]))
+        found.append(Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "a new submission", lift))
+    elif record.pending:
+        found += _after_reasons(record)
     begin_ms = record.begin_ms
     if begin_ms > now_ms:
         text = f"it asked not to start for another {span(begin_ms - now_ms)}"
         if begin_ms > record.job.begin_ms:
             text = f"its last attempt failed; it is tried again in {span(begin_ms - now_ms)}"
-        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time"))
+        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time", BeginNow(record.id)))
     elif record.id in state.deferred and not (record.held or record.pending or record.doomed):
         text = "its begin time has come, and it is about to join the line"
         found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "the next tick"))
+    return found
+
+
+def _after_reasons(record: JobRecord) -> list[Reason]:
+    """Jobs it waits for: each of them, or, where one will do, all as one."""
+    waits = [(after.job_id, f"job {after.job_id} to {_AFTER[after.kind]}") for after in record.pending]
+    if record.job.spec.after_one and len(waits) > 1:
+        waits = [(0, " or ".join([what for _id, what in waits]))]
+    found = []
+    for job_id, what in waits:
+        others = (job_id,) if job_id else tuple([after.job_id for after in record.job.spec.after])
+        by = f"job {job_id}" if job_id else "dependency"
+        lift = WithoutAfter(record.id, others)
+        found.append(Reason(ReasonCode.DEPENDENCY, by, f"it waits for {what}", False, by, lift))
     return found
 
 
@@ -105,7 +131,9 @@ def victims_reason(state: State, record: JobRecord, plan: Plan) -> list[Reason]:
         return []
     labels = names_text([state.jobs[stop.job_id].job.label for stop in stops])
     text = f"job{'s' if len(stops) > 1 else ''} {labels} {'are' if len(stops) > 1 else 'is'} to be stopped for it"
-    return [Reason(ReasonCode.EARMARK, "preemption", text, False, "the engine's word that they have stopped")]
+    lift = EndJobs(tuple(sorted([stop.job_id for stop in stops])))
+    lifted_by = "the engine's word that they have stopped"
+    return [Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift)]
 
 
 def line_reasons(

@@ -9,27 +9,52 @@ from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
-from gpuyard.core.tenants import ROOT
+from gpuyard.core.tenants import ROOT, UNLIMITED
 from gpuyard.core.words import count_text, hours_text, names_text, span
-from gpuyard.model import Reason, ReasonCode
-from gpuyard.model.units import MILLI, NO_LIMIT_MS
+from gpuyard.model import (
+    LeaveLine,
+    LendMore,
+    Lift,
+    LimitTime,
+    Quota,
+    RaiseBorrow,
+    RaiseBudget,
+    RaiseLimit,
+    RaisePerJob,
+    RaisePerUser,
+    RaiseRunningJobs,
+    Reason,
+    ReasonCode,
+)
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
 
 def quota_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
-    """All quotas in the way, the job's own tenant first."""
+    """All quotas in the way at the job's turn, the job's own tenant first."""
     if not current.policy.spec.quotas:
         return []
-    state, now_ms = current.state, current.now_ms
     models = sorted({way.model for way in record.shape.ways})
+    reasons = [
+        *tenant_reasons(current.state, record, models, current.now_ms, may_force),
+        *_walls(current, record),
+    ]
+    return list(dict.fromkeys(reasons))
+
+
+def tenant_reasons(
+    state: State, record: JobRecord, models: list[int], now_ms: int, may_force: bool
+) -> list[Reason]:
+    """Every rule of every tenant that forbids a start on these GPU models."""
     reasons: list[Reason] = []
     for number in state.tenants.chain[record.leaf]:
         reasons += _amounts(state, record, number, models, may_force)
+        reasons += _per_user(state, record, number, may_force)
         reasons += _counts(state, record, number)
         reasons += _budget(state, record, number, now_ms)
     for model in models:
         reasons += _held_back(state, record, model, may_force)
-    reasons += _walls(current, record)
-    return list(dict.fromkeys(reasons))
+    return reasons
 
 
 def tenant_name(state: State, number: int) -> str:
@@ -37,15 +62,22 @@ def tenant_name(state: State, number: int) -> str:
     return state.tenants.path[number] or "the whole yard"
 
 
+def configured(state: State, path: str) -> Quota:
+    """What is set for a tenant itself; nothing, if nobody has set anything."""
+    return next((each.quota for each in state.settings.tenants if each.path == path), Quota())
+
+
 def _amounts(
     state: State, record: JobRecord, number: int, models: list[int], may_force: bool
 ) -> list[Reason]:
     """Limit and borrowing, in total and by GPU model."""
     tenants, milli = state.tenants, record.shape.gpu_milli
-    name = tenant_name(state, number)
+    name, path = tenant_name(state, number), tenants.path[number]
+    own = configured(state, path)
     reasons = []
     for column in (0, *[1 + model for model in models]):
-        used, limit = tenants.used[number][column], tenants.limit[number][column]
+        key = _key(state, column)
+        used, limit = tenants.used[number][column], own.limit.get(key, UNLIMITED)
         ceiling, guarantee = tenants.ceiling[number][column], tenants.guarantee[number][column]
         unit = f" {model_name(state, column - 1)}" if column else ""
         asks = f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
@@ -54,14 +86,44 @@ def _amounts(
             over = _amount(used + milli - limit, unit)
             text = f"{name} would be {over} over its limit of {gpus_text(limit)}{unit} {asks}"
             lifted_by = f"{ends if milli <= limit else 'fewer GPUs'}, or a higher limit"
-            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by))
+            lift: Lift = RaiseLimit(path, key, used + milli)
+            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
         if used + milli > ceiling:
             over, borrow = gpus_text(used + milli - ceiling), _amount(ceiling - guarantee, unit)
             text = (
                 f"{name} may borrow {borrow} above its guarantee of {gpus_text(guarantee)} "
                 f"and would be {over} over that {asks}"
             )
-            reasons.append(Reason(ReasonCode.BORROW, name, text, False, f"{ends}, or a higher borrow"))
+            lift = RaiseBorrow(path, key, used + milli - guarantee)
+            reasons.append(Reason(ReasonCode.BORROW, name, text, False, f"{ends}, or a higher borrow", lift))
+    return reasons
+
+
+def _key(state: State, column: int) -> str:
+    """The name under which a quota of this column is set."""
+    return next(name for name, number in state.models.items() if number == column - 1) if column else TOTAL
+
+
+def _per_user(state: State, record: JobRecord, number: int, may_force: bool) -> list[Reason]:
+    """What those above allow each user, if the tenant is one."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    if tenants.children[number] or number == ROOT:
+        return []
+    name, used = tenant_name(state, number), tenants.used[number][0]
+    reasons = []
+    for above in tenants.chain[number][1:]:
+        path = tenants.path[above]
+        most = configured(state, path).max_gpus_per_user
+        if most is not None and used + milli > most:
+            over = _amount(used + milli - most, "")
+            text = (
+                f"{name} would be {over} over its limit of {gpus_text(most)} "
+                f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
+            )
+            ends = f"jobs of {name} ending" if milli <= most else "fewer GPUs"
+            lifted_by = f"{ends}, or a higher max_gpus_per_user of {path}"
+            lift = RaisePerUser(path, used + milli)
+            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
     return reasons
 
 
@@ -79,12 +141,14 @@ def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
         most = gpus_text(tenants.max_job[number])
         text = f"asks for {gpus_text(milli)} GPUs; a job of {name} may have {most}"
         lifted_by = "fewer GPUs, or a higher max_gpus_per_job"
-        reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by))
+        lift: Lift = RaisePerJob(tenants.path[number], milli)
+        reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by, lift))
     if tenants.running[number] >= tenants.max_running[number]:
         runs = count_text(tenants.running[number], "job")
         text = f"{name} runs {runs} and may run {tenants.max_running[number]}"
         lifted_by = f"a job of {name} ending, or a higher max_running_jobs"
-        reasons.append(Reason(ReasonCode.RUNNING_JOBS, name, text, False, lifted_by))
+        lift = RaiseRunningJobs(tenants.path[number], tenants.running[number] + 1)
+        reasons.append(Reason(ReasonCode.RUNNING_JOBS, name, text, False, lifted_by, lift))
     return reasons
 
 
@@ -99,7 +163,10 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
         return []
     if record.limit_ms >= NO_LIMIT_MS:
         text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
-        return [Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit")]
+        left = spend.budget_milli_ms - spend.spent_milli_ms - spend.committed_milli_ms
+        limit_ms = max(SECOND_MS, left // record.shape.gpu_milli // SECOND_MS * SECOND_MS)
+        lift: Lift = LimitTime(record.id, limit_ms)
+        return [Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit", lift)]
     ends = span(max(0, spend.window_start_ms + spend.window_ms - now_ms))
     text = (
         f"{name} has a budget of {hours_text(spend.budget_milli_ms)} GPU-hours: "
@@ -107,7 +174,8 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
         f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
     )
     lifted_by = "the next window, a shorter time limit, or a higher budget"
-    return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by)]
+    lift = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
+    return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, lift)]
 
 
 def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> list[Reason]:
@@ -122,11 +190,18 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         if not tenants.eats_held_back(record.leaf, column, milli, capacity):
             continue
         unit = f" {model_name(state, model)}" if column else " GPUs"
-        holders = []
-        for n in range(len(tenants.path)):
-            held, used = tenants.held_back[n][column], tenants.used[n][column]
-            if n not in mine and held > used:
-                holders.append(f"{tenant_name(state, n)} ({gpus_text(held)}, uses {gpus_text(used)})")
+        idle = [
+            (held - used, n)
+            for n in range(len(tenants.path))
+            for held, used in [(tenants.held_back[n][column], tenants.used[n][column])]
+            if n not in mine and held > used
+        ]
+        idle.sort(key=lambda each: (-each[0], each[1]))
+        holders = [
+            f"{tenant_name(state, n)} ({gpus_text(tenants.held_back[n][column])}, "
+            f"uses {gpus_text(tenants.used[n][column])})"
+            for _idle, n in idle
+        ]
         text = (
             f"{gpus_text(claimed)} of {gpus_text(capacity)}{unit} that are up are in use or held back, "
             f"and it asks for {gpus_text(milli)}"
@@ -134,8 +209,23 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         if holders:
             text += f": held back by {names_text(holders)}"
         lifted_by = "use of others going down, more GPUs, or a higher lend"
-        reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by))
+        lift = _lend(state, record, column, capacity, [n for _idle, n in idle])
+        reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by, lift))
     return reasons
+
+
+def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: list[int]) -> LendMore:
+    """The fewest tenants, those with most to spare first, that would have to lend; where these do not do, all."""
+    tenants, lenders = state.tenants, []
+    over = tenants.claimed[ROOT][column] + record.shape.gpu_milli - capacity
+    for number in idle:
+        if over <= 0:
+            break
+        over -= tenants.held_back[number][column] - tenants.used[number][column]
+        lenders.append(number)
+    if over > 0:
+        lenders = [n for n in range(len(tenants.path)) if tenants.held_back[n][column]]
+    return LendMore(tuple([tenants.path[n] for n in lenders]), _key(state, column))
 
 
 def _walls(current: Pass, record: JobRecord) -> list[Reason]:
@@ -153,5 +243,6 @@ def _walls(current: Pass, record: JobRecord) -> list[Reason]:
         if record.estimate_ms < NO_LIMIT_MS:
             text += f"; this one may run for {span(record.estimate_ms)}"
         lifted_by = f"job {first} starting, or a shorter time limit"
-        reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by))
+        lift = LeaveLine((wall.for_job,))
+        reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))
     return reasons

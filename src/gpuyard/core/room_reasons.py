@@ -97,12 +97,18 @@ def _want(shape: Shape, tasks: int, name: str) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts) or "a place"
 
 
+def shortage(state: State, shape: Shape, way: Way) -> str:
+    """Why one way to serve a job has no room, in a sentence."""
+    ways = [other for other in shape.ways if other.model == way.model]
+    return _shortage(state, shape, way, ways, model_name(state, way.model))
+
+
 def _free_in_all(state: State, shape: Shape, numbers: list[int]) -> str:
     free = [fitting_gpus(state, shape, number) for number in numbers]
     with_any = sum([count > 0 for count in free])
     if not sum(free):
         return f"none is free on {count_text(len(numbers), 'node')}"
-    return f"{sum(free)} free in all on {count_text(with_any, 'node')}"
+    return f"{sum(free)} free on {count_text(with_any, 'node')}"
 
 
 def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) -> str:
@@ -120,7 +126,8 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
             return f"{asked}: the best node has {count_text(best, 'such GPU')}"
         if best < gpus:
             everywhere = _free_in_all(state, shape, numbers)
-            return f"{asked}: best node has {best} free; {everywhere}" if best else f"{asked}: {everywhere}"
+            several = sum([fitting_gpus(state, shape, number) for number in numbers]) > best
+            return f"{asked}: {everywhere}" + (f", but at most {best} on one node" if several else "")
         numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
     have_gpus = (
         f"{count_text(len(numbers), 'node')} {_verb(numbers, 'has', 'have')} the GPUs, but " if gpus else ""

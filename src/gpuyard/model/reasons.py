@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from gpuyard.model.lifts import Lift
+
 
 class ReasonCode(IntEnum):
     """Why a job does not start. Small integers, because a pass writes one for each job it looks at."""
@@ -45,6 +47,8 @@ class ReasonCode(IntEnum):
     """Its tenant has a budget, and without a time limit the job cannot be counted against it."""
     DEPENDENCY = 18
     """It waits for another job."""
+    AHEAD = 19
+    """Jobs ahead of it take what there is, or would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +63,5 @@ class Reason:
     preemption_may_help: bool
     lifted_by: str
     """What would change it."""
+    lift: Lift | None = None
+    """The same as a value that can be applied; None where nobody has worked it out."""

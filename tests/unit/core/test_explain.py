@@ -53,12 +53,12 @@ def test_no_room_names_the_best_node_and_the_sum() -> None:
     busy(yard, 6, 6)
     found = why(yard, yard.submit(8, limit_ms=HOUR_MS))
 
-    assert ["8 x H100 on one node: best node has 2 free; 4 free in all on 2 nodes"] == texts(found)
+    assert ["8 x H100 on one node: 4 free on 2 nodes, but at most 2 on one node"] == texts(found)
     assert [("placement", False, "H100 coming free when something that runs ends")] == [
         (reason.by, reason.preemption_may_help, reason.lifted_by) for reason in found.reasons
     ]
     assert (2 * HOUR_MS, "when job 1 ends as promised") == (found.start_ms, found.how)
-    assert ("with 2 GPUs instead of 8 it could start now",) == found.helps
+    assert ["with 2 GPUs instead of 8 it would start now (--gpus 2)"] == [str(each) for each in found.helps]
 
 
 def test_a_full_fleet_and_every_model_that_would_do() -> None:
@@ -78,9 +78,9 @@ def test_a_gang_says_how_many_nodes_it_lacks() -> None:
     pair = why(yard, yard.submit(ask(8, tasks=2)))
     with_rest = why(yard, yard.submit(ask(1, tasks=20)))
 
-    assert ["8 x H100 on each of 2 nodes: 1 node has the room; 13 free in all on 2 nodes"] == texts(pair)
+    assert ["8 x H100 on each of 2 nodes: 1 node has the room; 13 free on 2 nodes"] == texts(pair)
     assert [
-        "8 x H100 on each of 2 nodes and 4 x H100 on one more: 1 node has the room; 13 free in all on 2 nodes"
+        "8 x H100 on each of 2 nodes and 4 x H100 on one more: 1 node has the room; 13 free on 2 nodes"
     ] == texts(with_rest)
 
 
@@ -139,7 +139,7 @@ def test_another_model_would_help() -> None:
     yard.step()
     found = why(yard, yard.submit(ask(8, models=("H100",)), limit_ms=HOUR_MS))
 
-    assert ("on A100-80GB it could start now",) == found.helps
+    assert ["on A100-80GB it would start now (--gpu-model A100-80GB)"] == [str(each) for each in found.helps]
 
 
 # -- quotas ----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_quota_comes_free_when_something_ends() -> None:
 
     assert ["t would be 1 GPU over its limit of 4 (uses 3, asks for 2)"] == texts(found)
     assert (2 * HOUR_MS, "when job 1 ends as promised") == (found.start_ms, found.how)
-    assert ("with 1 GPU instead of 2 it could start now",) == found.helps
+    assert ["with 1 GPU instead of 2 it would start now (--gpus 1)"] == [str(each) for each in found.helps]
 
 
 def test_whoever_would_delay_one_that_waits_for_quota_is_told_so() -> None:
@@ -185,7 +185,7 @@ def test_whoever_would_delay_one_that_waits_for_quota_is_told_so() -> None:
     assert [
         f"job {first}, ahead of it, waits for the quota of t, which is free in 2 h; this one may run for 3 h"
     ] == texts(found)
-    assert ("with a time limit of 2 h it could start now",) == found.helps
+    assert ["with a time limit of 2 h it would start now (--time 2h)"] == [str(each) for each in found.helps]
 
 
 def test_a_limit_of_one_model_does_not_keep_it_from_another() -> None:
@@ -235,7 +235,9 @@ def test_a_promise_to_someone_ahead_is_the_reason_where_there_is_room() -> None:
         assert [
             f"there is room now, but job {big} is promised 8 GPUs in 1 h, and this job may run 5 h"
         ] == texts(found)
-        assert ("with a time limit of 1 h it could start now",) == found.helps
+        assert ["with a time limit of 1 h it would start now (--time 1h)"] == [
+            str(each) for each in found.helps
+        ]
         assert (1, 2, 2 * HOUR_MS) == (found.ahead, found.waiting, found.start_ms)
     strict = why(yard, small, "strict-fifo")
     assert [f"job {big} is ahead of it and waits for room; policy strict-fifo lets nobody overtake"] == texts(

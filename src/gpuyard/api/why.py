@@ -1,0 +1,41 @@
+"""Explanations over HTTP: why a job waits, now or then, and how the tenants stand."""
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from gpuyard.api.wire import answer, number_of
+from gpuyard.control.explained import Explained
+from gpuyard.control.labels import label_of
+from gpuyard.control.serve import Yard
+
+_TIME_MAX_MS = 1 << 52
+
+
+def routes(yard: Yard) -> APIRouter:
+    """`/jobs/{id}/why` and `/share`."""
+    router = APIRouter(tags=["explained"])
+    api = _Why(yard)
+    for path, handler, summary in (
+        ("/jobs/{id}/why", api.why, "Why a job waits; with at_ms, why it did then"),
+        ("/share", api.share, "The tenant tree: shares, usage, guarantees, what is borrowed and lent"),
+    ):
+        router.add_api_route(path, handler, methods=["GET"], summary=summary, response_model=None)
+    return router
+
+
+class _Why:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._explained = Explained(yard.books, yard.now_ms)
+
+    async def why(self, request: Request, id: str) -> Response:
+        """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
+        at = request.query_params.get("at_ms")
+        at_ms = None if at is None else number_of("at_ms", at, 0, _TIME_MAX_MS)
+        return answer(await run_in_threadpool(self._explained.why, label_of(id), at_ms))
+
+    async def share(self, request: Request) -> Response:
+        """`tenant`: only that one, with all above and below it."""
+        tenant = request.query_params.get("tenant", "")
+        return answer(await run_in_threadpool(self._explained.share, tenant))

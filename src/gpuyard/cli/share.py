@@ -1,0 +1,172 @@
+"""`yard share`: what each tenant is due, has had, uses, borrows and lends, and the arithmetic behind it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+
+Row = Mapping[str, Any]
+
+
+def share(
+    tenant: Annotated[
+        str, typer.Argument(metavar="[TENANT]", help="Only this one, with all above and below it.")
+    ] = "",
+    explain: Annotated[bool, typer.Option("--explain", help="Print the arithmetic, line by line.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the tenant tree: weights, decayed usage, guarantees, what is borrowed, lent and could be taken back."""
+    with client() as yard:
+        found = yard.share(tenant)
+    if output is Output.JSON:
+        import json
+
+        print(json.dumps(found, indent=2))
+    elif output is Output.YAML:
+        import yaml
+
+        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    elif explain and output is not Output.CSV:
+        _arithmetic(found)
+    else:
+        _table(found, output)
+
+
+def _table(found: Mapping[str, Any], output: Output) -> None:
+    from gpuyard.cli.tables import Column, emit
+
+    columns = [
+        Column("TENANT", lambda row: "  " * row["depth"] + (row["path"].rpartition("/")[2] or "(all)")),
+        Column("WEIGHT", lambda row: str(row["weight"]), right=True),
+        Column("SHARE", lambda row: percent(row["share_ppm"]), right=True),
+        Column("HAS HAD", lambda row: percent(row["used_ppm"]), right=True),
+        Column("CHARGED", lambda row: usd(row["usage_milli_usd"] + row["current_milli_usd"]), right=True),
+        Column("OF YARD", lambda row: percent(row["yard_ppm"]), right=True, wide=True),
+        Column("GUARANTEE", lambda row: _amounts(row, "guarantee"), right=True),
+        Column("LIMIT", lambda row: _amounts(row, "limit"), right=True),
+        Column("USES", lambda row: _amounts(row, "used"), right=True),
+        Column("BORROWS", lambda row: _amounts(row, "borrowed"), right=True),
+        Column("LENDS", lambda row: _amounts(row, "lent"), right=True),
+        Column("EXPOSED", lambda row: _amounts(row, "exposure"), right=True),
+        Column("RUN", lambda row: str(row["running"]), right=True),
+        Column("WAIT", lambda row: str(row["waiting"]), right=True),
+    ]
+    rows = found["tenants"]
+    if output is Output.CSV:
+        rows = [
+            {name: value for name, value in row.items() if name != "amounts"} | row["amounts"]["total"]
+            for row in rows
+        ]
+    emit(rows, columns, output)
+
+
+def _amounts(row: Row, name: str) -> str:
+    """GPUs in total, or, where only models have a quota, of each model."""
+    from gpuyard.cli.tables import number
+
+    total = row["amounts"]["total"][name]
+    models = {model: each[name] for model, each in row["amounts"].items() if model != "total" and each[name]}
+    if total or not models or name in ("used", "borrowed"):
+        return number(total) if total else "-"
+    return ",".join(f"{number(amount)} {model}" for model, amount in models.items())
+
+
+def percent(ppm: int) -> str:
+    """`41.2%`."""
+    return f"{ppm / 10_000:.1f}%"
+
+
+def usd(milli: int) -> str:
+    """Dollars of share weight: `12.40`."""
+    return f"{milli / 1000:.2f}"
+
+
+# -- the arithmetic --------------------------------------------------------------------------------------------------
+
+
+def _arithmetic(found: Mapping[str, Any]) -> None:
+    from gpuyard.cli.tables import span
+
+    half_life, period = span(found["half_life_ms"]), span(found["period_ms"])
+    print(
+        f"Charges are decayed to a half every {half_life}, at the end of each {period}; what runs counts as if it ran "
+        f"to the end of this one.\nThey are in dollars of share weight: GPU-hours times the weight of the GPU model."
+    )
+    if not found["fair"]:
+        print(
+            f"Policy {found['policy']} does not order jobs by fair share: the shares below decide nothing now."
+        )
+    for row in found["tenants"]:
+        print()
+        print(row["path"] or "(the whole yard)")
+        for name, text in _lines(row, found):
+            print(f"  {name:<10} {text}")
+
+
+def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    total = row["usage_milli_usd"] + row["current_milli_usd"]
+    charged = (
+        f"{usd(row['usage_milli_usd'])} decayed + {usd(row['current_milli_usd'])} running = {usd(total)}"
+    )
+    lines = [("charged", charged)]
+    if row["depth"]:
+        parent = row["path"].rpartition("/")[0] or "the yard"
+        of = f"of the {row['members']} members of {parent}"
+        lines = [
+            ("share", f"weight {row['weight']} / {row['weights']} {of} = {percent(row['share_ppm'])}"),
+            *lines,
+            (
+                "has had",
+                f"{usd(total)} / {usd(row['siblings_milli_usd'])} {of} = {percent(row['used_ppm'])}",
+            ),
+        ]
+        if found["fair"]:
+            each = total / row["weight"] / 1000
+            lines.append(
+                (
+                    "order",
+                    f"{usd(total)} / weight {row['weight']} = {each:.3f}: "
+                    f"served {ordinal(row['place'])} of {row['members']}, the least first",
+                )
+            )
+    for model, amount in row["amounts"].items():
+        lines += _quota_lines(row, model, amount)
+    lines.append(("jobs", f"{row['running']} running, {row['waiting']} waiting"))
+    return lines
+
+
+def _quota_lines(row: Row, model: str, amount: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Use against guarantee and limit, of one model or in total."""
+    from gpuyard.cli.tables import number
+
+    name = "GPUs" if model == "total" else model
+    uses, guarantee = number(amount["used"]), number(amount["guarantee"])
+    lines = []
+    if not row["depth"]:
+        return [(name, f"uses {uses}")]
+    limit = "" if amount["limit"] is None else f", may use {number(amount['limit'])}"
+    lines.append((name, f"uses {uses}, guaranteed {guarantee}{limit}"))
+    if amount["borrowed"]:
+        most = "as much as is free" if amount["borrow"] is None else f"at most {number(amount['borrow'])}"
+        lines.append(("", f"borrows {uses} - {guarantee} = {number(amount['borrowed'])} (may borrow {most})"))
+        lines.append(("", f"of that {number(amount['exposure'])} could be taken back right now"))
+    if amount["guarantee"] > amount["used"]:
+        idle = number(amount["guarantee"] - amount["used"])
+        lines.append(
+            (
+                "",
+                f"leaves {guarantee} - {uses} = {idle} idle: lends {number(amount['lendable'])}, "
+                f"of which others have {number(amount['lent'])}",
+            )
+        )
+    return lines
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `22nd`, `13th`."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if 10 <= number % 100 <= 20 else ends.get(number % 10, 'th')}"

@@ -1,0 +1,140 @@
+"""`yard why`: every blocker of a job, what would lift it, when it starts, and what would let it start sooner."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+
+
+def why(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Answer for the past: -2h, 14:05, 2026-03-02T14:05, or milliseconds since 1970.",
+            show_default=False,
+        ),
+    ] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say why a job waits: all that stands in its way, in order of weight, and what would lift it."""
+    at_ms = None
+    if at:
+        import time
+
+        from gpuyard.cli.times import time_ms
+
+        at_ms = time_ms("--at", at, time.time_ns() // 1_000_000)
+    with client() as yard:
+        found = yard.why(job, at_ms=at_ms)
+        # Only a yard that can look ahead is asked to, and of the past there is nothing to foresee.
+        eta = getattr(yard, "eta", None)
+        if eta is not None and at_ms is None and found["state"] == "PENDING":
+            found["eta"] = eta(job)
+    if output is Output.JSON:
+        import json
+
+        print(json.dumps(found, indent=2))
+    elif output is Output.YAML:
+        import yaml
+
+        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    elif output is Output.CSV:
+        from gpuyard.cli.tables import emit
+
+        rows = [
+            {name: each[name] for name in ("code", "by", "text", "lifted_by")} for each in found["blockers"]
+        ]
+        emit(rows, [], output)
+    else:
+        _told(found, past=at_ms is not None)
+
+
+def _told(found: Mapping[str, Any], *, past: bool) -> None:
+    """The story, in lines that fit a terminal."""
+    from gpuyard.cli.tables import clock
+
+    waits = found["state"] == "PENDING"
+    when = f" at {clock(found['at_ms'])}" if past else ""
+    head = f"job {found['label']} of {found['tenant']} is {found['state']}"
+    if past:
+        head = f"job {found['label']} of {found['tenant']} was {found['state']}{when}"
+    if not waits or not found["blockers"]:
+        _headline(f"{head}: {found['start']['how']}")
+        return
+    count = len(found["blockers"])
+    one, several = ("was", "were") if past else ("is", "are")
+    things = f"one thing {one}" if count == 1 else f"{count} things {several}"
+    _headline(f"{head}: {things} in its way")
+    for number, blocker in enumerate(found["blockers"], start=1):
+        print()
+        _line(f"{number}. {blocker['text']}", "   ")
+        _line(f"   lifted by: {blocker['lifted_by']}", "              ")
+    print()
+    lines: list[tuple[str, str]] = []
+    if not found["judged"]:
+        lines.append(
+            ("note", "no set of changes was found that lets it start; this is all that is true of it")
+        )
+    elif count > 1:
+        every = "both" if count == 2 else f"all {count}"
+        text = f"with {every} lifted it would start at once; with any one left it would not"
+        lines.append(("judged", text))
+    else:
+        lines.append(("judged", "with that lifted it would start at once"))
+    lines.append(("in line", _place(found)))
+    start = found["start"]
+    lines.append(
+        (
+            "start",
+            f"{clock(start['at_ms'])}: {start['how']}" if start["at_ms"] else f"unknown: {start['how']}",
+        )
+    )
+    lines += [("also true", each["text"]) for each in found["also"]]
+    lines += [("sooner", f"{each['text']}: {each['flags']}") for each in found["helps"]]
+    width = max(len(name) for name, _text in lines)
+    for name, text in lines:
+        _line(f"{name:<{width}}  {text}", " " * (width + 2))
+
+
+def _headline(text: str) -> None:
+    """In bold, where someone looks at it."""
+    import os
+    import sys
+
+    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    plain = "".join([char if char.isprintable() else "?" for char in text])
+    print(f"\x1b[1m{plain}\x1b[0m" if bold else plain)
+
+
+_ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})
+
+
+def _place(found: Mapping[str, Any]) -> str:
+    """Where it stands, and why there."""
+    from gpuyard.cli.share import ordinal
+
+    if any(blocker["code"] in _ASIDE for blocker in found["blockers"]):
+        return "not yet"
+    place = f"{ordinal(found['ahead'] + 1)} of {found['waiting']}"
+    return f"{place}; {found['position']}" if found["position"] else place
+
+
+def _line(text: str, indent: str) -> None:
+    """A line for a pipe; on a terminal it is wrapped, and goes on under where it began."""
+    import shutil
+    import sys
+
+    plain = "".join([char if char.isprintable() else "?" for char in text])
+    if sys.stdout.isatty():
+        import textwrap
+
+        width = max(40, shutil.get_terminal_size().columns)
+        plain = textwrap.fill(plain, width, subsequent_indent=indent, break_long_words=False)
+    print(plain)

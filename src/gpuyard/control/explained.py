@@ -1,0 +1,231 @@
+"""Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the books, not in them.
+
+Lifts are tried out on copies of the state, which takes longer than anyone should wait for the books. So they are
+locked only while they are copied. The past is the log folded to that time; settings and policy are in the log too.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from gpuyard.control.books import Books
+from gpuyard.control.labels import Label, live
+from gpuyard.control.plain_views import View, gpus_number, time_text
+from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.core import Explanation, Policy, State, apply, dump, explain, load, why
+from gpuyard.core.plain import to_plain
+from gpuyard.core.records import JobRecord
+from gpuyard.core.share import Amount, Row, position, share
+from gpuyard.model import Lift, Reason, Ticked
+from gpuyard.policies.registry import build
+from gpuyard.store import HistoryRow, StoreDamaged
+
+_FUTURE_MS = 2000
+"""Clocks are never quite alike: a time so little ahead is now."""
+
+
+class Explained:
+    """Answers that take thought."""
+
+    def __init__(self, books: Books, now_ms: Callable[[], int]) -> None:
+        self._books = books
+        self._now_ms = now_ms
+
+    # -- why -----------------------------------------------------------------------------------------------------
+
+    def why(self, label: Label, at_ms: int | None = None) -> View:
+        """Why a job waits; of an array, why the first task that waits does."""
+        if at_ms is not None:
+            return self._past(label, at_ms)
+        state, policy, now_ms = self._copy()
+        record = _one(state, label)
+        if record is not None:
+            return why_view(state, policy, record, now_ms)
+        row = self._ended(label)
+        if row is None:
+            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+        return _ended_view(row, label, now_ms)
+
+    def _copy(self) -> tuple[State, Policy, int]:
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            plain, policy = dump(books.state), books.policy
+            now_ms = max(self._now_ms(), books.state.now_ms)
+        return load(plain), policy, now_ms
+
+    def _past(self, label: Label, at_ms: int) -> View:
+        now_ms = self._now_ms()
+        if at_ms > now_ms + _FUTURE_MS:
+            raise Unacceptable(
+                f"{time_text(at_ms)} is in the future: what will be is not in the log",
+                f"`yard why {label}` tells when it is expected to start.",
+            )
+        state = self._folded(at_ms)
+        at_ms = max(at_ms, state.now_ms)
+        record = _one(state, label)
+        if record is not None:
+            return why_view(state, build(state.settings.policy), record, at_ms)
+        row = self._ended(label)
+        with self._books.lock:
+            self._books.catch_up()
+            known = _one(self._books.state, label)
+            submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
+        if submitted_ms is None:
+            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+        if submitted_ms > at_ms:
+            raise Unacceptable(
+                f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
+                "Ask for a later time.",
+            )
+        assert row is not None
+        return _ended_view(row, label, at_ms)
+
+    def _folded(self, at_ms: int) -> State:
+        """The log up to a time."""
+        store = self._books.store
+        seq = store.seq_at(at_ms)
+        if not seq:
+            raise Unacceptable(
+                f"the log does not reach back to {time_text(at_ms)}",
+                "Either the yard was not there yet, or that part of its log was pruned.",
+            )
+        try:
+            found = store.latest_snapshot(seq)
+            state, done = (load(found.plain), found.seq) if found is not None else (State(), 0)
+            while done < seq:
+                for number, event in store.read(done, until_seq=seq):
+                    apply(state, event)
+                    done = number
+        except StoreDamaged as damage:
+            raise Unacceptable(
+                f"what happened before {time_text(at_ms)} cannot be folded any more: {damage.message}",
+                "That part of the log was pruned. Ask for a later time.",
+            ) from damage
+        return state
+
+    def _ended(self, label: Label) -> HistoryRow | None:
+        store = self._books.store
+        if label.index is None:
+            return store.history(label.id)
+        rows = store.array_history(label.id, label.index - 1, 1)
+        return rows[0] if rows and rows[0].array_index == label.index else None
+
+    # -- shares --------------------------------------------------------------------------------------------------
+
+    def share(self, tenant: str = "") -> View:
+        """The tenant tree, or a tenant with all above and below it."""
+        state, policy, now_ms = self._copy()
+        if now_ms >= state.tenants.due_ms:
+            # A period has closed that no event has told of yet.
+            apply(state, Ticked(now_ms))
+        rows = share(state, policy, now_ms)
+        if tenant:
+            if tenant not in {row.path for row in rows}:
+                from gpuyard.config.problems import quoted, remedy  # noqa: PLC0415 (only where someone erred)
+
+                known = remedy(tenant, [row.path for row in rows if row.path], "tenants")
+                raise NotFound(f"there is no tenant {quoted(tenant)}; {known}")
+            rows = [
+                row
+                for row in rows
+                if f"{row.path}/".startswith(f"{tenant}/")
+                or not row.path
+                or f"{tenant}/".startswith(f"{row.path}/")
+            ]
+        return {
+            "at_ms": now_ms,
+            "policy": policy.spec.name,
+            "fair": policy.order.fair,
+            "half_life_ms": state.settings.half_life_ms,
+            "period_ms": state.settings.period_ms,
+            "tenants": [_share_view(row) for row in rows],
+        }
+
+
+def _one(state: State, label: Label) -> JobRecord | None:
+    """The live job of a label; of an array the first task that waits, else the first."""
+    records = live(state, label)
+    waiting = [record for record in records if record.phase is None]
+    return next(iter(waiting or records), None)
+
+
+def why_view(state: State, policy: Policy, record: JobRecord, now_ms: int, *, judged: bool = True) -> View:
+    """Everything that is known about why a live job waits. The state is the caller's own.
+
+    Not judged: what is true of one pass, without copies, for who does not want to wait.
+    """
+    found = (why if judged else explain)(state, policy, record.id, now_ms)
+    assert found is not None
+    waits = record.phase is None
+    return {
+        **_head(record.id, record.job.label, record.job.spec.tenant, found.state.value, now_ms),
+        "ahead": found.ahead,
+        "waiting": found.waiting,
+        "position": position(state, record) if waits and policy.order.fair else "",
+        **reasons_view(found),
+        "start": {"at_ms": found.start_ms, "how": found.how},
+        "helps": [{"text": each.text, "flags": each.flags} for each in found.helps],
+    }
+
+
+def reasons_view(found: Explanation) -> View:
+    """The blockers, what is true besides, and whether they were judged."""
+    return {
+        "blockers": [_reason(reason) for reason in found.reasons],
+        "also": [_reason(reason) for reason in found.implied],
+        "judged": found.judged,
+    }
+
+
+def _reason(reason: Reason) -> View:
+    return {
+        "code": reason.code.name,
+        "by": reason.by,
+        "text": reason.text,
+        "lifted_by": reason.lifted_by,
+        "lift": _lift(reason.lift),
+    }
+
+
+def _lift(lift: Lift | None) -> View | None:
+    """A lift as its kind and its fields: `{"kind": "raise_limit", "tenant": ...}`."""
+    if lift is None:
+        return None
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(lift).__name__).lower()
+    plain: Any = to_plain(lift)
+    return {"kind": kind, **plain}
+
+
+def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
+    return {"job": job_id, "label": label, "tenant": tenant, "state": state, "at_ms": at_ms}
+
+
+def _ended_view(row: HistoryRow, label: Label, at_ms: int) -> View:
+    """A job that has nothing to wait for any more."""
+    return {
+        **_head(row.id, str(label), row.tenant, row.state, at_ms),
+        "ahead": 0,
+        "waiting": 0,
+        "position": "",
+        "blockers": [],
+        "also": [],
+        "judged": True,
+        "start": {
+            "at_ms": row.started_ms or None,
+            "how": f"it ended at {time_text(row.ended_ms)}: {row.state}",
+        },
+        "helps": [],
+    }
+
+
+def _share_view(row: Row) -> View:
+    plain = {name: value for name, value in asdict(row).items() if name != "amounts"}
+    return {**plain, "amounts": {amount.model: _amount(amount) for amount in row.amounts}}
+
+
+def _amount(amount: Amount) -> View:
+    """In GPUs, for people and programs alike."""
+    values = {name: value for name, value in asdict(amount).items() if name != "model"}
+    return {name: None if value is None else gpus_number(value) for name, value in values.items()}
