@@ -140,7 +140,7 @@ requests: st.SearchStrategy[GpuRequest] = st.one_of(
     st.builds(Milli, st.sampled_from((1, 1, 2)), st.sampled_from((250, 500, 700))),
 )
 odd_requests: st.SearchStrategy[GpuRequest] = st.sampled_from(
-    (Mig(1, "1g.10gb"), Memory(1, 1000, Isolation.ANY))
+    (Mig(1, "9g.99gb"), Memory(1, 1000, Isolation.ANY))
 )
 
 

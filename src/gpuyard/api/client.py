@@ -20,12 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from gpuyard.api.addresses import address_of, own_token, part_of, query_of, socket_of
 from gpuyard.api.answers import Asked, End, Job, Node, Page, Queue, Submitted
 from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.http import Connection, Head
-from gpuyard.control.places import DataDir, likely_data
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import YardError
 
 API = "/api/v1"
 TIMEOUT_S = 60.0
@@ -71,11 +71,11 @@ class Client(ConfigCalls, ForesightCalls):
         self._connection: Connection | None = None
         server = server or ("" if data else os.environ.get("YARD_SERVER", ""))
         self._data = data
-        self._address: tuple[str, int] | str = _address(server) if server else _found(data)
+        self._address: tuple[str, int] | str = address_of(server) if server else socket_of(data)
         self.server = server or str(self._address)
         self._headers = {"Host": "yard", "Accept": "application/json"}
         if not isinstance(self._address, str):
-            token = token or os.environ.get("YARD_TOKEN", "") or _own_token(data)
+            token = token or os.environ.get("YARD_TOKEN", "") or own_token(data)
             self._headers["Authorization"] = f"Bearer {token}"
 
     def __enter__(self) -> "Client":
@@ -112,18 +112,18 @@ class Client(ConfigCalls, ForesightCalls):
 
     def job(self, job_id: int | str, *, explain: bool = True) -> Job:
         """One job, live or ended."""
-        found: Job = self._call("GET", f"{API}/jobs/{_part(job_id)}?explain={str(explain).lower()}")
+        found: Job = self._call("GET", f"{API}/jobs/{part_of(job_id)}?explain={str(explain).lower()}")
         return found
 
     def why(self, job_id: int | str, *, at_ms: int | None = None) -> dict[str, Any]:
         """Why a job waits, or did at a time that is past: `GET /jobs/{id}/why`."""
-        query = _query({"at_ms": "" if at_ms is None else at_ms})
-        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/why{query}")
+        query = query_of({"at_ms": "" if at_ms is None else at_ms})
+        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{part_of(job_id)}/why{query}")
         return found
 
     def share(self, tenant: str = "") -> dict[str, Any]:
         """How the tenants stand: `GET /share`."""
-        found: dict[str, Any] = self._call("GET", f"{API}/share{_query({'tenant': tenant})}")
+        found: dict[str, Any] = self._call("GET", f"{API}/share{query_of({'tenant': tenant})}")
         return found
 
     def jobs(
@@ -138,7 +138,7 @@ class Client(ConfigCalls, ForesightCalls):
     ) -> Page:
         """A page of jobs, newest first."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "name": name, "limit": limit}
-        found = self._call("GET", f"{API}/jobs{_query(query | {'cursor': cursor or ''})}")
+        found = self._call("GET", f"{API}/jobs{query_of(query | {'cursor': cursor or ''})}")
         return Page(found["jobs"], found["next_cursor"])
 
     def history(
@@ -155,7 +155,7 @@ class Client(ConfigCalls, ForesightCalls):
         """A page of ended jobs, newest first."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "name": name, "limit": limit}
         more = {"cursor": cursor or "", "since_ms": "" if since_ms is None else since_ms}
-        found = self._call("GET", f"{API}/history{_query(query | more)}")
+        found = self._call("GET", f"{API}/history{query_of(query | more)}")
         return Page(found["jobs"], found["next_cursor"])
 
     def queue(
@@ -170,29 +170,29 @@ class Client(ConfigCalls, ForesightCalls):
         """Live jobs in the order of the scheduler; wide: with more columns."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "limit": limit or ""}
         query["wide"] = int(wide) or ""
-        found: Queue = self._call("GET", f"{API}/queue{_query(query)}")
+        found: Queue = self._call("GET", f"{API}/queue{query_of(query)}")
         return found
 
     def ask(self, verb: str, job_id: int | str) -> Asked:
         """`cancel`, `hold`, `release`, `suspend`, `continue` or `requeue` a job or an array."""
-        done: Asked = self._call("POST", f"{API}/jobs/{_part(job_id)}/{_part(verb)}")
+        done: Asked = self._call("POST", f"{API}/jobs/{part_of(job_id)}/{part_of(verb)}")
         return done
 
     def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[Asked]:
         """The same for many jobs: an answer for each."""
         body = json.dumps({"ids": list(ids)}).encode()
-        done: list[Asked] = self._call("POST", f"{API}/jobs/{_part(verb)}", body)["results"]
+        done: list[Asked] = self._call("POST", f"{API}/jobs/{part_of(verb)}", body)["results"]
         return done
 
     def cancel(self, job_id: int | str) -> Asked:
         """Cancel a job, or all live tasks of an array."""
-        done: Asked = self._call("DELETE", f"{API}/jobs/{_part(job_id)}")
+        done: Asked = self._call("DELETE", f"{API}/jobs/{part_of(job_id)}")
         return done
 
     def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> dict[str, Any]:
         """Say that a running job has saved its work: now, or at that time."""
         body = None if saved_at_ms is None else json.dumps({"saved_at_ms": saved_at_ms}).encode()
-        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{_part(job_id)}/checkpoint", body)
+        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{part_of(job_id)}/checkpoint", body)
         return done
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -205,13 +205,13 @@ class Client(ConfigCalls, ForesightCalls):
     def drain(self, node: str, why: str = "") -> dict[str, Any]:
         """Let nothing new start on a node."""
         done: dict[str, Any] = self._call(
-            "POST", f"{API}/nodes/{_part(node)}/drain", json.dumps({"why": why}).encode()
+            "POST", f"{API}/nodes/{part_of(node)}/drain", json.dumps({"why": why}).encode()
         )
         return done
 
     def resume(self, node: str) -> dict[str, Any]:
         """Let a node take work again."""
-        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/resume")
+        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{part_of(node)}/resume")
         return done
 
     # -- what is written -----------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Client(ConfigCalls, ForesightCalls):
         offset, limit = 0, 1024 * 1024
         while True:
             query = {"stream": stream, "offset": offset, "limit": limit, "attempt": attempt or ""}
-            piece = self._raw("GET", f"{API}/jobs/{_part(job_id)}/logs{_query(query)}")
+            piece = self._raw("GET", f"{API}/jobs/{part_of(job_id)}/logs{query_of(query)}")
             if not piece:
                 return
             yield piece
@@ -235,7 +235,7 @@ class Client(ConfigCalls, ForesightCalls):
         while True:
             query = {"stream": stream, "follow": "true", "offset": offset, "attempt": attempt or ""}
             try:
-                for name, data in self._events(f"{API}/jobs/{_part(job_id)}/logs{_query(query)}"):
+                for name, data in self._events(f"{API}/jobs/{part_of(job_id)}/logs{query_of(query)}"):
                     failures = 0
                     if name == "log":
                         piece = _piece(data)
@@ -255,7 +255,7 @@ class Client(ConfigCalls, ForesightCalls):
     def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The log of the yard, as it grows."""
         query = {"after": "" if after is None else after}
-        for _name, data in self._events(f"{API}/events{_query(query)}"):
+        for _name, data in self._events(f"{API}/events{query_of(query)}"):
             yield data
 
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
@@ -352,54 +352,4 @@ def _nobody(address: tuple[str, int] | str, error: OSError) -> NoServer:
         return NoServer("no yard is running here: start one with `yard up -d`")
     return NoServer(
         f"no yard answers at {where}: {error.strerror or error}", "Is it running? `yard up -d` starts one."
-    )
-
-
-def _address(server: str) -> tuple[str, int] | str:
-    """`http://127.0.0.1:7447`, `127.0.0.1:7447`, `unix:/path` or `/path`."""
-    text = server.strip().rstrip("/")
-    if text.startswith(("unix:", "/")):
-        path = text.removeprefix("unix:")
-        return "/" + path.lstrip("/")
-    text = text.removeprefix("http://")
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise BadInput(
-            f"YARD_SERVER is {server!r}, which is no address", "For example: http://127.0.0.1:7447"
-        )
-    return host.strip("[]"), int(port)
-
-
-def _found(data: Path | None) -> str:
-    """The socket of a server on this machine."""
-    folders = [data] if data is not None else list(likely_data())
-    for folder in folders:
-        found = [each.socket for each in DataDir(folder).instances() if each.socket.exists()]
-        if found:
-            return str(found[0])
-    return str(DataDir(folders[0]).root / "yard.sock")
-
-
-def _own_token(data: Path | None) -> str:
-    for folder in [data] if data is not None else likely_data():
-        with suppress(OSError):
-            return DataDir(folder).token_file.read_text(encoding="ascii").strip()
-    return ""
-
-
-def _query(parts: Mapping[str, Any]) -> str:
-    """A query of what is not empty. Only letters, digits and a few signs stand for themselves."""
-    said = [f"{name}={_quoted(str(value))}" for name, value in parts.items() if value != ""]
-    return f"?{'&'.join(said)}" if said else ""
-
-
-def _part(text: object) -> str:
-    """One part of a path, whatever is in it."""
-    return _quoted(str(text)).replace("/", "%2F")
-
-
-def _quoted(text: str) -> str:
-    plain = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/,")
-    return "".join(
-        [char if char in plain else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text]
     )

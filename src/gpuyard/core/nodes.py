@@ -252,17 +252,6 @@ class Nodes:
                     return False
         return True
 
-    def whole_free(self) -> int:
-        """Wholly free GPUs of schedulable nodes."""
-        return sum(
-            [
-                free * bucket.bit_count()
-                for kind in self.kinds
-                for free, bucket in enumerate(kind.buckets)
-                if free
-            ]
-        )
-
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:

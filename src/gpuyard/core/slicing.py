@@ -89,6 +89,12 @@ def clashes(nodes: "Nodes", grant: Grant) -> bool:
     return False
 
 
+def whole_free(nodes: "Nodes") -> int:
+    """Wholly free GPUs of schedulable nodes."""
+    buckets = [pair for kind in nodes.kinds for pair in enumerate(kind.buckets)]
+    return sum([free * bucket.bit_count() for free, bucket in buckets])
+
+
 def place_slices(nodes: "Nodes", shape: "Shape", way: "Way", among: int) -> tuple[Grant, ...] | None:
     """All slices of a task on one node, the same number on each GPU: on GPUs that are cut already, where it does the
     least harm; else one more GPU is cut, unless too few would stay whole."""
@@ -117,7 +123,7 @@ def _on_new(
 ) -> tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None:
     """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
-    spare = nodes.whole_free() - nodes.whole_reserve
+    spare = whole_free(nodes) - nodes.whole_reserve
     if spare <= 0:
         return None
     for bucket in kind.buckets[1:]:

@@ -138,7 +138,7 @@ def _explained(found: Foresight, state: State, policy: Policy, now_ms: int, reco
     why = explain(state, policy, record.id, now_ms)
     if why is not None:
         found.reasons = [{"by": r.by, "text": r.text, "lifted_by": r.lifted_by} for r in why.reasons]
-        found.helps = list(why.helps)
+        found.helps = [str(each) for each in why.helps]
 
 
 # -- the process ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.client import Client, NoServer, Refused, _address
+from gpuyard.api.addresses import address_of
+from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.api.fields import indices
 from gpuyard.errors import BadInput
 
@@ -93,13 +94,13 @@ def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_addresses(text: str, address: object) -> None:
-    assert address == _address(text)
+    assert address == address_of(text)
 
 
 @pytest.mark.parametrize("text", ["nowhere", "host:port", "host:0", "host:99999", "https://x"])
-def test_what_is_no_address(text: str) -> None:
+def test_what_is_noaddress_of(text: str) -> None:
     with pytest.raises(BadInput, match="which is no address"):
-        _address(text)
+        address_of(text)
 
 
 @pytest.mark.parametrize(

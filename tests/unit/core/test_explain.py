@@ -283,7 +283,7 @@ def test_holds_and_begin_times_come_on_top_of_what_else_is_in_the_way() -> None:
 
 def test_what_can_never_run() -> None:
     yard = Yard("fifo", nodes(1))
-    large, slice_ = why(yard, yard.submit(9)), why(yard, yard.submit(ask(Mig(1, "1g.10gb"))))
+    large, slice_ = why(yard, yard.submit(9)), why(yard, yard.submit(ask(Mig(1, "9g.99gb"))))
 
     assert ["asks for 9 GPUs on one node; the largest node has 8"] == texts(large)
     assert [ReasonCode.NEVER_FITS] == codes(large)

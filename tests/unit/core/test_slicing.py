@@ -9,6 +9,7 @@ from gpuyard.core import State, apply
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.geometry import Place
+from gpuyard.core.slicing import whole_free
 from gpuyard.model import Mig, NodeAdded, Settings, Start
 from gpuyard.model.mig import MOLDS
 from unit.core.test_geometry import lawful
@@ -78,7 +79,7 @@ def test_enough_gpus_stay_whole() -> None:
     found = started(here, *[Mig(1, "3g.71gb")] * 4)
     assert 2 == len(found)
     assert {0} == {piece[1] for start in found for piece in slices(here, start)}
-    assert 3 == here.state.nodes.whole_free()
+    assert 3 == whole_free(here.state.nodes)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_what_no_node_could_hold_needs_more_nodes_or_larger_ones() -> None:
 
 def test_what_cannot_be_served_is_asked_for_otherwise() -> None:
     yard = Yard("fifo", nodes(1))
-    job = yard.submit(ask(Mig(1, "1g.10gb")))
+    job = yard.submit(ask(Mig(1, "9g.99gb")))
 
     assert [AskFor(job, ask(Whole(1)))] == lifts(why(yard, job))
 

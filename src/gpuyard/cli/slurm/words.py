@@ -27,6 +27,7 @@ REASONS = {
     "an earlier job of its tenant waits for quota": "Priority",
     "GPUs are being freed for it": "Resources",
     "a job ahead waits, and none may overtake": "Priority",
+    "jobs ahead of it take what there is": "Priority",
     "on hold": "JobHeldUser",
     "before its begin time": "BeginTime",
     "no node could hold it": "BadConstraints",
