@@ -7,6 +7,7 @@ from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
+from gpuyard.config.values import Access
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
@@ -28,6 +29,8 @@ class Fleet:
     allow_root: bool
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
+    access: Access | None = None
+    """Who may do what, where the configuration says so."""
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
@@ -53,7 +56,8 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
             "Leave one cluster with `engine: local` in the file.",
         )
     (cluster,) = config.clusters.values()
-    return Fleet(config.settings, cluster.name, pretended or _emulated(cluster, config), cluster.allow_root)
+    emulated = pretended or _emulated(cluster, config)
+    return Fleet(config.settings, cluster.name, emulated, cluster.allow_root, access=config.access)
 
 
 def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:

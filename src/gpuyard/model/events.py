@@ -62,6 +62,7 @@ class NodeCordoned:
     at_ms: int
     node: int
     why: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class NodeUncordoned:
 
     at_ms: int
     node: int
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,29 @@ class DemandLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenMade:
+    """Someone was given a token. Changes nothing for the scheduler: it is here because the log is the audit trail."""
+
+    at_ms: int
+    token: str
+    user: str
+    role: str
+    tenant: str
+    expires_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRevoked:
+    """A token is no longer taken."""
+
+    at_ms: int
+    token: str
+    user: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed: periods close, budgets' windows turn, waiting jobs reach their begin time, earmarks expire."""
 
@@ -267,5 +292,7 @@ Event = (
     | EarmarkSet
     | EarmarkDropped
     | DemandLearned
+    | TokenMade
+    | TokenRevoked
     | Ticked
 )

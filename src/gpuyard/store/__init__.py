@@ -21,6 +21,7 @@ from gpuyard.store.log import Commit, Numbered
 from gpuyard.store.snapshots import Snapshot
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
+from gpuyard.store.tokens import TokenRow
 
 __all__ = [
     "CODEC",
@@ -45,5 +46,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnreachable",
     "Submission",
+    "TokenRow",
     "open_store",
 ]

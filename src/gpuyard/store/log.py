@@ -17,6 +17,7 @@ from gpuyard.store.errors import Fenced, StoreDamaged
 from gpuyard.store.history import HistoryRow, put_history
 from gpuyard.store.schema import EVENTS
 from gpuyard.store.submissions import Accepted, Submission, Tray
+from gpuyard.store.tokens import TokenRow, put_tokens
 
 Numbered = tuple[int, Event]
 """An event with its number in the log."""
@@ -40,6 +41,8 @@ class Commit:
 
     events: Sequence[Event] = ()
     history_rows: Sequence[HistoryRow] = ()
+    token_rows: Sequence[TokenRow] = ()
+    """New tokens, and revoked ones."""
 
 
 class EventLog:
@@ -99,6 +102,7 @@ class EventLog:
             tray = Tray(counters, self._codec, 0)
             tray.put(self._checked(tray, wanted.events))
             put_history(conn, wanted.history_rows)
+            put_tokens(conn, wanted.token_rows)
             self._write(conn, tray)
         self._backend.bell.ring(tray.counters.next_seq - 1)
         return [row["seq"] for row in tray.events]
