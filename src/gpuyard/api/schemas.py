@@ -41,7 +41,8 @@ def _name(text: str) -> str:
     return text
 
 
-def _tenant(text: str) -> str:
+def tenant_path(text: str) -> str:
+    """A path of the tree of tenants."""
     if text and not all(_SEGMENT.fullmatch(part) for part in text.split("/")):
         raise ValueError("is a path such as org/team/user, each part of letters, digits, '.', '_' and '-'")
     return text
@@ -143,11 +144,11 @@ class JobRequest(BaseModel):
         "", description="A script, which begins with #!. Up to 1 MiB."
     )
     name: Name = Field("", description="For people. Left out: made from the command.")
-    tenant: Annotated[str, Field(max_length=512), AfterValidator(_tenant)] = Field(
+    tenant: Annotated[str, Field(max_length=512), AfterValidator(tenant_path)] = Field(
         "",
         description="For whom it counts, as in research/ana. Left out: the user, where there are no tenants.",
     )
-    klass: Annotated[str, Field(max_length=63), AfterValidator(_tenant)] = Field(
+    klass: Annotated[str, Field(max_length=63), AfterValidator(tenant_path)] = Field(
         "", alias="class", description="How it is treated. Left out: the default class."
     )
     gpus: int = Field(0, ge=0, le=100_000, description="GPUs of each task.")

@@ -48,6 +48,25 @@ def up(
             show_default=False,
         ),
     ] = "",
+    auth: Annotated[
+        bool, typer.Option("--auth", help="Let in only who has a token, or is in `auth` of yard.yaml.")
+    ] = False,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address to listen at; others than this machine need --auth."
+        ),
+    ] = "127.0.0.1",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
+    ] = None,
+    insecure_http: Annotated[
+        bool, typer.Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
+    ] = False,
 ) -> None:
     """Start the yard on this machine: accept jobs, decide, run them.
 
@@ -64,6 +83,11 @@ def up(
         config=config.absolute() if config else None,
         store=store,
         emulate=emulate,
+        host=host,
+        auth=auth,
+        tls_cert=tls_cert.absolute() if tls_cert else None,
+        tls_key=tls_key.absolute() if tls_key else None,
+        insecure_http=insecure_http,
     )
     if detach:
         _detached(options)
@@ -81,7 +105,7 @@ def _foreground(options: "Options") -> None:
     start_log(sys.stderr)
 
     def ready(yard: Yard) -> None:
-        notice(_words(yard.options.port, str(yard.data.root)))
+        notice(_words(yard.options, yard.options.port))
         for note in yard.notes:
             notice(f"note: {note}")
 
@@ -108,7 +132,7 @@ def _detached(options: "Options") -> None:
         raise YardError(
             f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
         )
-    print(_words(int(str(found.note().get("port", 0))), str(data.root), pid))
+    print(_words(options, int(str(found.note().get("port", 0))), pid))
     for note in how["notes"]:
         notice(f"note: {note}")
 
@@ -124,6 +148,8 @@ def _until_ready(client: "Client") -> dict[str, Any]:
         time.sleep(0.05)
 
 
-def _words(port: int, data: str, pid: int | None = None) -> str:
+def _words(options: "Options", port: int, pid: int | None = None) -> str:
     by = f" (pid {pid})" if pid else ""
-    return f"the yard is up{by}: http://127.0.0.1:{port}, data in {data}"
+    scheme = "https" if options.tls_cert else "http"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"the yard is up{by}: {scheme}://{host}:{port}, data in {options.data}"

@@ -104,7 +104,8 @@ class AuthEntry(Entry):
     """Who may do what."""
 
     users: Annotated[dict[Name, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
-        "People by name. Left out: whoever is given a token.", example={"ana": {"tenant": "research", "role": "tenant-admin"}}
+        "People by name. Left out: whoever is given a token.",
+        example={"ana": {"tenant": "research", "role": "tenant-admin"}},
     )
     token_lifetime: PositiveMs | None = key(
         "How long a token lasts if nobody says.", default=q.duration_text(_ACCESS.token_ms)
@@ -113,7 +114,9 @@ class AuthEntry(Entry):
         "How long a token may last at most.", default=q.duration_text(_ACCESS.token_ms_max)
     )
     oidc: OidcEntry | None = key("Login through an identity provider. Left out: none.")
-    limits: Annotated[LimitsEntry, OrNothing()] | None = key("How much one user may ask for. Left out: the defaults of its keys.")
+    limits: Annotated[LimitsEntry, OrNothing()] | None = key(
+        "How much one user may ask for. Left out: the defaults of its keys."
+    )
 
 
 def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings) -> None:

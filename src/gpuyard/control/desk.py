@@ -25,6 +25,7 @@ from gpuyard.control.newjobs import (
 )
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal
+from gpuyard.control.rights import Action
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
@@ -64,7 +65,9 @@ class Desk:
 
         def judge(state: State) -> Refusal | None:
             found = tenant_of(new, who, state)
-            return found if isinstance(found, Refusal) else why_not(new, found, state)
+            if isinstance(found, Refusal):
+                return found
+            return _not_for(who, found) or why_not(new, found, state)
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
@@ -80,7 +83,7 @@ class Desk:
                 reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
             )
 
-        kind = (new.ask, new.tenant, who.name, new.klass, new.limit_ms)
+        kind = (new.ask, new.tenant, who.name, new.klass, new.limit_ms, who.given)
         return self._committer.accept(Arrival(kind, judge, make))
 
     def _dependencies(self, new: NewJob, who: Person) -> Resolved:
@@ -89,7 +92,8 @@ class Desk:
         with self._books.lock:
             self._books.catch_up()
             books = self._books
-            return resolve(new.dependencies, new.name, who.name, new.array or (), books.state, books.store)
+            indices, sees = new.array or (), who.sight.sees
+            return resolve(new.dependencies, new.name, who.name, indices, books.state, books.store, sees)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 
@@ -98,7 +102,7 @@ class Desk:
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:
-            records = live(draft.state, label)
+            records = [r for r in live(draft.state, label) if who.sight.sees(r.job.spec.tenant)]
             if not records:
                 raise Gone(f"there is no live job {label}")
             for record in records:
@@ -110,7 +114,7 @@ class Desk:
             wanted = [record.id for record, verdict in zip(records, verdicts, strict=True) if verdict is True]
             now_ms = max(self._now_ms(), draft.state.now_ms)
             for job_id in wanted:
-                draft.add(Requested(now_ms, job_id, verb, who.name))
+                draft.add(Requested(now_ms, job_id, verb, who.signature))
             return {"id": label.id, "label": str(label), "verb": verb.value, "jobs": len(wanted)}
 
         return self._committer.write(make)
@@ -119,14 +123,14 @@ class Desk:
 
     def drain(self, who: Person, node: str, why: str) -> "Future[dict[str, Any]]":
         """Let nothing new start on a node. What runs there goes on."""
-        return self._node(who, node, lambda at_ms, number: NodeCordoned(at_ms, number, why))
+        return self._node(who, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, who.signature))
 
     def resume(self, who: Person, node: str) -> "Future[dict[str, Any]]":
         """Let a drained node take work again."""
-        return self._node(who, node, NodeUncordoned)
+        return self._node(who, node, lambda at_ms, number: NodeUncordoned(at_ms, number, who.signature))
 
     def _node(self, who: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
-        if not who.admin:
+        if not who.may(Action.MANAGE_NODES, ""):
             raise Forbidden(
                 f"{who.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
             )
@@ -147,11 +151,27 @@ class Desk:
 
 
 def _check_owner(who: Person, record: JobRecord) -> None:
-    owner = record.job.spec.user
-    if not who.admin and owner != who.name:
-        raise Forbidden(
-            f"job {record.job.label} is {owner}'s, not {who.name}'s", "Only its owner and root may act on it."
-        )
+    spec = record.job.spec
+    if who.may(Action.ACT_ON_JOB, spec.tenant, spec.user):
+        return
+    if spec.user == who.name:
+        raise Forbidden(f"{who.name} may only look at jobs of {spec.tenant}", "That needs the role user.")
+    raise Forbidden(
+        f"job {record.job.label} is {spec.user}'s, not {who.name}'s",
+        "Only its owner, an admin of its tenant and root may act on it.",
+    )
+
+
+def _not_for(who: Person, tenant: str) -> Forbidden | None:
+    """Why someone may not submit for a tenant."""
+    if who.may(Action.SUBMIT, tenant):
+        return None
+    return Forbidden(
+        f"{who.name} may not submit for {tenant}: " + ", ".join(map(str, who.rights)),
+        f"Leave the tenant out: it is then {who.home}."
+        if who.home and who.may(Action.SUBMIT, who.home)
+        else "",
+    )
 
 
 def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:

@@ -140,6 +140,18 @@ class EventLog:
             return self._decoded(lines, after_seq, counters)
         return self._decoded(lines, after_seq, None)
 
+    def read_back(self, kinds: Sequence[str], before_seq: int | None, limit: int) -> list[Numbered]:
+        """Events of some kinds before this one, the newest first."""
+        query = (
+            select(EVENTS.c.seq, EVENTS.c.kind, EVENTS.c.version, EVENTS.c.body)
+            .where(EVENTS.c.kind.in_(kinds), EVENTS.c.seq < (_ALL if before_seq is None else before_seq))
+            .order_by(EVENTS.c.seq.desc())
+            .limit(limit)
+        )
+        with self._backend.reading() as conn:
+            lines = conn.execute(query).all()
+        return [(seq, self._codec.decode(seq, kind, version, body)) for seq, kind, version, body in lines]
+
     def seq_at(self, at_ms: int) -> int:
         """How far to fold the log to see the world as it was at that time; 0: not at all.
 
