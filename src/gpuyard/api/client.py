@@ -7,8 +7,9 @@
         for piece in yard.follow(job["id"]):
             ...
 
-It finds the yard of this machine by itself, or is told with `server` and `token` (or YARD_SERVER and YARD_TOKEN). A
-submission carries an idempotency key and is sent again if the connection is lost, so it happens once.
+It finds the yard of this machine by itself, or is told with `server` and `token` (or YARD_URL and YARD_TOKEN), or goes
+where `yard login` has been. A submission carries an idempotency key and is sent again if the connection is lost, so it
+happens once.
 """
 
 import json
@@ -21,9 +22,10 @@ from types import TracebackType
 from typing import Any
 
 from gpuyard.api.answers import Asked, End, Job, Node, Page, Queue, Submitted
+from gpuyard.api.client_people import PeopleCalls
+from gpuyard.api.finding import find
 from gpuyard.api.http import Connection, Head
-from gpuyard.control.places import DataDir, likely_data
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import YardError
 
 API = "/api/v1"
 TIMEOUT_S = 60.0
@@ -52,7 +54,7 @@ class Refused(YardError):
         self.exit_code = 2 if 400 <= status < 500 else 1
 
 
-class Client:
+class Client(PeopleCalls):
     """A connection to a yard. Not to be shared between threads."""
 
     def __init__(
@@ -61,20 +63,20 @@ class Client:
         token: str = "",
         *,
         data: Path | None = None,
+        ca: str = "",
         timeout_s: float = TIMEOUT_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._connection: Connection | None = None
-        server = server or ("" if data else os.environ.get("YARD_SERVER", ""))
-        self._data = data
-        self._address: tuple[str, int] | str = _address(server) if server else _found(data)
+        place = find(server, token, data, ca)
+        self._address = place.address
+        self._tls = place.tls
         self.server = server or str(self._address)
-        self._headers = {"Host": "yard", "Accept": "application/json"}
-        if not isinstance(self._address, str):
-            token = token or os.environ.get("YARD_TOKEN", "") or _own_token(data)
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._headers = {"Host": place.host, "Accept": "application/json"}
+        if place.token:
+            self._headers["Authorization"] = f"Bearer {place.token}"
 
     def __enter__(self) -> "Client":
         return self
@@ -234,7 +236,7 @@ class Client:
 
     def _events(self, path: str) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
-        connection = Connection(self._address, _STREAM_TIMEOUT_S)
+        connection = Connection(self._address, _STREAM_TIMEOUT_S, self._tls)
         try:
             head = connection.send("GET", path, {**self._headers, "Accept": "text/event-stream"}, None)
             if head.status != 200:
@@ -290,7 +292,7 @@ class Client:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = Connection(self._address, self._timeout_s)
+                    self._connection = Connection(self._address, self._timeout_s, self._tls)
                 tried = True
                 head = self._connection.send(method, path, sent, body)
                 return head, self._connection.body(head)
@@ -323,41 +325,14 @@ def _nobody(address: tuple[str, int] | str, error: OSError) -> NoServer:
     where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
     if isinstance(address, str) and isinstance(error, FileNotFoundError | ConnectionRefusedError):
         return NoServer("no yard is running here: start one with `yard up -d`")
+    if type(error).__name__ == "SSLCertVerificationError":
+        return NoServer(
+            f"the certificate of {where} is not trusted: {getattr(error, 'verify_message', error)}",
+            "Name the file that signed it: YARD_CA, or `yard login --ca FILE`.",
+        )
     return NoServer(
         f"no yard answers at {where}: {error.strerror or error}", "Is it running? `yard up -d` starts one."
     )
-
-
-def _address(server: str) -> tuple[str, int] | str:
-    """`http://127.0.0.1:7447`, `127.0.0.1:7447`, `unix:/path` or `/path`."""
-    text = server.strip().rstrip("/")
-    if text.startswith(("unix:", "/")):
-        path = text.removeprefix("unix:")
-        return "/" + path.lstrip("/")
-    text = text.removeprefix("http://")
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise BadInput(
-            f"YARD_SERVER is {server!r}, which is no address", "For example: http://127.0.0.1:7447"
-        )
-    return host.strip("[]"), int(port)
-
-
-def _found(data: Path | None) -> str:
-    """The socket of a server on this machine."""
-    folders = [data] if data is not None else list(likely_data())
-    for folder in folders:
-        found = [each.socket for each in DataDir(folder).instances() if each.socket.exists()]
-        if found:
-            return str(found[0])
-    return str(DataDir(folders[0]).root / "yard.sock")
-
-
-def _own_token(data: Path | None) -> str:
-    for folder in [data] if data is not None else likely_data():
-        with suppress(OSError):
-            return DataDir(folder).token_file.read_text(encoding="ascii").strip()
-    return ""
 
 
 def _query(parts: Mapping[str, Any]) -> str:

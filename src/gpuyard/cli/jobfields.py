@@ -11,7 +11,9 @@ import typer
 from gpuyard.errors import BadInput
 
 SCRIPT_BYTES_MAX = 1024 * 1024
-_NOT_PASSED_ON = frozenset({"YARD_TOKEN", "YARD_SERVER", "YARD_DATA", "CUDA_VISIBLE_DEVICES"})
+_NOT_PASSED_ON = frozenset(
+    {"YARD_TOKEN", "YARD_SERVER", "YARD_URL", "YARD_CA", "YARD_DATA", "CUDA_VISIBLE_DEVICES"}
+)
 
 WordsArgument = Annotated[
     list[str] | None,

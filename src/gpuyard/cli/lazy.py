@@ -58,6 +58,13 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "continue": Entry("verbs", "Let frozen jobs go on.", "continue_", no_args_is_help=True),
         "requeue": Entry("verbs", "Stop running jobs and let them wait again.", no_args_is_help=True),
     },
+    "People": {
+        "token": Entry("token", "Make, list and revoke tokens.", "app", no_args_is_help=True),
+        "login": Entry("login", "Log in to a yard on another machine."),
+        "logout": Entry("login", "Forget the login."),
+        "whoami": Entry("login", "Show who you are to the yard."),
+        "audit": Entry("audit", "Show who did what."),
+    },
     "Foresight": {
         "simulate": Entry(
             "simulate",

@@ -14,12 +14,30 @@ if TYPE_CHECKING:
 
 READY_S = 60.0
 
+AuthOption = Annotated[
+    bool, typer.Option("--auth", help="Let in only who has a token, or is in `auth` of yard.yaml.")
+]
+HostOption = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth."),
+]
+CertOption = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
+]
+KeyOption = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
+]
+
 
 def up(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Run in the background.")] = False,
     data: DataOption = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0: any free one.")
     ] = PORT,
     config: Annotated[
         Path | None,
@@ -48,25 +66,11 @@ def up(
             show_default=False,
         ),
     ] = "",
-    auth: Annotated[
-        bool, typer.Option("--auth", help="Let in only who has a token, or is in `auth` of yard.yaml.")
-    ] = False,
-    host: Annotated[
-        str,
-        typer.Option(
-            "--host", metavar="ADDRESS", help="Address to listen at; others than this machine need --auth."
-        ),
-    ] = "127.0.0.1",
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
-    ] = None,
-    insecure_http: Annotated[
-        bool, typer.Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
-    ] = False,
+    auth: AuthOption = False,
+    host: HostOption = "127.0.0.1",
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    insecure_http: InsecureOption = False,
 ) -> None:
     """Start the yard on this machine: accept jobs, decide, run them.
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.client import Client, NoServer, Refused, _address
+from gpuyard.api.client import Client, NoServer, Refused
+from gpuyard.api.finding import address as address_of
 from gpuyard.api.schemas import indices
 from gpuyard.errors import BadInput
 
@@ -87,19 +88,23 @@ def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
     [
         ("http://127.0.0.1:7447", ("127.0.0.1", 7447)),
         ("localhost:80/", ("localhost", 80)),
+        ("https://yard.example.org", ("yard.example.org", 443)),
+        ("https://[::1]:7448", ("::1", 7448)),
         ("unix:/run/y.sock", "/run/y.sock"),
         ("unix:///run/y.sock", "/run/y.sock"),
         ("/run/y.sock", "/run/y.sock"),
     ],
 )
 def test_addresses(text: str, address: object) -> None:
-    assert address == _address(text)
+    assert address == address_of(text)
 
 
-@pytest.mark.parametrize("text", ["nowhere", "host:port", "host:0", "host:99999", "https://x"])
+@pytest.mark.parametrize(
+    "text", ["nowhere", "host:port", "host:0", "host:99999", "https://x:y", "http://a/b:1"]
+)
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(BadInput, match="which is no address"):
-        _address(text)
+    with pytest.raises(BadInput, match="is no address"):
+        address_of(text)
 
 
 @pytest.mark.parametrize(
