@@ -4,11 +4,12 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
 from gpuyard.config import quantities as q
-from gpuyard.config.fields import Count, Entry, Name, OrNothing, PositiveMs, Word, choice, key, required, text
+from gpuyard.config.fields import Count, Entry, OrNothing, PositiveMs, Word, choice, key, required, text
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, quoted, remedy
 from gpuyard.config.values import Access, Account, Limits, Oidc
@@ -18,6 +19,7 @@ ROLE_WORDS = ["viewer", "user", "tenant-admin", "admin"]
 _ACCESS, _LIMITS, _OIDC = Access(), Limits(), Oidc("", "")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LOGIN = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
 _PLACE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})*"
 
 
@@ -45,9 +47,16 @@ def _issuer(value: str) -> str:
     return value.rstrip("/")
 
 
+def _user(value: str) -> str:
+    if not re.fullmatch(_USER, value):
+        raise ValueError(f"user {quoted(value)} must be a name such as ana or ana@example.org")
+    return value
+
+
 RoleWord = Annotated[str, *choice(ROLE_WORDS, "role", "roles")]
 Place = Annotated[str, Plain(text(_place)), Shown({"type": "string", "pattern": f"^{_PLACE}$"})]
 Login = Annotated[str, Plain(text(_login)), Shown({"type": "string", "pattern": f"^{_LOGIN}$"})]
+UserName = Annotated[str, AfterValidator(_user), Shown({"type": "string", "pattern": f"^{_USER}$"})]
 Issuer = Annotated[str, Plain(text(_issuer)), Shown({"type": "string", "format": "uri"})]
 
 
@@ -103,7 +112,7 @@ class LimitsEntry(Entry):
 class AuthEntry(Entry):
     """Who may do what."""
 
-    users: Annotated[dict[Name, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
+    users: Annotated[dict[UserName, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
         "People by name. Left out: whoever is given a token.",
         example={"ana": {"tenant": "research", "role": "tenant-admin"}},
     )

@@ -10,6 +10,7 @@ machine as whom their jobs run, and the rights they have (`rights.py`).
 
 import os
 import pwd
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +73,9 @@ class Person:
         places = [right.tenant for right in self.given or () if right.tenant]
         if len(places) != 1:
             return ""
-        return places[0] if places[0].rpartition("/")[2] == self.name else f"{places[0]}/{self.name}"
+        # An address of e-mail has letters that a tenant may not have.
+        own = re.sub(r"[^A-Za-z0-9._-]", "-", self.name)
+        return places[0] if places[0].rpartition("/")[2] == own else f"{places[0]}/{own}"
 
     @property
     def key(self) -> str:
