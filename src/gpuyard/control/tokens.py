@@ -230,7 +230,7 @@ class Office:
         tops = sorted({path.split("/")[0] for path in known})
         if asked.tenant and known and top not in tops:
             raise Unacceptable(
-                f"unknown tenant {quoted(asked.tenant)}; {remedy(asked.tenant, [*known, *tops], 'tenants')}"
+                f"unknown tenant {quoted(asked.tenant)}; {remedy(asked.tenant, dict.fromkeys([*known, *tops]), 'tenants')}"
             )
         return asked.tenant
 

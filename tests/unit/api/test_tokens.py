@@ -9,6 +9,7 @@ import pytest
 
 from gpuyard.control.tokens import LOOK_S
 from gpuyard.model.units import DAY_MS
+from gpuyard.store import StoreUnreachable
 from rigs.teams import ME, Team, team
 
 
@@ -204,3 +205,26 @@ def test_the_use_of_a_token_is_noted_but_not_every_time(yard: Team) -> None:
     used = yard.yard.store.token(name_of(token))
     assert used is not None
     assert 0 < used.used_ms <= yard.office._now_ms()
+
+
+def test_the_socket_asks_the_store_for_no_token(yard: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submissions come that way by the thousand."""
+
+    def never(*_args: object) -> None:
+        raise AssertionError("a token was looked up")
+
+    monkeypatch.setattr(yard.yard.store, "token", never)
+    job = {"command": ["true"], "hold": True, "tenant": "research"}
+    assert 201 == yard.call("POST", "/api/v1/jobs", body=job, peer=(os.geteuid(), os.getegid())).status
+
+
+def test_a_store_that_cannot_be_asked_lets_nobody_in(yard: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = yard.token("ulla")
+    assert 200 == me(yard, token)
+
+    def away(*_args: object) -> None:
+        raise StoreUnreachable("the database is away")
+
+    monkeypatch.setattr(yard.yard.store, "token", away)
+    time.sleep(LOOK_S + 0.05)
+    assert 503 == me(yard, token)
