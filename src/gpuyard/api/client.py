@@ -73,7 +73,7 @@ class Client(PeopleCalls):
         place = find(server, token, data, ca)
         self._address = place.address
         self._tls = place.tls
-        self.server = server or str(self._address)
+        self.server = place.url
         self._headers = {"Host": place.host, "Accept": "application/json"}
         if place.token:
             self._headers["Authorization"] = f"Bearer {place.token}"

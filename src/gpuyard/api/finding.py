@@ -35,6 +35,8 @@ class Place(NamedTuple):
     address: tuple[str, int] | str
     token: str = ""
     tls: "ssl.SSLContext | None" = None
+    url: str = ""
+    """As people would write it."""
 
     @property
     def host(self) -> str:
@@ -53,10 +55,11 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
         login = read_login()
         said = login.url if login else ""
     if not said:
-        return Place(socket_of(data))
+        local = socket_of(data)
+        return Place(local, url=local)
     where = address(said)
     if isinstance(where, str):
-        return Place(where)
+        return Place(where, url=where)
     secure = said.strip().startswith("https://")
     login = login or (_login_of(said) if not token else None)
     token = token or os.environ.get("YARD_TOKEN") or (login.token if login else "")
@@ -69,7 +72,7 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
             "Use https://, or set YARD_INSECURE_HTTP=1 if nobody else is on that network.",
         )
     ca = ca or os.environ.get("YARD_CA") or (login.ca if login else "")
-    return Place(where, token, trusted(ca) if secure else None)
+    return Place(where, token, trusted(ca) if secure else None, said)
 
 
 def trusted(ca: str) -> "ssl.SSLContext":

@@ -229,9 +229,8 @@ class Office:
         top = asked.tenant.split("/")[0]
         tops = sorted({path.split("/")[0] for path in known})
         if asked.tenant and known and top not in tops:
-            raise Unacceptable(
-                f"unknown tenant {quoted(asked.tenant)}; {remedy(asked.tenant, dict.fromkeys([*known, *tops]), 'tenants')}"
-            )
+            choice = remedy(asked.tenant, dict.fromkeys([*known, *tops]), "tenants")
+            raise Unacceptable(f"unknown tenant {quoted(asked.tenant)}; {choice}")
         return asked.tenant
 
     def _check_user(self, user: str) -> None:
