@@ -171,6 +171,12 @@ class Client(PeopleCalls):
         done: Asked = self._call("DELETE", f"{API}/jobs/{_part(job_id)}")
         return done
 
+    def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> dict[str, Any]:
+        """Say that a running job has saved its work: now, or at that time."""
+        body = None if saved_at_ms is None else json.dumps({"saved_at_ms": saved_at_ms}).encode()
+        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{_part(job_id)}/checkpoint", body)
+        return done
+
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[Node]:

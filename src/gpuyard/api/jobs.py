@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -11,9 +12,9 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.replies import AskedReply, JobsReply, JobView, ManyReply
+from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply
 from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, header, limit
-from gpuyard.api.schemas import JobReply, JobRequest, ManyRequest, checked
+from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
 from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
 from gpuyard.control.desk import Gone
 from gpuyard.control.labels import label_of
@@ -45,6 +46,9 @@ def routes(yard: Yard) -> APIRouter:
     add(router, "GET", "/jobs/{id}", api.show, Action.SEE_JOB, "One job", JobView, problems=(404,))
     add(router, "DELETE", "/jobs/{id}", api.cancel, Action.ACT_ON_JOB, "Cancel a job", AskedReply, status=202,
         problems=(404, 409))  # fmt: skip
+    add(router, "POST", "/jobs/{id}/checkpoint", api.checkpoint, Action.ACT_ON_JOB,
+        "Say that a running job has saved its work", CheckpointReply, status=202, body=CheckpointRequest,
+        body_required=False, problems=(404, 409))  # fmt: skip
     for verb in Verb:
         word = verb.value.capitalize()
         add(router, "POST", f"/jobs/{verb.value}", api.many(verb), Action.ACT_ON_JOB, f"{word} many jobs", ManyReply,
@@ -87,6 +91,17 @@ class Jobs:
         """Cancel a job, or all live tasks of an array."""
         return await self._ask(request, Verb.CANCEL, id)
 
+    async def checkpoint(self, request: Request, id: str) -> Response:
+        """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
+        body = await bytes_of(request)
+        said = (
+            checked(CheckpointRequest, object_of(request, body))
+            if body
+            else CheckpointRequest(saved_at_ms=None)
+        )
+        asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
+        return answer(await self._or_ended(asker(request.scope), asked, id), 202)
+
     def ask(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
         """The handler of one verb."""
 
@@ -120,8 +135,11 @@ class Jobs:
         return answer(await self._request(asker(request.scope), verb, text), 202)
 
     async def _request(self, who: Person, verb: Verb, text: str) -> dict[str, Any]:
+        return await self._or_ended(who, self._yard.desk.request(who, verb, text), text)
+
+    async def _or_ended(self, who: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
         try:
-            done: dict[str, Any] = await asyncio.wrap_future(self._yard.desk.request(who, verb, text))
+            done = await asyncio.wrap_future(asked)
         except Gone:
             # It has ended, or never was: the history knows.
             view = await run_in_threadpool(self._yard.views.job, label_of(text), sight=who.sight)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from gpuyard.api.schemas import tenant_path
+from gpuyard.api.fields import tenant_path
 from gpuyard.config.access import ROLE_WORDS
 
 DAYS_MAX = 3660

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from gpuyard.api.logins import OidcLogin, TokenRequest
-from gpuyard.api.schemas import DrainRequest, JobReply, JobRequest, ManyRequest
+from gpuyard.api.schemas import CheckpointRequest, DrainRequest, JobReply, JobRequest, ManyRequest
 
 Milliseconds = int
 
@@ -151,6 +151,14 @@ class AskedReply(BaseModel):
     jobs: int
 
 
+class CheckpointReply(BaseModel):
+    """When a job has saved its work last."""
+
+    id: int
+    label: str
+    checkpoint_ms: Milliseconds
+
+
 class OneOfMany(BaseModel):
     """The same for one of many jobs, or why not."""
 
@@ -286,7 +294,7 @@ class VersionReply(BaseModel):
 
 
 DESCRIBED: tuple[type[BaseModel], ...] = (
-    JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin,
+    JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin, CheckpointRequest, CheckpointReply,
     JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, DrainReply,
     AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
     HealthReply, ReadyReply, VersionReply,

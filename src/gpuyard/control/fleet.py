@@ -27,6 +27,7 @@ class Fleet:
     cluster: str
     emulate: EmulatedGpus | None
     allow_root: bool
+    features: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
     access: Access | None = None
@@ -34,7 +35,9 @@ class Fleet:
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
-        return LocalEngine(folder, emulate=self.emulate, cluster=self.cluster)
+        return LocalEngine(
+            folder, emulate=self.emulate, cluster=self.cluster, features=self.features, yard=folder.parent
+        )
 
 
 def chosen(config: Config | None, emulate: str) -> Fleet:
@@ -49,7 +52,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
         )
-        return Fleet(settings, "local", STAND_IN, False, (text,))
+        return Fleet(settings, "local", STAND_IN, False, notes=(text,))
     if len(config.clusters) != 1:
         raise BadInput(
             f"the configuration has {len(config.clusters)} clusters; `yard up` runs one, this machine",
@@ -57,7 +60,10 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         )
     (cluster,) = config.clusters.values()
     emulated = pretended or _emulated(cluster, config)
-    return Fleet(config.settings, cluster.name, emulated, cluster.allow_root, access=config.access)
+    features = cluster.features or tuple(
+        [feature for pool in config.pools for node in pool.nodes[:1] for feature in node.features]
+    )
+    return Fleet(config.settings, cluster.name, emulated, cluster.allow_root, features, access=config.access)
 
 
 def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:

@@ -209,6 +209,8 @@ class CheckpointSeen:
     job_id: int
     attempt: int
     saved_at_ms: int
+    by: str = ""
+    """Who said so; empty: the engine saw it."""
 
 
 @dataclass(frozen=True, slots=True)
