@@ -148,9 +148,9 @@ class Roster:
 
     def __init__(self, accounts: Mapping[str, Account] | None = None) -> None:
         self._accounts = dict(accounts or {})
-        self._by_login: dict[str, str] = {}
+        self._by_login: dict[str, list[str]] = {}
         for name, account in self._accounts.items():
-            self._by_login.setdefault(account.unix or name, name)
+            self._by_login.setdefault(account.unix or name, []).append(name)
 
     def limit(self, name: str) -> Right | None:
         """The most that someone may do; None: only their token says."""
@@ -174,7 +174,13 @@ class Roster:
         found = person(uid, gid)
         if found.admin:
             return found
-        name = self._by_login.get(found.name, "")
+        names = self._by_login.get(found.name, [])
+        if len(names) > 1:
+            raise Forbidden(
+                f"{found.name} is {' and '.join(names)} here: the socket does not say which of them asks",
+                "Come with a token: `yard login`, or YARD_URL and YARD_TOKEN.",
+            )
+        name = names[0] if names else ""
         limit = self.limit(name)
         if limit is None:
             raise Forbidden(
