@@ -43,6 +43,8 @@ from gpuyard.model import (
     Settings,
     StopCause,
     Ticked,
+    TokenMade,
+    TokenRevoked,
 )
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 
@@ -286,7 +288,7 @@ class Books:
                 self._submit(at_ms, job)
             case Ticked():
                 self._tick(event.at_ms)
-            case DemandLearned():
+            case DemandLearned() | TokenMade() | TokenRevoked():
                 pass
             case _:
                 self._of_a_job(event)

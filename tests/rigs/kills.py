@@ -50,15 +50,18 @@ class Server:
     process: "subprocess.Popen[bytes] | None" = None
     under: tuple[str, ...] = ()
     """A command that runs it, such as a tracer."""
+    config: str = CONFIG
+    words: tuple[str, ...] = ()
+    """More options of `yard up`."""
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data / "yard.yaml"
-        config.write_text(CONFIG, encoding="utf-8")
+        config.write_text(self.config, encoding="utf-8")
         command = [*self.under, sys.executable, "-m", "gpuyard.cli", "up", "--data", str(self.data)]
         command += ["--port", str(self.port), "--config", str(config)]
-        command += ["--store", self.store] if self.store else []
+        command += [*(["--store", self.store] if self.store else []), *self.words]
         with (self.data / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + READY_S

@@ -11,10 +11,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import configs, foresight, jobs, lists, streams, why
+from gpuyard.api import access, configs, foresight, jobs, lists, streams, why
+from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
+from gpuyard.api.replies import HealthReply, ReadyReply, VersionReply
+from gpuyard.api.routes import add, describe
 from gpuyard.api.wire import answer
+from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
@@ -52,7 +56,9 @@ def build(yard: Yard) -> FastAPI:
     app.include_router(lists.routes(yard), prefix=PREFIX)
     app.include_router(configs.routes(yard), prefix=PREFIX)
     app.include_router(why.routes(yard), prefix=PREFIX)
+    app.include_router(access.routes(yard), prefix=PREFIX)
     _add_health(app, yard)
+    describe(app)
     for kind in (Problem, YardError, EngineError, Exception):
         app.add_exception_handler(kind, _explained)
     app.add_exception_handler(HTTPException, _not_served)
@@ -80,17 +86,27 @@ def _add_health(app: FastAPI, yard: Yard) -> None:
         """The process is there."""
         return answer({"ok": True})
 
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
         """It can do its work; if not, why."""
         ready, how = await run_in_threadpool(yard.readiness)
+        who = asker_if_known(request.scope)
+        if yard.office is not None and (who is None or not who.may(Action.SEE_ALL, "")):
+            # Where the store is and what troubles it is not for everybody who can reach the port.
+            how = {name: how[name] for name in ("ready", "role")}
         return answer(how, 200 if ready else 503)
 
     async def version() -> Response:
         """Which release this is, and which yard."""
         return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
 
-    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/version", version)):
-        app.add_api_route(path, handler, methods=["GET"], response_model=None, tags=["health"])
+    for path, handler, summary, reply in (
+        ("/healthz", healthz, "Whether the process is there", HealthReply),
+        ("/readyz", readyz, "Whether it can do its work", ReadyReply),
+        ("/version", version, "Which release this is", VersionReply),
+    ):
+        # A server that is not ready answers in the same form.
+        others = {503: ReadyReply} if reply is ReadyReply else None
+        add(app, "GET", path, handler, Action.ANYBODY, summary, reply, others=others, tags=["health"])
 
 
 async def _explained(request: Request, error: Exception) -> Response:

@@ -7,8 +7,9 @@
         for piece in yard.follow(job["id"]):
             ...
 
-It finds the yard of this machine by itself, or is told with `server` and `token` (or YARD_SERVER and YARD_TOKEN). A
-submission carries an idempotency key and is sent again if the connection is lost, so it happens once.
+It finds the yard of this machine by itself, or is told with `server` and `token` (or YARD_URL and YARD_TOKEN), or goes
+where `yard login` has been. A submission carries an idempotency key and is sent again if the connection is lost, so it
+happens once.
 """
 
 import json
@@ -20,11 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gpuyard.api.addresses import address_of, own_token, part_of, query_of, socket_of
 from gpuyard.api.answers import Asked, End, Job, Node, Page, Queue, Submitted
 from gpuyard.api.client_foresight import ForesightCalls
+from gpuyard.api.client_people import PeopleCalls
 from gpuyard.api.config_calls import ConfigCalls
+from gpuyard.api.finding import find
 from gpuyard.api.http import Connection, Head
+from gpuyard.api.quoting import part_of, query_of
 from gpuyard.errors import YardError
 
 API = "/api/v1"
@@ -54,7 +57,7 @@ class Refused(YardError):
         self.exit_code = 2 if 400 <= status < 500 else 1
 
 
-class Client(ConfigCalls, ForesightCalls):
+class Client(ConfigCalls, ForesightCalls, PeopleCalls):
     """A connection to a yard. Not to be shared between threads."""
 
     def __init__(
@@ -63,20 +66,20 @@ class Client(ConfigCalls, ForesightCalls):
         token: str = "",
         *,
         data: Path | None = None,
+        ca: str = "",
         timeout_s: float = TIMEOUT_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._connection: Connection | None = None
-        server = server or ("" if data else os.environ.get("YARD_SERVER", ""))
-        self._data = data
-        self._address: tuple[str, int] | str = address_of(server) if server else socket_of(data)
-        self.server = server or str(self._address)
-        self._headers = {"Host": "yard", "Accept": "application/json"}
-        if not isinstance(self._address, str):
-            token = token or os.environ.get("YARD_TOKEN", "") or own_token(data)
-            self._headers["Authorization"] = f"Bearer {token}"
+        place = find(server, token, data, ca)
+        self._address = place.address
+        self._tls = place.tls
+        self.server = place.url
+        self._headers = {"Host": place.host, "Accept": "application/json"}
+        if place.token:
+            self._headers["Authorization"] = f"Bearer {place.token}"
 
     def __enter__(self) -> "Client":
         return self
@@ -260,7 +263,7 @@ class Client(ConfigCalls, ForesightCalls):
 
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
-        connection = Connection(self._address, _STREAM_TIMEOUT_S)
+        connection = Connection(self._address, _STREAM_TIMEOUT_S, self._tls)
         try:
             headers = {**self._headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
             head = connection.send("GET" if body is None else "POST", path, headers, body)
@@ -317,7 +320,7 @@ class Client(ConfigCalls, ForesightCalls):
         while True:
             try:
                 if self._connection is None:
-                    self._connection = Connection(self._address, self._timeout_s)
+                    self._connection = Connection(self._address, self._timeout_s, self._tls)
                 tried = True
                 head = self._connection.send(method, path, sent, body)
                 return head, self._connection.body(head)
@@ -350,6 +353,11 @@ def _nobody(address: tuple[str, int] | str, error: OSError) -> NoServer:
     where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
     if isinstance(address, str) and isinstance(error, FileNotFoundError | ConnectionRefusedError):
         return NoServer("no yard is running here: start one with `yard up -d`")
+    if type(error).__name__ == "SSLCertVerificationError":
+        return NoServer(
+            f"the certificate of {where} is not trusted: {getattr(error, 'verify_message', error)}",
+            "Name the file that signed it: YARD_CA, or `yard login --ca FILE`.",
+        )
     return NoServer(
         f"no yard answers at {where}: {error.strerror or error}", "Is it running? `yard up -d` starts one."
     )

@@ -32,7 +32,8 @@ def _name(text: str) -> str:
     return text
 
 
-def _tenant(text: str) -> str:
+def tenant_path(text: str) -> str:
+    """A path of the tree of tenants."""
     if text and not all(_SEGMENT.fullmatch(part) for part in text.split("/")):
         raise ValueError("is a path such as org/team/user, each part of letters, digits, '.', '_' and '-'")
     return text
@@ -113,8 +114,8 @@ def features(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 Name = Annotated[str, Field(max_length=NAME_MAX), AfterValidator(_name)]
-Tenant = Annotated[str, Field(max_length=512), AfterValidator(_tenant)]
-Klass = Annotated[str, Field(max_length=63), AfterValidator(_tenant)]
+Tenant = Annotated[str, Field(max_length=512), AfterValidator(tenant_path)]
+Klass = Annotated[str, Field(max_length=63), AfterValidator(tenant_path)]
 Word = Annotated[str, AfterValidator(_word)]
 Command = Annotated[list[Word], Field(max_length=10_000), AfterValidator(_command)]
 Script = Annotated[str, AfterValidator(_script)]

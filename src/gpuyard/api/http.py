@@ -5,7 +5,10 @@ The standard library's client takes longer to import than a command has to answe
 
 import socket
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ssl
 
 HEAD_BYTES_MAX = 64 * 1024
 PIECE_BYTES = 256 * 1024
@@ -25,16 +28,21 @@ class Head(NamedTuple):
 class Connection:
     """One connection, used for one request after the other."""
 
-    def __init__(self, address: tuple[str, int] | str, timeout_s: float) -> None:
+    def __init__(
+        self, address: tuple[str, int] | str, timeout_s: float, tls: "ssl.SSLContext | None" = None
+    ) -> None:
         if isinstance(address, str):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         else:
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._socket = socket.create_connection(address, timeout_s)
         try:
-            self._socket.settimeout(timeout_s)
-            self._socket.connect(address)
-            if not isinstance(address, str):
+            if isinstance(address, str):
+                self._socket.settimeout(timeout_s)
+                self._socket.connect(address)
+            else:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if tls is not None:
+                    self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         except BaseException:
             self._socket.close()
             raise

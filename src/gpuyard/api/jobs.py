@@ -12,89 +12,49 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
+from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply
+from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, header, limit
 from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
 from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
 from gpuyard.control.desk import Gone
 from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Impossible
+from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.control.views import PAGE_MAX
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
 
 KEY_LENGTH_MAX = 200
 T = TypeVar("T")
 
-_PROBLEM = {"description": "What is wrong and what to do", "content": {"application/problem+json": {}}}
-
 
 def routes(yard: Yard) -> APIRouter:
     """Everything under /jobs."""
     router = APIRouter(tags=["jobs"])
     api = Jobs(yard)
-    schema = JobRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    router.add_api_route(
-        "/jobs",
-        api.submit,
-        methods=["POST"],
-        status_code=201,
-        summary="Submit a job",
-        response_model=None,
-        responses={
-            201: {"model": JobReply, "description": "It is on disk."},
-            **dict.fromkeys((400, 401, 409, 413, 415, 422, 503), _PROBLEM),
-        },
-        openapi_extra={
-            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-            "parameters": [
-                {
-                    "name": "Idempotency-Key",
-                    "in": "header",
-                    "schema": {"type": "string", "maxLength": KEY_LENGTH_MAX},
-                    "description": "Your own name for this request: sending it again does not submit again.",
-                }
-            ],
-        },
+    key = header(
+        "Idempotency-Key",
+        "Your own name for this request: sending it again does not submit again.",
+        maxLength=KEY_LENGTH_MAX,
     )
-    router.add_api_route(
-        "/jobs", api.page, methods=["GET"], summary="Jobs, newest first", response_model=None
-    )
-    router.add_api_route("/jobs/{id}", api.show, methods=["GET"], summary="One job", response_model=None)
-    router.add_api_route(
-        "/jobs/{id}",
-        api.cancel,
-        methods=["DELETE"],
-        status_code=202,
-        summary="Cancel a job",
-        response_model=None,
-    )
-    router.add_api_route(
-        "/jobs/{id}/checkpoint",
-        api.checkpoint,
-        methods=["POST"],
-        status_code=202,
-        summary="Say that a running job has saved its work",
-        response_model=None,
-    )
+    add(router, "POST", "/jobs", api.submit, Action.SUBMIT, "Submit a job", JobReply, status=201, body=JobRequest,
+        parameters=(key,), problems=(409,))  # fmt: skip
+    add(router, "GET", "/jobs", api.page, Action.SEE_JOB, "Jobs, newest first", JobsReply,
+        parameters=(STATE, TENANT, USER, NAME, limit(PAGE_MAX), CURSOR))  # fmt: skip
+    add(router, "GET", "/jobs/{id}", api.show, Action.SEE_JOB, "One job", JobView, problems=(404,))
+    add(router, "DELETE", "/jobs/{id}", api.cancel, Action.ACT_ON_JOB, "Cancel a job", AskedReply, status=202,
+        problems=(404, 409))  # fmt: skip
+    add(router, "POST", "/jobs/{id}/checkpoint", api.checkpoint, Action.ACT_ON_JOB,
+        "Say that a running job has saved its work", CheckpointReply, status=202, body=CheckpointRequest,
+        body_required=False, problems=(404, 409))  # fmt: skip
     for verb in Verb:
-        router.add_api_route(
-            f"/jobs/{verb.value}",
-            api.many(verb),
-            methods=["POST"],
-            status_code=200,
-            summary=f"{verb.value.capitalize()} many jobs",
-            response_model=None,
-            name=f"many_{verb.value}",
-        )
-        router.add_api_route(
-            f"/jobs/{{id}}/{verb.value}",
-            api.ask(verb),
-            methods=["POST"],
-            status_code=202,
-            summary=f"{verb.value.capitalize()} a job",
-            response_model=None,
-            name=f"ask_{verb.value}",
-        )
+        word = verb.value.capitalize()
+        add(router, "POST", f"/jobs/{verb.value}", api.many(verb), Action.ACT_ON_JOB, f"{word} many jobs", ManyReply,
+            body=ManyRequest, name=f"many_{verb.value}")  # fmt: skip
+        add(router, "POST", f"/jobs/{{id}}/{verb.value}", api.ask(verb), Action.ACT_ON_JOB, f"{word} a job", AskedReply,
+            status=202, problems=(404, 409), name=f"ask_{verb.value}")  # fmt: skip
     return router
 
 
@@ -117,14 +77,14 @@ class Jobs:
 
     async def show(self, request: Request, id: str, explain: bool = True) -> Response:
         """A job, live or ended; for one that waits, everything that is in its way."""
-        label = label_of(id)
-        return answer(await run_in_threadpool(self._yard.views.job, label, explained=explain))
+        label, sight = label_of(id), asker(request.scope).sight
+        return answer(await run_in_threadpool(self._yard.views.job, label, explained=explain, sight=sight))
 
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""
         query = request.query_params
-        wanted, limit, before = filter_of(query), limit_of(query), cursor_of(query)
-        found, more = await run_in_threadpool(self._yard.views.jobs, wanted, before, limit)
+        wanted, before = filter_of(query, asker(request.scope).sight), cursor_of(query)
+        found, more = await run_in_threadpool(self._yard.views.jobs, wanted, before, limit_of(query))
         return answer({"jobs": found, "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
@@ -140,7 +100,7 @@ class Jobs:
             else CheckpointRequest(saved_at_ms=None)
         )
         asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
-        return answer(await self._or_ended(asked, id), 202)
+        return answer(await self._or_ended(asker(request.scope), asked, id), 202)
 
     def ask(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
         """The handler of one verb."""
@@ -175,14 +135,14 @@ class Jobs:
         return answer(await self._request(asker(request.scope), verb, text), 202)
 
     async def _request(self, who: Person, verb: Verb, text: str) -> dict[str, Any]:
-        return await self._or_ended(self._yard.desk.request(who, verb, text), text)
+        return await self._or_ended(who, self._yard.desk.request(who, verb, text), text)
 
-    async def _or_ended(self, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
+    async def _or_ended(self, who: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
         try:
             done = await asyncio.wrap_future(asked)
         except Gone:
             # It has ended, or never was: the history knows.
-            view = await run_in_threadpool(self._yard.views.job, label_of(text))
+            view = await run_in_threadpool(self._yard.views.job, label_of(text), sight=who.sight)
             state = view["state"]
             raise Impossible(f"job {view['label']} has ended already: {state}") from None
         return done
@@ -198,4 +158,4 @@ def _key(request: Request, who: Person, body: bytes) -> Idempotency | None:
             f"the Idempotency-Key must be 1 to {KEY_LENGTH_MAX} printable ASCII characters",
             "A random UUID is a good one.",
         )
-    return Idempotency(str(who.uid), key, hashlib.sha256(body).hexdigest())
+    return Idempotency(who.key, key, hashlib.sha256(body).hexdigest())

@@ -1,7 +1,7 @@
-"""Who is at the other end: the kernel's word for a Unix socket, the token for TCP.
+"""Who is at the other end: the kernel's word for a Unix socket, a token for TCP.
 
-A thin layer below the API: the protocol class asks the kernel once for each connection, the gate turns what it
-learned, or the token, into a person, or answers 401.
+A thin layer below the API: the protocol class asks the kernel once for each connection, a door turns what it learned,
+or the token, into a person, and the gate lets them in with their name on the request, or answers 401, 403 or 429.
 """
 
 import hmac
@@ -10,17 +10,25 @@ import socket
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
+from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gpuyard.api.problems import Problem
+from gpuyard.api.problems import Problem, problem_of
+from gpuyard.api.rates import Rates
 from gpuyard.control.people import Person, person
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.tokens import Office, Unknown
+from gpuyard.errors import YardError
 
 PEER = "gpuyard.peer"
 PERSON = "gpuyard.person"
+LOGIN_PATH = "/api/v1/login/oidc"
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/api/v1/openapi.json"})
+OPEN_PATHS = frozenset(
+    {"/healthz", "/readyz", "/version", "/api/v1/openapi.json", "/api/v1/login", LOGIN_PATH}
+)
 """What anyone may ask who can reach the server at all."""
 
 _known = lru_cache(maxsize=1024)(person)
@@ -55,41 +63,30 @@ def peer_of(connection: Any) -> tuple[int, int] | None:
     return uid, gid
 
 
-class Gate:
-    """Lets in whoever is known, with their name on the request."""
+class Door(Protocol):
+    """How people are known."""
 
-    def __init__(
-        self, app: Any, token: str, owner: tuple[int, int], quick: Mapping[tuple[str, str], Any] | None = None
-    ) -> None:
-        self._app = app
+    def known(self, scope: Any) -> Person | Problem | None:
+        """Who asks, or why they are not let in; None: that has to be looked up."""
+
+    async def looked_up(self, scope: Any) -> Person | Problem:
+        """The same, from the store."""
+
+
+class LocalDoor:
+    """Without `--auth`: users of this machine, and whoever has the one token, who acts as its owner."""
+
+    def __init__(self, token: str, owner: tuple[int, int]) -> None:
         self._token = token.encode()
         self._owner = owner
-        self._quick = quick or {}
-        """Applications of their own for a method and a path that are asked for so often that routing them costs."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request, or the server's start and stop."""
-        if scope["type"] == "http":
-            refusal = self._refusal(scope)
-            if refusal is not None:
-                await refusal.response()(scope, receive, send)
-                return
-            quick = self._quick.get((scope["method"], scope["path"]))
-            if quick is not None:
-                await quick(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    def _refusal(self, scope: Any) -> Problem | None:
-        if scope["path"] in OPEN_PATHS:
-            return None
+    def known(self, scope: Any) -> Person | Problem | None:
+        """By the socket or the token."""
         peer = scope.get(PEER) or self._by_token(scope["headers"])
         if peer is None:
-            return Problem(
-                401,
+            return _nobody(
                 "the request does not say who asks, or its token is not this yard's",
                 "Send `Authorization: Bearer` and the token, which is in the file `token` of the data folder.",
-                headers={"WWW-Authenticate": "Bearer"},
             )
         who = _known(*peer)
         if os.geteuid() != 0 and not who.admin:
@@ -98,19 +95,134 @@ class Gate:
                 f"this yard is {_known(os.geteuid(), os.getegid()).name}'s own",
                 "Start one with `yard up -d`.",
             )
-        scope[PERSON] = who
-        return None
+        return who
+
+    async def looked_up(self, scope: Any) -> Person | Problem:
+        """Nothing has to be."""
+        raise NotImplementedError
 
     def _by_token(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, int] | None:
-        for name, value in headers:
-            if name == b"authorization":
-                scheme, _, token = value.partition(b" ")
-                if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
-                    return self._owner
-        return None
+        token = _bearer(headers)
+        return self._owner if token is not None and hmac.compare_digest(token, self._token) else None
+
+
+class TokenDoor:
+    """With `--auth`: tokens, and over the socket users of this machine who are in yard.yaml."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._local = lru_cache(maxsize=1024)(self._peer)
+
+    def known(self, scope: Any) -> Person | Problem | None:
+        """A token looked up a moment ago, or the socket."""
+        token = _bearer(scope["headers"])
+        if token is not None:
+            return self._office.remembered(token.decode("latin-1"))
+        peer = scope.get(PEER)
+        if peer is not None:
+            return self._local(*peer)
+        return _nobody(
+            "the request does not say who asks",
+            "Log in with `yard login`, or send `Authorization: Bearer` and a token.",
+        )
+
+    def _peer(self, uid: int, gid: int) -> Person | Problem:
+        try:
+            return self._office.roster.local(uid, gid)
+        except Forbidden as error:
+            return Problem(403, error.message, error.hint)
+
+    async def looked_up(self, scope: Any) -> Person | Problem:
+        """The token, as the store has it now. A store that cannot be asked lets nobody in."""
+        text = (_bearer(scope["headers"]) or b"").decode("latin-1")
+        try:
+            return await run_in_threadpool(self._office.bearer, text)
+        except Unknown as error:
+            return _nobody(
+                error.message, error.hint or "Log in with `yard login`.", 'Bearer error="invalid_token"'
+            )
+        except YardError as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            return problem
+
+
+class Gate:
+    """Lets in whoever is known, with their name on the request."""
+
+    def __init__(
+        self,
+        app: Any,
+        door: Door,
+        quick: Mapping[tuple[str, str], Any] | None = None,
+        rates: Rates | None = None,
+    ) -> None:
+        self._app = app
+        self._door = door
+        self._rates = rates
+        self._quick = quick or {}
+        """Applications of their own for a method and a path that are asked for so often that routing them costs."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request, or the server's start and stop."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        found = self._door.known(scope)
+        if scope["path"] in OPEN_PATHS:
+            await self._open(scope, found, receive, send)
+            return
+        if found is None:
+            found = await self._door.looked_up(scope)
+        if isinstance(found, Problem):
+            await found.response()(scope, receive, send)
+            return
+        scope[PERSON] = found
+        app = self._quick.get((scope["method"], scope["path"])) or self._app
+        if self._rates is None or found.admin:
+            await app(scope, receive, send)
+            return
+        refusal = self._rates.enter(found.name, scope["method"])
+        if refusal is not None:
+            await refusal.response()(scope, receive, send)
+            return
+        try:
+            await app(scope, receive, send)
+        finally:
+            self._rates.leave(found.name)
+
+    async def _open(self, scope: Any, found: Person | Problem | None, receive: Any, send: Any) -> None:
+        if isinstance(found, Person):
+            scope[PERSON] = found
+        if self._rates is not None and scope["path"] == LOGIN_PATH:
+            client = scope.get("client")
+            refusal = self._rates.login(client[0] if client else "")
+            if refusal is not None:
+                await refusal.response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _bearer(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return token.strip()
+    return None
+
+
+def _nobody(detail: str, hint: str, challenge: str = "Bearer") -> Problem:
+    return Problem(401, detail, hint, headers={"WWW-Authenticate": challenge})
 
 
 def asker(scope: Any) -> Person:
     """Who asks."""
     who: Person = scope[PERSON]
     return who
+
+
+def asker_if_known(scope: Any) -> Person | None:
+    """Who asks, where nobody has to say so."""
+    return scope.get(PERSON)

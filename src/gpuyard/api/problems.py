@@ -9,6 +9,7 @@ from fastapi import Response
 
 from gpuyard.control.desk import Gone
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
+from gpuyard.control.tokens import Unknown
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
 from gpuyard.store import (
@@ -26,6 +27,7 @@ MEDIA_TYPE = "application/problem+json"
 _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     # The first that fits.
     (Gone, 404, "not-found"),
+    (Unknown, 401, "unknown-token"),
     (NotFound, 404, "not-found"),
     (Forbidden, 403, "forbidden"),
     (Impossible, 409, "impossible-now"),

@@ -1,5 +1,6 @@
 """The server process: sockets, HTTP and signals around a `Yard`, in the foreground or in the background."""
 
+import asyncio
 import contextlib
 import errno
 import gc
@@ -8,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -18,13 +20,13 @@ from typing import Any
 import uvicorn
 
 from gpuyard.api.app import build, quick
-from gpuyard.api.peers import Gate, PeerProtocol
-from gpuyard.control.serve import Options, Yard
-from gpuyard.errors import YardError
+from gpuyard.api.peers import Door, Gate, LocalDoor, PeerProtocol, TokenDoor
+from gpuyard.api.rates import Rates
+from gpuyard.control.serve import Options, Yard, check_address
+from gpuyard.errors import BadInput, YardError
 
 _log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
 BACKLOG = 1024
 LOG_BYTES_MAX = 16 * 1024 * 1024
 SWITCH_S = 0.001
@@ -37,7 +39,9 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
         signal.signal(number, lambda *_: None)
-    listener = _tcp(options.port)
+    check_address(options)
+    tls = _tls(options)
+    listener = _tcp(options.host, options.port)
     with contextlib.closing(listener):
         options = replace(options, port=listener.getsockname()[1])
         yard = Yard(options)
@@ -47,7 +51,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
             with contextlib.closing(_unix(path)) as local:
                 yard.start()
                 _tidy()
-                _Server(yard, lambda: ready(yard)).run(sockets=[listener, local])
+                _Server(yard, lambda: ready(yard), listener, tls).run(sockets=[local])
                 _log.info("stops; jobs go on")
 
 
@@ -61,9 +65,11 @@ def _tidy() -> None:
 class _Server(uvicorn.Server):
     """uvicorn, which lets watchers go when it stops and says when it has started."""
 
-    def __init__(self, yard: Yard, started: Callable[[], None]) -> None:
+    def __init__(
+        self, yard: Yard, started: Callable[[], None], tcp: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
         app = build(yard)
-        gate = Gate(app, yard.token, _owner(yard.data.token_file), quick(yard))
+        gate = gate_of(yard, app)
         super().__init__(
             uvicorn.Config(
                 gate,
@@ -81,12 +87,22 @@ class _Server(uvicorn.Server):
         )
         self._app_state = app.state
         self._started = started
+        self._tcp = tcp
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As it is, and then the word that it is done."""
+        """As it is for the socket, the port with TLS or without, and then the word that it is done."""
         await super().startup(sockets)
         if self.started:
+            loop = asyncio.get_running_loop()
+            listening = await loop.create_server(
+                self._protocol, sock=self._tcp, ssl=self._tls, backlog=BACKLOG
+            )
+            self.servers.append(listening)
             self._started()
+
+    def _protocol(self) -> PeerProtocol:
+        return PeerProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Streams would keep the server from ending: they are told."""
@@ -101,13 +117,43 @@ def _owner(path: Path) -> tuple[int, int]:
     return found.st_uid, found.st_gid
 
 
-def _tcp(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def gate_of(yard: Yard, app: Any) -> Gate:
+    """The application behind its gate: with `--auth` tokens and limits, else the users of this machine."""
+    if yard.office is None:
+        door: Door = LocalDoor(yard.token, _owner(yard.data.token_file))
+        return Gate(app, door, quick(yard))
+    return Gate(app, TokenDoor(yard.office), quick(yard), Rates(yard.access.limits))
+
+
+def _tls(options: Options) -> ssl.SSLContext | None:
+    """The certificate, read once, before anything else is done."""
+    if options.tls_cert is None or options.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(options.tls_cert, options.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadInput(
+            f"{options.tls_cert} and {options.tls_key} are no certificate and its key: {error}",
+            "Both are PEM files, and the key has no password.",
+        ) from error
+    return context
+
+
+def _tcp(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise BadInput(f"--host {host} is no address of this machine: {error.strerror}") from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        listener.bind(address)
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise BadInput(f"--host {host} is no address of this machine") from error
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         raise YardError(

@@ -14,9 +14,12 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
+from gpuyard.api.routes import add, limit, query
 from gpuyard.api.wire import encoded, number_of
 from gpuyard.control.labels import Label, label_of
+from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
+from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.core.plain import to_plain
 
@@ -28,16 +31,22 @@ LOOK_S_MAX = 1.0
 QUIET_S = 15.0
 """After so long without news a comment is sent, so that a dead connection is noticed."""
 EVENTS_MAX = 500
+LOG_TYPES = ("application/octet-stream", "text/event-stream")
 
 
 def routes(yard: Yard) -> APIRouter:
     """Logs and events."""
     router = APIRouter(tags=["streams"])
     api = _Streams(yard)
-    router.add_api_route(
-        "/jobs/{id}/logs", api.logs, methods=["GET"], summary="What a job wrote", response_model=None
-    )
-    router.add_api_route("/events", api.events, methods=["GET"], summary="Watch the log", response_model=None)
+    offset = query("offset", "From this byte on.", "integer", minimum=0)
+    stream = query("stream", "Which of the two.", enum=["stdout", "stderr"])
+    attempt = query("attempt", "Which attempt; left out: the last.", "integer", minimum=0)
+    follow = query("follow", "As events until the job ends.", "boolean")
+    add(router, "GET", "/jobs/{id}/logs", api.logs, Action.READ_JOB, "What a job wrote", LOG_TYPES,
+        parameters=(stream, attempt, offset, limit(READ_BYTES_MAX), follow), problems=(404,))  # fmt: skip
+    after = query("after", "From after this event on; left out: from now on.", "integer", minimum=0)
+    add(router, "GET", "/events", api.events, Action.SEE_ALL, "Watch the log", "text/event-stream",
+        parameters=(after,))  # fmt: skip
     return router
 
 
@@ -54,15 +63,18 @@ class _Streams:
         stream = query.get("stream", "stdout")
         if stream not in ("stdout", "stderr"):
             raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
-        job_id, attempt, owner, _ended = await run_in_threadpool(self._yard.views.attempt, label)
         who = asker(request.scope)
-        if not who.admin and owner != who.name:
-            raise Forbidden(f"job {label} is {owner}'s", "Only its owner and root may read its logs.")
+        job_id, attempt, owner, tenant = await run_in_threadpool(self._yard.views.attempt, label, who.sight)
+        if not who.may(Action.READ_JOB, tenant, owner):
+            raise Forbidden(
+                f"job {label} is {owner}'s",
+                "Only its owner, an admin of its tenant and root may read its logs.",
+            )
         attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
         offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
         if query.get("follow", "").lower() in ("1", "true", "yes"):
             pulse: Pulse = request.app.state.pulse
-            return _events(self._follow(pulse, label, stream, max(attempt, 1), offset))
+            return _events(self._follow(pulse, who, label, stream, max(attempt, 1), offset))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
         piece = await self._read(view, attempt, stream, offset, limit)
@@ -77,11 +89,11 @@ class _Streams:
         return await run_in_threadpool(self._yard.engine.log, key, stream, offset, limit)
 
     async def _follow(
-        self, pulse: Pulse, label: Label, stream: str, attempt: int, offset: int
+        self, pulse: Pulse, who: Person, label: Label, stream: str, attempt: int, offset: int
     ) -> AsyncIterator[bytes]:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
         look_s, quiet_s = LOOK_S_MIN, 0.0
-        while not pulse.closed:
+        while not pulse.closed and await self._still(who):
             # Asked before reading: what was written before the end is then read before the end is told.
             view = await run_in_threadpool(self._yard.views.job, label, brief=True)
             piece = await self._read(view, attempt, stream, offset, PIECE_BYTES_MAX)
@@ -107,26 +119,27 @@ class _Streams:
 
     async def events(self, request: Request) -> Response:
         """Events of the log from `after` on (or `Last-Event-ID`); left out: from now on. For administrators."""
-        if not asker(request.scope).admin:
-            raise Forbidden(
-                "the log holds everybody's jobs", "Only root and the owner of the yard may watch it."
-            )
         store = self._yard.store
         text = request.headers.get("last-event-id") or request.query_params.get("after")
         after = await run_in_threadpool(store.head) if text is None else number_of("after", text, 0, 1 << 62)
-        return _events(self._watch(request.app.state.pulse, after))
+        return _events(self._watch(request.app.state.pulse, asker(request.scope), after))
 
-    async def _watch(self, pulse: Pulse, after: int) -> AsyncIterator[bytes]:
+    async def _still(self, who: Person) -> bool:
+        """Whether they would still be let in: a revoked token ends what goes on with it."""
+        office = self._yard.office
+        return office is None or not who.token or await run_in_threadpool(office.holds, who)
+
+    async def _watch(self, pulse: Pulse, who: Person, after: int) -> AsyncIterator[bytes]:
         store = self._yard.store
         yield b": watching\n\n"
-        while not pulse.closed:
+        while not pulse.closed and await self._still(who):
             new = await run_in_threadpool(store.read, after, EVENTS_MAX)
             for seq, event in new:
                 after = seq
                 kind = type(event).__name__
                 yield _event(kind, {"seq": seq, "kind": kind, "event": to_plain(event)}, seq)
             if not new:
-                await pulse.next(QUIET_S)
+                await pulse.next(QUIET_S if not who.token else LOOK_S_MAX)
                 yield b": still here\n\n"
 
 

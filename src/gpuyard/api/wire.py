@@ -9,6 +9,7 @@ from starlette.datastructures import QueryParams
 
 from gpuyard.api.problems import Problem
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.control.rights import Sight
 from gpuyard.control.views import ENDED_STATES, LIVE_STATES, PAGE_MAX, Filter
 
 LIMIT = 100
@@ -27,19 +28,19 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
     return Response(encoded(value), status, headers, "application/json")
 
 
-def filter_of(query: QueryParams) -> Filter:
-    """Which jobs are wanted."""
+def filter_of(query: QueryParams, sight: Sight) -> Filter:
+    """Which jobs are wanted, of those that are there for whoever asks."""
     states = [
         state.strip().upper() for text in query.getlist("state") for state in text.split(",") if state.strip()
     ]
     for state in states:
         if state not in _STATES:
             raise Problem(422, f"unknown state {quoted(state)}; {remedy(state, _STATES, 'states')}")
-    texts = {name: query.get(name, "") for name in ("tenant", "user", "name")}
+    texts: dict[str, str] = {name: query.get(name, "") for name in ("tenant", "user", "name")}
     for name, text in texts.items():
         if len(text) > _TEXT_MAX or "\0" in text:
             raise Problem(422, f"{name!r} is too long, or holds a NUL character")
-    return Filter(frozenset(states), **texts)
+    return Filter(frozenset(states), **texts, sight=sight)
 
 
 def limit_of(query: QueryParams, most: int = PAGE_MAX, default: int = LIMIT) -> int:

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 from gpuyard.errors import BadInput
 
-_NOT_PASSED_ON = frozenset({"YARD_TOKEN", "YARD_SERVER", "YARD_DATA", "CUDA_VISIBLE_DEVICES"})
+_NOT_PASSED_ON = frozenset(
+    {"YARD_TOKEN", "YARD_SERVER", "YARD_URL", "YARD_CA", "YARD_DATA", "CUDA_VISIBLE_DEVICES"}
+)
 
 
 def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:

@@ -70,6 +70,13 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Other ways in": {
         "slurm": Entry("slurm.command", "Slurm's own commands, over this yard.", words=True),
     },
+    "People": {
+        "token": Entry("token", "Make, list and revoke tokens.", "app", no_args_is_help=True),
+        "login": Entry("login", "Log in to a yard on another machine."),
+        "logout": Entry("login", "Forget the login."),
+        "whoami": Entry("login", "Show who you are to the yard."),
+        "audit": Entry("audit", "Show who did what."),
+    },
     "Foresight": {
         "simulate": Entry(
             "simulate",

@@ -21,7 +21,7 @@ DataOption = Annotated[
 
 
 def client() -> "Client":
-    """To the yard of this machine, or to the one that YARD_SERVER names."""
+    """To the yard that YARD_URL names, or the one of the login, or that of this machine."""
     from gpuyard.api.client import Client
 
     return Client()

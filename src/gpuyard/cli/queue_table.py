@@ -40,7 +40,10 @@ def print_queue(found: Mapping[str, Any], wide: bool = False) -> None:
     for row in found["rows"]:
         label, name, tenant, user, klass, state, attempt, gpus, nodes = row[1:10]
         submitted_ms, started_ms, limit_s, why = row[10:]
-        spent = span(now_ms - (started_ms or submitted_ms))
+        # Of another tenant: only that it is there.
+        masked = not submitted_ms
+        name, tenant, user, klass = (name or "-", tenant or "-", user or "-", klass or "-")
+        spent = "-" if masked else span(now_ms - (started_ms or submitted_ms))
         gpus_text = str(gpus) if type(gpus) is int else number(gpus)
         if wide:
             limit = span(limit_s * 1000) if limit_s else "-"
@@ -49,7 +52,7 @@ def print_queue(found: Mapping[str, Any], wide: bool = False) -> None:
                  clock(submitted_ms), nodes or "-", why or "-")
             )  # fmt: skip
         else:
-            where = f"{nodes}: {why}" if nodes and why else nodes or why
+            where = "another tenant's" if masked else f"{nodes}: {why}" if nodes and why else nodes or why
             rows.append((label, name, tenant, klass, state, gpus_text, spent, where))
     right = {"GPUS", "TIME", "LIMIT"}
     columns = [Column(head, str, head in right) for head in (_WIDE_HEADS if wide else _HEADS)]

@@ -14,12 +14,30 @@ if TYPE_CHECKING:
 
 READY_S = 60.0
 
+AuthOption = Annotated[
+    bool, typer.Option("--auth", help="Let in only who has a token, or is in `auth` of yard.yaml.")
+]
+HostOption = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth."),
+]
+CertOption = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
+]
+KeyOption = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
+]
+
 
 def up(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Run in the background.")] = False,
     data: DataOption = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0: any free one.")
     ] = PORT,
     config: Annotated[
         Path | None,
@@ -48,6 +66,11 @@ def up(
             show_default=False,
         ),
     ] = "",
+    auth: AuthOption = False,
+    host: HostOption = "127.0.0.1",
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    insecure_http: InsecureOption = False,
 ) -> None:
     """Start the yard on this machine: accept jobs, decide, run them.
 
@@ -64,6 +87,11 @@ def up(
         config=config.absolute() if config else None,
         store=store,
         emulate=emulate,
+        host=host,
+        auth=auth,
+        tls_cert=tls_cert.absolute() if tls_cert else None,
+        tls_key=tls_key.absolute() if tls_key else None,
+        insecure_http=insecure_http,
     )
     if detach:
         _detached(options)
@@ -81,7 +109,7 @@ def _foreground(options: "Options") -> None:
     start_log(sys.stderr)
 
     def ready(yard: Yard) -> None:
-        notice(_words(yard.options.port, str(yard.data.root)))
+        notice(_words(yard.options, yard.options.port))
         for note in yard.notes:
             notice(f"note: {note}")
 
@@ -108,7 +136,7 @@ def _detached(options: "Options") -> None:
         raise YardError(
             f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
         )
-    print(_words(int(str(found.note().get("port", 0))), str(data.root), pid))
+    print(_words(options, int(str(found.note().get("port", 0))), pid))
     for note in how["notes"]:
         notice(f"note: {note}")
 
@@ -124,6 +152,8 @@ def _until_ready(client: "Client") -> dict[str, Any]:
         time.sleep(0.05)
 
 
-def _words(port: int, data: str, pid: int | None = None) -> str:
+def _words(options: "Options", port: int, pid: int | None = None) -> str:
     by = f" (pid {pid})" if pid else ""
-    return f"the yard is up{by}: http://127.0.0.1:{port}, data in {data}"
+    scheme = "https" if options.tls_cert else "http"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"the yard is up{by}: {scheme}://{host}:{port}, data in {options.data}"

@@ -6,7 +6,7 @@ The schema sees one value at a time; here names are looked up and numbers are he
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuyard.config import fleet, tenants
+from gpuyard.config import access, fleet, tenants
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described, quoted, remedy
 from gpuyard.config.quantities import duration_text
@@ -32,6 +32,8 @@ def build(file: YardFile, findings: Findings) -> Config:
     _check_fairness(file, findings)
     _check_policies(file, findings)
     findings.raise_if_any()
+    access.check_access(file.auth, [tenant.path for tenant in tenants.build_tenants(file)], findings)
+    findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
     return Config(
         settings=_settings(file, known, policies),
@@ -39,6 +41,7 @@ def build(file: YardFile, findings: Findings) -> Config:
         policies=policies,
         clusters=fleet.build_clusters(file),
         prices=dict(file.prices or {}),
+        access=access.build_access(file.auth),
     )
 
 

@@ -5,25 +5,25 @@ Values come out in gpuyard's units. What a file leaves out stays `None` here and
 of the `model` values, which are thereby the only ones; the JSON Schema shows them.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    model_validator,
-)
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
 
 from gpuyard.config import quantities as q
-from gpuyard.config.document import Nothing
-from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.access import AuthEntry
+from gpuyard.config.fields import Boolean, Count, DurationMs, Name, PositiveMs, Word
+from gpuyard.config.fields import Entry as _Entry
+from gpuyard.config.fields import OrNothing as _OrNothing
+from gpuyard.config.fields import choice as _choice
+from gpuyard.config.fields import key as _key
+from gpuyard.config.fields import positive as _positive
+from gpuyard.config.fields import required as _required
+from gpuyard.config.fields import text as _text
+from gpuyard.config.fields import whole as _whole
+from gpuyard.config.problems import quoted
 from gpuyard.config.values import Engine
 from gpuyard.model import JobClass, Market, PolicySpec, Settings
 from gpuyard.model.settings import TOTAL
@@ -31,55 +31,6 @@ from gpuyard.model.settings import TOTAL
 _CLASS = JobClass("")
 _POLICY = PolicySpec("")
 _SETTINGS = Settings()
-
-
-def _text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
-    """A validator for a single value, from a function of its text."""
-
-    def check(value: object) -> Any:
-        if value is Nothing.NOTHING:
-            raise ValueError("has no value; give it one or remove the key")
-        if not isinstance(value, str):
-            found = "a mapping" if isinstance(value, dict) else "a list"
-            raise ValueError(f"must be a single value, not {found}")
-        return parse(value)
-
-    return check
-
-
-def _whole(least: int, most: int) -> tuple[Plain, Shown]:
-    def parse(text: str) -> int:
-        return q.whole(text, least=least, most=most)
-
-    return Plain(_text(parse)), Shown({"type": "integer", "minimum": least, "maximum": most})
-
-
-def _choice(names: list[str], kind: str, plural: str) -> tuple[Plain, Shown]:
-    def parse(text: str) -> str:
-        if text not in names:
-            raise ValueError(f"names an unknown {kind} {quoted(text)}; {remedy(text, names, plural)}")
-        return text
-
-    return Plain(_text(parse)), Shown({"type": "string", "enum": names})
-
-
-def _positive(most: int) -> Shown:
-    return Shown({"type": "number", "exclusiveMinimum": 0, "maximum": most})
-
-
-class _OrNothing:
-    """A mapping that may be left empty: `research:` alone is a tenant with all defaults."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def fill(value: object) -> object:
-            return {} if value is Nothing.NOTHING else value
-
-        return core_schema.no_info_before_validator_function(fill, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"type": "null"}]}
 
 
 def _version(text: str) -> int:
@@ -94,23 +45,16 @@ def _total(value: object) -> object:
 
 
 _NUMBER_OF_GPUS = {"type": "number", "minimum": 0, "maximum": q.GPUS_MAX}
-_DURATION = Shown({"type": "string", "pattern": q.DURATION_PATTERN, "minLength": 2})
 _PRICE = Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
 _GPUS = {"anyOf": [{"type": "string", "pattern": q.GPUS_PATTERN}, {"const": 0}]}
 
-Name = Annotated[str, AfterValidator(q.name), Shown({"type": "string", "pattern": q.NAME_PATTERN})]
-Word = Annotated[str, Plain(_text(str)), Shown({"type": "string"})]
-Boolean = Annotated[bool, Plain(_text(q.boolean)), Shown({"type": "boolean"})]
 Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
-Count = Annotated[int, *_whole(1, 1_000_000)]
 NodeCount = Annotated[int, *_whole(1, q.NODES_MAX)]
 GroupSize = Annotated[int, *_whole(0, q.GPUS_PER_NODE_MAX)]
 NumaDomains = Annotated[int, *_whole(1, 64)]
 NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
 CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
 MemoryMib = Annotated[int, Plain(_text(q.memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})]
-DurationMs = Annotated[int, Plain(_text(q.duration_ms)), _DURATION]
-PositiveMs = Annotated[int, Plain(_text(q.duration_positive_ms)), _DURATION]
 MicroUsd = Annotated[int, Plain(_text(q.micro_usd)), _PRICE]
 ShareWeight = Annotated[int, Plain(_text(q.share_weight)), _positive(q.PRICE_USD_MAX)]
 GpuMilli = Annotated[int, Plain(_text(q.gpu_milli_positive)), _positive(q.GPUS_MAX)]
@@ -133,28 +77,6 @@ class _QuotaMap:
 Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, *_choice([each.value for each in Engine], "engine", "engines")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
-
-
-def _key(description: str, *, default: Any = None, example: Any = None) -> Any:
-    """A key that may be left out. `default` is how the file would say what then holds."""
-    extra = {} if default is None else {"default": default}
-    return Field(None, description=description, json_schema_extra=extra, examples=_examples(example))
-
-
-def _required(description: str, *, example: Any) -> Any:
-    return Field(description=description, examples=_examples(example))
-
-
-def _examples(example: Any) -> list[Any] | None:
-    return None if example is None else [example]
-
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    def given(self) -> dict[str, Any]:
-        """The values that the file gives, by key."""
-        return {key: getattr(self, key) for key in self.model_fields_set}
 
 
 class PoolEntry(_Entry):
@@ -341,4 +263,7 @@ class YardFile(_Entry):
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(
         "Policies of your own, by name."
+    )
+    auth: Annotated[AuthEntry, _OrNothing()] | None = _key(
+        "Who may do what, for `yard up --auth`. Left out: only tokens and the machine's own users."
     )

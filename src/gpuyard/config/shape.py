@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from gpuyard.config.access import AuthEntry, GroupEntry, LimitsEntry, OidcEntry, UserEntry
 from gpuyard.config.document import Document
 from gpuyard.config.problems import FOUND_MAX, Path, Problem, described, inside, quoted, remedy
 from gpuyard.config.schema import (
@@ -85,6 +86,16 @@ def _model_at(path: Path) -> type[BaseModel]:
             return PolicyEntry
         case ("fairness",):
             return FairnessEntry
+        case ("auth",):
+            return AuthEntry
+        case ("auth", "users", _):
+            return UserEntry
+        case ("auth", "oidc"):
+            return OidcEntry
+        case ("auth", "oidc", "groups", _):
+            return GroupEntry
+        case ("auth", "limits"):
+            return LimitsEntry
     return YardFile
 
 

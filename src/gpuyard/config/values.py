@@ -1,11 +1,13 @@
 """What a configuration file comes to: values that need neither YAML nor pydantic to be used."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.errors import BadInput
 from gpuyard.model import PolicySpec, Pool, Settings
+from gpuyard.model.units import DAY_MS
 
 
 class Engine(Enum):
@@ -40,6 +42,51 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """Someone who uses the yard, or a group of them: what they may do at most, and as whom their jobs run."""
+
+    unix: str = ""
+    """The user of the machine; empty: of the same name."""
+    role: str = "user"
+    tenant: str = ""
+    """The place in the tree of tenants where the role holds; empty: everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """An identity provider, and what its claims mean here."""
+
+    issuer: str
+    client_id: str
+    user_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    groups: Mapping[str, Account] = field(default_factory=dict)
+    session_ms: int = DAY_MS // 2
+    scopes: str = "openid profile email"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one user may ask of one server process."""
+
+    submits_per_s: int = 200
+    reads_per_s: int = 100
+    burst_s: int = 5
+    at_once: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may do what, for `yard up --auth`."""
+
+    users: Mapping[str, Account] = field(default_factory=dict)
+    token_ms: int = 30 * DAY_MS
+    token_ms_max: int = 90 * DAY_MS
+    oidc: Oidc | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything a configuration file says, in the units the rest of gpuyard counts in."""
 
@@ -51,6 +98,8 @@ class Config:
     clusters: dict[str, Cluster]
     prices: dict[str, int] = field(default_factory=dict)
     """Micro-dollars an hour by GPU model, where the file has them."""
+    access: Access | None = None
+    """People, tokens and limits; None: the file says nothing of them."""
 
     def policy(self, name: str) -> PolicySpec:
         """The preset or own policy of that name; `BadInput` if there is none."""

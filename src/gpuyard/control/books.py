@@ -13,7 +13,7 @@ from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Event, PolicySpec
 from gpuyard.policies.registry import build
-from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store
+from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow
 
 SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
@@ -28,6 +28,7 @@ class Draft:
         self.rows: list[HistoryRow] = []
         self.configs: list[tuple[ConfigVersion, str]] = []
         """Versions of the configuration to be kept, with their texts; each beside its event."""
+        self.tokens: list[TokenRow] = []
 
     def add(self, event: Event) -> None:
         """Fold an event; raises, and adds nothing, where it may not follow what is there."""
@@ -110,7 +111,7 @@ class Books:
             self._fold(new)
             draft = Draft(self.state)
             make(draft)
-            return Commit(draft.events, draft.rows, draft.configs)
+            return Commit(draft.events, draft.rows, draft.configs, draft.tokens)
 
         with self.lock:
             if self._wrong:

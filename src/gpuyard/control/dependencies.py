@@ -4,7 +4,7 @@ A job that has ended already is looked up in the history: it has done what was w
 or it has not, and the new job could never start.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.control.labels import Label, live
@@ -38,9 +38,15 @@ class Resolved:
 
 
 def resolve(
-    wanted: Sequence[Dependency], name: str, user: str, indices: Sequence[int], state: State, store: Store
+    wanted: Sequence[Dependency],
+    name: str,
+    user: str,
+    indices: Sequence[int],
+    state: State,
+    store: Store,
+    sees: Callable[[str], bool] = lambda _tenant: True,
 ) -> Resolved:
-    """Look everything up. Called with the books locked and caught up."""
+    """Look everything up, as far as whoever asks `sees` jobs of a tenant. Called with the books locked."""
     after: list[After] = []
     own: dict[int, tuple[After, ...]] = {}
     for each in wanted:
@@ -49,18 +55,20 @@ def resolve(
             after += [After(AfterKind.ENDED, record.id) for record in same]
         elif each.kind == CORRESPONDING and each.job is not None:
             for index in indices:
-                found = _of(Label(each.job.id, index), AfterKind.COMPLETED, state, store)
+                found = _of(Label(each.job.id, index), AfterKind.COMPLETED, state, store, sees)
                 own[index] = (*own.get(index, ()), *found)
         elif each.job is not None:
-            found = _of(each.job, AfterKind(each.kind), state, store)
+            found = _of(each.job, AfterKind(each.kind), state, store, sees)
             after += [replace(one, delay_ms=each.delay_ms) for one in found] if each.delay_ms else found
     return Resolved(tuple(dict.fromkeys(after)), own)
 
 
-def _of(label: Label, kind: AfterKind, state: State, store: Store) -> list[After]:
+def _of(
+    label: Label, kind: AfterKind, state: State, store: Store, sees: Callable[[str], bool]
+) -> list[After]:
     """The live jobs of a label; those that have ended must have ended as was wanted."""
-    records = live(state, label)
-    ended = _ended(label, store)
+    records = [record for record in live(state, label) if sees(record.job.spec.tenant)]
+    ended = _ended(label, store, sees)
     if not records and not ended:
         raise Unacceptable(
             f"there is no job {label} to wait for", "`yard queue` and `yard history` list jobs."
@@ -74,12 +82,12 @@ def _of(label: Label, kind: AfterKind, state: State, store: Store) -> list[After
     return [After(kind, record.id) for record in records]
 
 
-def _ended(label: Label, store: Store) -> list[tuple[str, JobState]]:
-    rows = store.array_history(label.id)
+def _ended(label: Label, store: Store, sees: Callable[[str], bool]) -> list[tuple[str, JobState]]:
+    rows = [row for row in store.array_history(label.id) if sees(row.tenant)]
     if label.index is not None:
         rows = [row for row in rows if row.array_index == label.index]
     found = [(f"{row.array_id}_{row.array_index}", JobState(row.state)) for row in rows]
     if label.index is None:
         row = store.history(label.id)
-        found += [(str(row.id), JobState(row.state))] if row is not None else []
+        found += [(str(row.id), JobState(row.state))] if row is not None and sees(row.tenant) else []
     return found

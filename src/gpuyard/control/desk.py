@@ -12,7 +12,7 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
 from gpuyard.control.dependencies import Resolved, resolve
-from gpuyard.control.labels import label_of, live
+from gpuyard.control.labels import Label, label_of, live
 from gpuyard.control.newjobs import (
     NewJob,
     events_of,
@@ -25,6 +25,7 @@ from gpuyard.control.newjobs import (
 )
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
+from gpuyard.control.rights import Action
 from gpuyard.control.whole_nodes import on_whole_nodes
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
@@ -72,6 +73,9 @@ class Desk:
             found, whole = tenant_of(new, who, state), on_whole_nodes(new, state)
             if isinstance(found, Refusal):
                 return found
+            refusal = _not_for(who, found)
+            if refusal is not None:
+                return refusal
             return whole if isinstance(whole, Refusal) else why_not(whole, found, state)
 
         def make(now_ms: int) -> Submission:
@@ -91,7 +95,7 @@ class Desk:
                 reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
             )
 
-        kind = (new.ask, new.exclusive, new.tenant, who.name, new.klass, new.limit_ms)
+        kind = (new.ask, new.exclusive, new.tenant, who.name, new.klass, new.limit_ms, who.given)
         return self._committer.accept(Arrival(kind, judge, make))
 
     def rehearse(self, who: Person, new: NewJob) -> list[Event]:
@@ -122,7 +126,8 @@ class Desk:
         with self._books.lock:
             self._books.catch_up()
             books = self._books
-            return resolve(new.dependencies, new.name, who.name, new.array or (), books.state, books.store)
+            indices, sees = new.array or (), who.sight.sees
+            return resolve(new.dependencies, new.name, who.name, indices, books.state, books.store, sees)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 
@@ -131,7 +136,7 @@ class Desk:
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:
-            records = live(draft.state, label)
+            records = _seen(who, draft.state, label)
             if not records:
                 raise Gone(f"there is no live job {label}")
             for record in records:
@@ -143,7 +148,7 @@ class Desk:
             wanted = [record.id for record, verdict in zip(records, verdicts, strict=True) if verdict is True]
             now_ms = max(self._now_ms(), draft.state.now_ms)
             for job_id in wanted:
-                draft.add(Requested(now_ms, job_id, verb, who.name))
+                draft.add(Requested(now_ms, job_id, verb, who.signature))
             return {"id": label.id, "label": str(label), "verb": verb.value, "jobs": len(wanted)}
 
         return self._committer.write(make)
@@ -153,7 +158,7 @@ class Desk:
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:
-            records = live(draft.state, label)
+            records = _seen(who, draft.state, label)
             if not records:
                 raise Gone(f"there is no live job {label}")
             if len(records) > 1:
@@ -171,7 +176,7 @@ class Desk:
                 )
             at_ms = min(at_ms, now_ms)
             if at_ms > record.checkpoint_ms:
-                draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms))
+                draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms, who.signature))
             newest_ms = max(at_ms, record.checkpoint_ms)
             return {"id": record.id, "label": record.job.label, "checkpoint_ms": newest_ms}
 
@@ -181,14 +186,14 @@ class Desk:
 
     def drain(self, who: Person, node: str, why: str) -> "Future[dict[str, Any]]":
         """Let nothing new start on a node. What runs there goes on."""
-        return self._node(who, node, lambda at_ms, number: NodeCordoned(at_ms, number, why))
+        return self._node(who, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, who.signature))
 
     def resume(self, who: Person, node: str) -> "Future[dict[str, Any]]":
         """Let a drained node take work again."""
-        return self._node(who, node, NodeUncordoned)
+        return self._node(who, node, lambda at_ms, number: NodeUncordoned(at_ms, number, who.signature))
 
     def _node(self, who: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
-        if not who.admin:
+        if not who.may(Action.MANAGE_NODES, ""):
             raise Forbidden(
                 f"{who.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
             )
@@ -208,12 +213,33 @@ class Desk:
         return self._committer.write(make)
 
 
+def _seen(who: Person, state: State, label: Label) -> list[JobRecord]:
+    """The live jobs of a label, as far as they are there for whoever asks."""
+    return [record for record in live(state, label) if who.sight.sees(record.job.spec.tenant)]
+
+
 def _check_owner(who: Person, record: JobRecord) -> None:
-    owner = record.job.spec.user
-    if not who.admin and owner != who.name:
-        raise Forbidden(
-            f"job {record.job.label} is {owner}'s, not {who.name}'s", "Only its owner and root may act on it."
-        )
+    spec = record.job.spec
+    if who.may(Action.ACT_ON_JOB, spec.tenant, spec.user):
+        return
+    if spec.user == who.name:
+        raise Forbidden(f"{who.name} may only look at jobs of {spec.tenant}", "That needs the role user.")
+    raise Forbidden(
+        f"job {record.job.label} is {spec.user}'s, not {who.name}'s",
+        "Only its owner, an admin of its tenant and root may act on it.",
+    )
+
+
+def _not_for(who: Person, tenant: str) -> Forbidden | None:
+    """Why someone may not submit for a tenant."""
+    if who.may(Action.SUBMIT, tenant):
+        return None
+    return Forbidden(
+        f"{who.name} may not submit for {tenant}: " + ", ".join(map(str, who.rights)),
+        f"Leave the tenant out: it is then {who.home}."
+        if who.home and who.may(Action.SUBMIT, who.home)
+        else "",
+    )
 
 
 def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:

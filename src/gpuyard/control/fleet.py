@@ -8,6 +8,7 @@ from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
+from gpuyard.config.values import Access
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
@@ -32,6 +33,8 @@ class Fleet:
     """What people should know, in sentences."""
     prices: Mapping[str, int] = field(default_factory=dict)
     """Micro-dollars an hour by GPU model, where the configuration has them."""
+    access: Access | None = None
+    """Who may do what, where the configuration says so."""
 
     def price_micro_usd_h(self, model: str) -> int:
         """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
@@ -77,6 +80,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         cluster.allow_root,
         features,
         prices={**config.prices, **of_pools},
+        access=config.access,
     )
 
 

@@ -184,6 +184,8 @@ def reply_of(new: NewJob, tenant: str, who: Person, first_id: int, now_ms: int) 
 def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
     """For whom it counts: who was named, else the one tenant of the user's own name, else the user."""
     known = [tenant.path for tenant in state.settings.tenants]
+    if not new.tenant and who.home:
+        return who.home
     if not known:
         return new.tenant or who.name
     if new.tenant:

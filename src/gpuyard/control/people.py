@@ -3,15 +3,33 @@
 On one machine the kernel says who is at the other end of a Unix socket; whoever has the token acts as its owner.
 A server of root runs each job as the user who submitted it; any other server can only run jobs as itself, so
 it serves its own user and root.
+
+With `--auth` people are those of `auth.users` in yard.yaml, or of the machine's own list: a name, the user of the
+machine as whom their jobs run, and the rights they have (`rights.py`).
 """
 
 import os
 import pwd
+import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+from gpuyard.config.values import Account
 from gpuyard.control.refusals import Forbidden
+from gpuyard.control.rights import (
+    EVERYTHING,
+    NEIGHBOUR,
+    ROLES,
+    Action,
+    Right,
+    Rights,
+    Sight,
+    may,
+    narrowed,
+    sight,
+)
 
 _NO_LOGIN = ("/nologin", "/false", "/sync")
 _HUMAN_UIDS = range(1000, 60_000)
@@ -19,7 +37,7 @@ _LOOK_EVERY_S = 10
 """How often the list of users is read: not for every job."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Person:
     """Someone who asks for something."""
 
@@ -28,6 +46,50 @@ class Person:
     name: str
     admin: bool
     """Root, or the owner of the server: may act on everybody's jobs and on nodes."""
+    login: str = ""
+    """The user of the machine as whom their jobs run; empty: called as they are."""
+    given: Rights | None = None
+    """What they may do; None: as it is without `--auth`."""
+    token: str = ""
+    """The id of the token with which they came."""
+    expires_ms: int = 0
+    """When that ends; 0: they came without one."""
+
+    @cached_property
+    def rights(self) -> Rights:
+        """What they may do."""
+        if self.given is not None:
+            return self.given
+        return EVERYTHING if self.admin else NEIGHBOUR
+
+    @cached_property
+    def sight(self) -> Sight:
+        """Whose jobs are there for them."""
+        return sight(self.rights)
+
+    @cached_property
+    def home(self) -> str:
+        """The tenant of their jobs that name none; empty: as it is without `--auth`."""
+        places = [right.tenant for right in self.given or () if right.tenant]
+        if len(places) != 1:
+            return ""
+        # An address of e-mail has letters that a tenant may not have.
+        own = re.sub(r"[^A-Za-z0-9._-]", "-", self.name)
+        return places[0] if places[0].rpartition("/")[2] == own else f"{places[0]}/{own}"
+
+    @property
+    def key(self) -> str:
+        """Whose idempotency keys theirs are beside."""
+        return str(self.uid) if self.given is None else f"@{self.name}"
+
+    @property
+    def signature(self) -> str:
+        """As they stand in the log: with the token, so that a stolen one can be followed."""
+        return f"{self.name} (token {self.token})" if self.token else self.name
+
+    def may(self, action: Action, tenant: str, owner: str = "") -> bool:
+        """Whether they may do this to something of that tenant and owner."""
+        return may(self.rights, action, tenant, own=bool(owner) and owner == self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +140,68 @@ def run_as(who: Person, allow_root: bool) -> RunAs:
             "jobs of root are not run as root on a machine with other users",
             "Submit as an ordinary user, or set `allow_root: true` for the cluster in yard.yaml.",
         )
-    return RunAs(who.uid, who.gid, who.name)
+    return RunAs(who.uid, who.gid, who.login or who.name)
+
+
+class Roster:
+    """The people of a yard with `--auth`: who they are here, and the most that they may do."""
+
+    def __init__(self, accounts: Mapping[str, Account] | None = None) -> None:
+        self._accounts = dict(accounts or {})
+        self._by_login: dict[str, list[str]] = {}
+        for name, account in self._accounts.items():
+            self._by_login.setdefault(account.unix or name, []).append(name)
+
+    def limit(self, name: str) -> Right | None:
+        """The most that someone may do; None: only their token says."""
+        account = self._accounts.get(name)
+        return None if account is None else Right(ROLES[account.role], account.tenant)
+
+    def bearer(self, name: str, right: Right, token: str, expires_ms: int) -> Person:
+        """Whoever comes with a token; it never gives more than its user has."""
+        limit = self.limit(name)
+        rights = (right,) if limit is None else narrowed([right], limit)
+        if not rights:
+            raise Forbidden(
+                f"the token is for {right.tenant or 'the whole yard'}, and {name} is {limit} by now",
+                "Ask for a new token.",
+            )
+        login = self._entry(name)
+        return Person(login.pw_uid, login.pw_gid, name, False, login.pw_name, rights, token, expires_ms)
+
+    def local(self, uid: int, gid: int) -> Person:
+        """Whoever is at the other end of the Unix socket."""
+        found = person(uid, gid)
+        if found.admin:
+            return found
+        names = self._by_login.get(found.name, [])
+        if len(names) > 1:
+            raise Forbidden(
+                f"{found.name} is {' and '.join(names)} here: the socket does not say which of them asks",
+                "Come with a token: `yard login`, or YARD_URL and YARD_TOKEN.",
+            )
+        name = names[0] if names else ""
+        limit = self.limit(name)
+        if limit is None:
+            raise Forbidden(
+                f"{found.name} is not a user of this yard",
+                f"An administrator adds `{found.name}:` to `auth.users` in yard.yaml, or makes you a token.",
+            )
+        return Person(uid, gid, name, False, found.name, (limit,))
+
+    def check(self, name: str) -> None:
+        """Raise why nobody of this name could run anything here."""
+        self._entry(name)
+
+    def _entry(self, name: str) -> pwd.struct_passwd:
+        account = self._accounts.get(name)
+        login = (account.unix if account is not None else "") or name
+        try:
+            return pwd.getpwnam(login)
+        except (KeyError, ValueError):
+            raise Forbidden(
+                f"{name} is no user of this machine"
+                if login == name
+                else f"{name} is {login} here, and this machine has no such user",
+                f"Map the name in yard.yaml: `auth: {{users: {{{name}: {{unix: LOGIN}}}}}}`, or add the user.",
+            ) from None

@@ -4,6 +4,7 @@ Every process answers questions and takes in jobs; one of them leads. On SQLite 
 data; on PostgreSQL there may be several, which share the engine's folder.
 """
 
+import ipaddress
 import logging
 import os
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.config import loads, text_of
+from gpuyard.config.values import Access
 from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer
 from gpuyard.control.configs import Configurations, StartFile
@@ -24,16 +26,19 @@ from gpuyard.control.desk import Desk
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
 from gpuyard.control.observe import attempt_key
-from gpuyard.control.people import person
+from gpuyard.control.oidc import Provider
+from gpuyard.control.people import Roster, person
 from gpuyard.control.places import PORT, DataDir
+from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
 from gpuyard.engines.contract import EngineError
-from gpuyard.errors import YardError
+from gpuyard.errors import BadInput, YardError
 from gpuyard.store import open_store
 
 _log = logging.getLogger(__name__)
 
+LOOPBACK = "127.0.0.1"
 STALE_S = 30.0
 """A leader whose last step ended longer ago is not ready."""
 
@@ -49,6 +54,14 @@ class Options:
     """A URL; empty: a file in the data folder."""
     emulate: str = ""
     """GPUs to pretend to have, as in `8 x H100`; empty: as configured."""
+    host: str = LOOPBACK
+    """The address to listen at."""
+    auth: bool = False
+    """Whether people have to say who they are, by a token or a login."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure_http: bool = False
+    """Whether to serve others without TLS: something before the server speaks it."""
 
     @property
     def shared(self) -> bool:
@@ -96,17 +109,31 @@ class Yard:
         self.configs = Configurations(
             self.books, self.committer, self.fleet, self.options.emulate, self.now_ms
         )
+        self._open_doors()
         holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
         self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, self.now_ms)
         self._undo.append(self.leader.stop)
         self._closing = threading.Event()
 
+    def _open_doors(self) -> None:
+        """Who is let in, with `--auth`."""
+        self.access = self.fleet.access or Access()
+        self.office: Office | None = None
+        self.oidc: Provider | None = None
+        if self.options.auth:
+            roster = Roster(self.access.users)
+            self.office = Office(self.books, self.committer, self.now_ms, self.access, roster)
+            if self.access.oidc is not None:
+                self.oidc = Provider(self.access.oidc, roster)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this yard, in sentences."""
+        unused = self.fleet.access is not None and not self.options.auth
+        auth = ("yard.yaml has `auth`, which holds only with `yard up --auth`",) if unused else ()
         told = (self.leader.note,) if self.leader.note else ()
-        return (*self.fleet.notes, *getattr(self.engine, "notes", ()), *told)
+        return (*self.fleet.notes, *getattr(self.engine, "notes", ()), *auth, *told)
 
     def start(self) -> None:
         """Begin to write and to lead."""
@@ -177,6 +204,34 @@ def _percentile_ms(seconds: list[float], percent: int) -> float | None:
     return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3)
 
 
+def check_address(options: Options) -> None:
+    """A server that others can reach knows who they are, and what is said to it is not read on the way."""
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise BadInput("--tls-cert and --tls-key belong together", "Give both, or neither.")
+    if is_loopback(options.host):
+        return
+    if not options.auth:
+        raise BadInput(
+            f"{options.host} can be reached from other machines, and without --auth nobody has to say who they are",
+            "Add --auth, or listen at 127.0.0.1.",
+        )
+    if options.tls_cert is None and not options.insecure_http:
+        raise BadInput(
+            f"{options.host} can be reached from other machines, and without TLS tokens can be read on the way",
+            "Add --tls-cert FILE --tls-key FILE; or --insecure-http, if a proxy before the server speaks TLS.",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
     path = options.config
     if path is None and data.config.is_file():
@@ -191,4 +246,5 @@ def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
 
 def check(options: Options) -> None:
     """Raise what is wrong with the options, before a process is made for them."""
+    check_address(options)
     _fleet(options, DataDir(options.data))

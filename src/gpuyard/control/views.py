@@ -13,6 +13,7 @@ from gpuyard.control.explained import why_view
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
 from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_view
 from gpuyard.control.refusals import NotFound
+from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, throttled
 from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.line import in_order
@@ -65,12 +66,15 @@ class Filter:
     """With all tenants below it."""
     user: str = ""
     name: str = ""
+    sight: Sight = ALL
+    """Of these, what is there for whoever asks."""
 
     def live(self, record: JobRecord) -> bool:
         """Whether a live job is wanted."""
         spec = record.job.spec
         return (
-            (not self.states or record.state.value in self.states)
+            (self.sight.whole or self.sight.sees(spec.tenant))
+            and (not self.states or record.state.value in self.states)
             and (not self.user or spec.user == self.user)
             and (not self.name or spec.name == self.name)
             and (not self.tenant or f"{spec.tenant}/".startswith(f"{self.tenant}/"))
@@ -90,14 +94,23 @@ class Views:
 
     # -- one job -------------------------------------------------------------------------------------------------
 
-    def job(self, label: Label, *, explained: bool = False, brief: bool = False) -> View:
-        """A job, live or ended; an array as the sum of its tasks. Brief: without why it waits, for who asks often."""
+    def job(self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL) -> View:
+        """A job, live or ended; an array as the sum of its tasks. Brief: without why it waits, for who asks often.
+
+        One that is out of sight is not found, in the same words as one that never was.
+        """
+        view = self._job(label, explained, brief, sight)
+        if view is None or not sight.sees(view["tenant"]):
+            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+        return view
+
+    def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
         books = self._books
         copied: tuple[View, Any, Policy, int] | None = None
         with books.lock:
             books.catch_up()
             state = books.state
-            records = live(state, label)
+            records = [record for record in live(state, label) if sight.sees(record.job.spec.tenant)]
             if len(records) == 1 and (records[0].id == label.id or label.index is not None):
                 reason = "" if brief else self._reasons(state)(records[0], None)
                 view = live_job(state, records[0], reason)
@@ -114,14 +127,12 @@ class Views:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
                 return self._ended(rows[0], explained)
-            raise NotFound(f"there is no job {label}")
+            return None
         row = self._books.store.history(label.id)
         if row is not None:
             return self._ended(row, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
-        if not tasks:
-            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
-        return _array(label.id, tasks)
+        return _array(label.id, tasks) if tasks else None
 
     def _ended(self, row: HistoryRow, explained: bool = False) -> View:
         recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
@@ -138,12 +149,12 @@ class Views:
                 return
             after = rows[-1].array_index
 
-    def attempt(self, label: Label) -> tuple[int, int, str, bool]:
-        """Id and number of the current attempt of one job, its owner, and whether the job has ended."""
-        view = self.job(label, brief=True)
+    def attempt(self, label: Label, sight: Sight = ALL) -> tuple[int, int, str, str]:
+        """Id and number of the current attempt of one job, its owner and its tenant."""
+        view = self.job(label, brief=True, sight=sight)
         if view.get("array"):
             raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
-        return view["id"], view["attempts"], view["user"], view["state"] in ENDED_STATES
+        return view["id"], view["attempts"], view["user"], view["tenant"]
 
     # -- many jobs -----------------------------------------------------------------------------------------------
 
@@ -185,6 +196,7 @@ class Views:
             tenant=wanted.tenant,
             user=wanted.user,
             name=wanted.name,
+            within=wanted.sight.tenants,
             before_id=before_id,
             limit=limit,
         )
@@ -201,6 +213,7 @@ class Views:
             tenant=wanted.tenant,
             user=wanted.user,
             name=wanted.name,
+            within=wanted.sight.tenants,
             ended_from_ms=since_ms,
             before_id=before_id,
             limit=min(limit + 1, PAGE_MAX),
@@ -234,8 +247,11 @@ class Views:
             )
             everything = wanted == EVERYTHING
             nodes = state.nodes.node
+            masked = not (wanted.sight.whole or wanted.tenant or wanted.user or wanted.name)
             for record, place in places:
                 if not everything and not wanted.live(record):
+                    if masked and _out_of_sight(wanted, record):
+                        rows.append(_masked_row(record))
                     continue
                 row = _row(record, nodes, reasons(record, place))
                 rows.append(row + more(state, record) if wide else row)
@@ -330,6 +346,18 @@ def _waits_text(record: JobRecord) -> str:
     if throttled(record):
         return "as many tasks of its array run as may"
     return _TEXTS[ReasonCode.DEPENDENCY]
+
+
+def _out_of_sight(wanted: Filter, record: JobRecord) -> bool:
+    """Whether a job is there, in the state that is asked for, and only its names are nobody's business."""
+    seen = wanted.sight.sees(record.job.spec.tenant)
+    return not seen and (not wanted.states or record.state.value in wanted.states)
+
+
+def _masked_row(record: JobRecord) -> tuple[Any, ...]:
+    """What others may know of a job that stands before theirs: that it is there, its state and its GPUs."""
+    gpus, number = gpus_number(record.shape.gpu_milli), str(record.id)
+    return (record.id, number, "", "", "", "", record.state.value, "", gpus, "", 0, 0, 0, "")
 
 
 def _running_text(record: JobRecord) -> str:

@@ -44,6 +44,8 @@ from gpuyard.model import (
     Requested,
     StopCause,
     Ticked,
+    TokenMade,
+    TokenRevoked,
     Verb,
 )
 from gpuyard.model.units import NO_LIMIT_MS
@@ -333,6 +335,10 @@ def _ticked(state: State, event: Ticked) -> None:
         _drop_earmark(state, record)
 
 
+def _nothing(_state: State, _event: Event) -> None:
+    """Who may come in is no concern of the scheduler."""
+
+
 _STEPS: dict[type, Callable[[State, Any], None]] = {
     ConfigSet: fleet.config_set,
     NodeAdded: fleet.node_added,
@@ -359,4 +365,6 @@ _STEPS: dict[type, Callable[[State, Any], None]] = {
     EarmarkSet: _earmark_set,
     EarmarkDropped: _earmark_dropped,
     Ticked: _ticked,
+    TokenMade: _nothing,
+    TokenRevoked: _nothing,
 }

@@ -32,6 +32,8 @@ from gpuyard.model.events import (
     NodeUp,
     Requested,
     Ticked,
+    TokenMade,
+    TokenRevoked,
 )
 from gpuyard.model.fleet import Market, Node, Pool
 from gpuyard.model.jobs import (
@@ -157,6 +159,8 @@ __all__ = [
     "StopCause",
     "Tenant",
     "Ticked",
+    "TokenMade",
+    "TokenRevoked",
     "Verb",
     "Whole",
     "WithoutAfter",

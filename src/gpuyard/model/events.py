@@ -68,6 +68,7 @@ class NodeCordoned:
     at_ms: int
     node: int
     why: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class NodeUncordoned:
 
     at_ms: int
     node: int
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,8 @@ class CheckpointSeen:
     job_id: int
     attempt: int
     saved_at_ms: int
+    by: str = ""
+    """Who said so; empty: the engine saw it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,29 @@ class DemandLearned:
 
     at_ms: int
     asks: tuple[tuple[Ask, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMade:
+    """Someone was given a token. Changes nothing for the scheduler: it is here because the log is the audit trail."""
+
+    at_ms: int
+    token: str
+    user: str
+    role: str
+    tenant: str
+    expires_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRevoked:
+    """A token is no longer taken."""
+
+    at_ms: int
+    token: str
+    user: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,5 +300,7 @@ Event = (
     | EarmarkSet
     | EarmarkDropped
     | DemandLearned
+    | TokenMade
+    | TokenRevoked
     | Ticked
 )

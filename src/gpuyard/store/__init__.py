@@ -22,6 +22,7 @@ from gpuyard.store.log import Commit, Numbered
 from gpuyard.store.snapshots import Snapshot
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
+from gpuyard.store.tokens import TokenRow
 
 __all__ = [
     "CODEC",
@@ -48,6 +49,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnreachable",
     "Submission",
+    "TokenRow",
     "open_store",
     "text_hash",
 ]

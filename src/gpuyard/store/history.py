@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, false, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.core.plain import Plain
@@ -78,6 +78,8 @@ class HistoryQuery:
     before_id: int | None = None
     """The id of the last row of the page before."""
     limit: int = 100
+    within: Sequence[str] = ("",)
+    """Only jobs at or below one of these tenants; an empty one: all."""
 
 
 class History:
@@ -162,8 +164,9 @@ def _select(query: HistoryQuery) -> Select[Any]:
     if query.states:
         wanted = wanted.where(table.state.in_(query.states))
     if query.tenant:
-        below = table.tenant.startswith(query.tenant + "/", autoescape=True)
-        wanted = wanted.where(or_(table.tenant == query.tenant, below))
+        wanted = wanted.where(_below(query.tenant))
+    if "" not in query.within:
+        wanted = wanted.where(or_(false(), *[_below(tenant) for tenant in query.within]))
     for column, value in ((table.user, query.user), (table.name, query.name)):
         if value:
             wanted = wanted.where(column == value)
@@ -180,6 +183,12 @@ def _select(query: HistoryQuery) -> Select[Any]:
     if query.before_id is not None:
         wanted = wanted.where(table.id < query.before_id)
     return wanted
+
+
+def _below(tenant: str) -> ColumnElement[bool]:
+    """At or below a tenant, letter by letter: SQLite's LIKE would take `Research` for `research`."""
+    column = HISTORY.c.tenant
+    return or_(column == tenant, func.substr(column, 1, len(tenant) + 1) == tenant + "/")
 
 
 def _limited(limit: int) -> int:

@@ -18,6 +18,7 @@ from gpuyard.store.errors import Fenced, StoreDamaged
 from gpuyard.store.history import HistoryRow, put_history
 from gpuyard.store.schema import EVENTS
 from gpuyard.store.submissions import Accepted, Submission, Tray
+from gpuyard.store.tokens import TokenRow, put_tokens
 
 Numbered = tuple[int, Event]
 """An event with its number in the log."""
@@ -43,6 +44,8 @@ class Commit:
     history_rows: Sequence[HistoryRow] = ()
     configs: Sequence[tuple[ConfigVersion, str]] = ()
     """Versions of the configuration, with their texts; each goes with its event."""
+    token_rows: Sequence[TokenRow] = ()
+    """New tokens, and revoked ones."""
 
 
 class EventLog:
@@ -103,6 +106,7 @@ class EventLog:
             tray.put(self._checked(tray, wanted.events))
             put_history(conn, wanted.history_rows)
             put_configs(conn, wanted.configs)
+            put_tokens(conn, wanted.token_rows)
             self._write(conn, tray)
         self._backend.bell.ring(tray.counters.next_seq - 1)
         return [row["seq"] for row in tray.events]
@@ -139,6 +143,18 @@ class EventLog:
                 lines = self._lines(conn, after_seq, limit, until_seq)
             return self._decoded(lines, after_seq, counters)
         return self._decoded(lines, after_seq, None)
+
+    def read_back(self, kinds: Sequence[str], before_seq: int | None, limit: int) -> list[Numbered]:
+        """Events of some kinds before this one, the newest first."""
+        query = (
+            select(EVENTS.c.seq, EVENTS.c.kind, EVENTS.c.version, EVENTS.c.body)
+            .where(EVENTS.c.kind.in_(kinds), EVENTS.c.seq < (_ALL if before_seq is None else before_seq))
+            .order_by(EVENTS.c.seq.desc())
+            .limit(limit)
+        )
+        with self._backend.reading() as conn:
+            lines = conn.execute(query).all()
+        return [(seq, self._codec.decode(seq, kind, version, body)) for seq, kind, version, body in lines]
 
     def seq_at(self, at_ms: int) -> int:
         """How far to fold the log to see the world as it was at that time; 0: not at all.

@@ -109,6 +109,25 @@ CONFIGS = Table(
     Column("restores", LONG, nullable=False),
 )
 
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("made_with", Text, nullable=False),
+    Column("created_ms", LONG, nullable=False),
+    Column("expires_ms", LONG, nullable=False),
+    Column("used_ms", LONG, nullable=False),
+    Column("revoked_ms", LONG, nullable=False),
+    Index("tokens_made_with", "made_with"),
+    Index("tokens_user", "user"),
+)
+
 META = Table(
     "meta",
     METADATA,

@@ -18,6 +18,7 @@ from gpuyard.store.postgres import PostgresBackend, is_postgresql
 from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
 from gpuyard.store.sqlite import SqliteBackend
+from gpuyard.store.tokens import Tokens
 
 BUSY_S = 10.0
 """How long a write waits for its turn."""
@@ -25,8 +26,8 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(EventLog, Snapshots, History, Configs):
-    """Log, snapshots, history, versions of the configuration, blobs and election of one yard. Any thread may use it."""
+class Store(EventLog, Snapshots, History, Configs, Tokens):
+    """Log, snapshots, history, configuration, tokens, blobs and election of one yard. Any thread may use it."""
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
         EventLog.__init__(self, backend, codec)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.addresses import address_of
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.api.fields import indices
+from gpuyard.api.finding import address as address_of
 from gpuyard.errors import BadInput
 
 
@@ -88,6 +88,8 @@ def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
     [
         ("http://127.0.0.1:7447", ("127.0.0.1", 7447)),
         ("localhost:80/", ("localhost", 80)),
+        ("https://yard.example.org", ("yard.example.org", 443)),
+        ("https://[::1]:7448", ("::1", 7448)),
         ("unix:/run/y.sock", "/run/y.sock"),
         ("unix:///run/y.sock", "/run/y.sock"),
         ("/run/y.sock", "/run/y.sock"),
@@ -97,9 +99,11 @@ def test_addresses(text: str, address: object) -> None:
     assert address == address_of(text)
 
 
-@pytest.mark.parametrize("text", ["nowhere", "host:port", "host:0", "host:99999", "https://x"])
-def test_what_is_noaddress_of(text: str) -> None:
-    with pytest.raises(BadInput, match="which is no address"):
+@pytest.mark.parametrize(
+    "text", ["nowhere", "host:port", "host:0", "host:99999", "https://x:y", "http://a/b:1"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(BadInput, match="is no address"):
         address_of(text)
 
 

@@ -79,6 +79,8 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     bare = yaml.safe_load(fleet)
     bare |= {"tenants": {"a": {}}, "classes": {"batch": {}}, "fairness": {}, "policies": {"mine": {}}}
     bare["gpu_models"] = {"P40": {"memory": "24G", "price": 1}}
+    oidc = {"issuer": "https://id.example.org", "client_id": "yard", "groups": {"ml": {}}}
+    bare["auth"] = {"users": {"ana": {}}, "oidc": oidc, "limits": {}}
     full = json.loads(json.dumps(bare))
     places = {
         "YardFile": full,
@@ -89,6 +91,11 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "ClassEntry": full["classes"]["batch"],
         "FairnessEntry": full["fairness"],
         "PolicyEntry": full["policies"]["mine"],
+        "AuthEntry": full["auth"],
+        "UserEntry": full["auth"]["users"]["ana"],
+        "OidcEntry": full["auth"]["oidc"],
+        "GroupEntry": full["auth"]["oidc"]["groups"]["ml"],
+        "LimitsEntry": full["auth"]["limits"],
     }
     written = 0
     for name, key, field in fields(schema):
@@ -96,7 +103,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 27 == written
+    assert 39 == written
     assert config.loads(json.dumps(bare)) == config.loads(json.dumps(full))
 
 

@@ -1,0 +1,140 @@
+"""People over HTTP: who asks, their tokens, login, and what everybody did."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.logins import OidcLogin, TokenRequest
+from gpuyard.api.peers import asker
+from gpuyard.api.replies import (
+    AuditReply,
+    LoginReply,
+    MeReply,
+    NewTokenReply,
+    RevokedReply,
+    TokensReply,
+)
+from gpuyard.api.routes import CURSOR, USER, add, limit
+from gpuyard.api.schemas import checked
+from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
+from gpuyard.control.audit import audit
+from gpuyard.control.refusals import Impossible
+from gpuyard.control.rights import Action
+from gpuyard.control.serve import Yard
+from gpuyard.control.tokens import Asked, Office, token_view
+from gpuyard.model.units import DAY_MS
+from gpuyard.store import TokenRow
+
+AUDIT_MAX = 1000
+
+
+def routes(yard: Yard) -> APIRouter:
+    """Tokens, login and the audit trail."""
+    router = APIRouter(tags=["people"])
+    api = _People(yard)
+    add(router, "GET", "/me", api.me, Action.SELF, "Who asks, and what they may do", MeReply)
+    add(
+        router,
+        "GET",
+        "/tokens",
+        api.tokens,
+        Action.SELF,
+        "Tokens that concern you",
+        TokensReply,
+        problems=(409,),
+    )
+    add(router, "POST", "/tokens", api.make, Action.MAKE_TOKEN, "Make a token", NewTokenReply, status=201,
+        body=TokenRequest, problems=(409,))  # fmt: skip
+    add(router, "DELETE", "/tokens/{id}", api.revoke, Action.SELF, "Revoke a token, and those made with it",
+        RevokedReply, problems=(404, 409))  # fmt: skip
+    add(router, "GET", "/audit", api.audit, Action.SEE_ALL, "What everybody did, newest first", AuditReply,
+        parameters=(USER, limit(AUDIT_MAX), CURSOR))  # fmt: skip
+    add(router, "GET", "/login", api.ways, Action.ANYBODY, "How to log in here", LoginReply)
+    add(router, "POST", "/login/oidc", api.login, Action.ANYBODY, "Trade an ID token for a token of the yard",
+        NewTokenReply, status=201, body=OidcLogin, problems=(401, 403, 404, 409, 422))  # fmt: skip
+    return router
+
+
+class _People:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+
+    @property
+    def _office(self) -> Office:
+        if self._yard.office is None:
+            raise Impossible(
+                "this yard knows people by the machine's users, and has no tokens",
+                "Start it with `yard up --auth`.",
+            )
+        return self._yard.office
+
+    async def me(self, request: Request) -> Response:
+        """Who asks, as the yard sees them."""
+        who = asker(request.scope)
+        return answer(
+            {
+                "user": who.name,
+                "runs_as": who.login or who.name,
+                "rights": [{"role": right.role.word, "tenant": right.tenant} for right in who.rights],
+                "home": who.home,
+                "token": who.token or None,
+                "expires_ms": who.expires_ms or None,
+                "auth": self._yard.office is not None,
+            }
+        )
+
+    async def tokens(self, request: Request) -> Response:
+        """Your own, and those of the tenants whose admin you are."""
+        found = await run_in_threadpool(self._office.list, asker(request.scope))
+        return answer({"tokens": found})
+
+    async def make(self, request: Request) -> Response:
+        """The secret is in this answer and nowhere else."""
+        wanted = checked(TokenRequest, object_of(request, await bytes_of(request)))
+        lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
+        asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
+        future = await run_in_threadpool(self._office.make, asker(request.scope), asked)
+        return _told(*await asyncio.wrap_future(future))
+
+    async def revoke(self, request: Request, id: str) -> Response:
+        """It is not taken any more, nor are those that were made with it."""
+        return answer(await asyncio.wrap_future(self._office.revoke(asker(request.scope), id)))
+
+    async def audit(self, request: Request) -> Response:
+        """Lines of the log that name somebody."""
+        sent = request.query_params
+        nodes = self._yard.books.state.nodes.node
+
+        def node(number: int) -> str:
+            return nodes[number].name if number < len(nodes) else str(number)
+
+        def made() -> tuple[list[dict[str, Any]], int | None]:
+            who, before = sent.get("user", ""), cursor_of(sent)
+            return audit(self._yard.store, node, user=who, before_seq=before, limit=limit_of(sent, AUDIT_MAX))
+
+        lines, more = await run_in_threadpool(made)
+        return answer({"lines": lines, "next_cursor": id_cursor(more)})
+
+    async def ways(self) -> Response:
+        """Whether a login is needed, and the identity provider, if there is one."""
+        oidc = self._yard.oidc
+        return answer({"auth": self._yard.office is not None, "oidc": oidc.described() if oidc else None})
+
+    async def login(self, request: Request) -> Response:
+        """Good once for each login."""
+        wanted = checked(OidcLogin, object_of(request, await bytes_of(request)))
+        oidc = self._yard.oidc
+        if oidc is None:
+            raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
+        user, right = await run_in_threadpool(oidc.vouched, wanted.id_token, wanted.nonce)
+        future = self._office.login(user, right, wanted.nonce, oidc.session_ms)
+        return _told(*await asyncio.wrap_future(future))
+
+
+def _told(row: TokenRow, secret: str) -> Response:
+    return answer({**token_view(row), "secret": secret}, 201, {"Cache-Control": "no-store"})

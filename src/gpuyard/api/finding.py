@@ -1,0 +1,169 @@
+"""Which yard a command speaks to, and with which token. Light, because every command imports it.
+
+First what is said outright, then `YARD_URL` (or `YARD_SERVER`), then `YARD_DATA`, then what `yard login` keeps
+in ~/.config/gpuyard/login.json, then the yard of this machine.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpuyard.control.places import DataDir, likely_data
+from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    import ssl
+
+HTTPS_PORT = 443
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Login(NamedTuple):
+    """What `yard login` keeps."""
+
+    url: str
+    token: str
+    ca: str = ""
+    """A file with the certificate that signed the server's, where the machine does not know it."""
+
+
+class Place(NamedTuple):
+    """Where a yard is, and how to be let in."""
+
+    address: tuple[str, int] | str
+    token: str = ""
+    tls: "ssl.SSLContext | None" = None
+    url: str = ""
+    """As people would write it."""
+
+    @property
+    def host(self) -> str:
+        """For the header of that name."""
+        if isinstance(self.address, str):
+            return "yard"
+        name = f"[{self.address[0]}]" if ":" in self.address[0] else self.address[0]
+        return f"{name}:{self.address[1]}"
+
+
+def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
+    """Where to ask."""
+    said = server or ("" if data else os.environ.get("YARD_URL") or os.environ.get("YARD_SERVER") or "")
+    login = None
+    if not said and data is None and not os.environ.get("YARD_DATA"):
+        login = read_login()
+        said = login.url if login else ""
+    if not said:
+        local = socket_of(data)
+        return Place(local, url=local)
+    where = address(said)
+    if isinstance(where, str):
+        return Place(where, url=where)
+    secure = said.strip().startswith("https://")
+    login = login or (_login_of(said) if not token else None)
+    token = token or os.environ.get("YARD_TOKEN") or (login.token if login else "")
+    if not token and where[0] in _LOOPBACK:
+        # Not for others: whoever has it is the owner of the yard of this machine.
+        token = own_token(data)
+    if token and not secure and where[0] not in _LOOPBACK and not os.environ.get("YARD_INSECURE_HTTP"):
+        raise BadInput(
+            f"{said} is not https: your token could be read on the way",
+            "Use https://, or set YARD_INSECURE_HTTP=1 if nobody else is on that network.",
+        )
+    ca = ca or os.environ.get("YARD_CA") or (login.ca if login else "")
+    return Place(where, token, trusted(ca) if secure else None, said)
+
+
+def trusted(ca: str) -> "ssl.SSLContext":
+    """Whose certificates are believed: the machine's own, or one file."""
+    import ssl  # noqa: PLC0415 (takes longer to import than most commands run)
+
+    try:
+        return ssl.create_default_context(cafile=ca or None)
+    except (OSError, ssl.SSLError) as error:
+        raise BadInput(f"{ca} is no file of certificates: {error}", "Name a PEM file.") from error
+
+
+def address(server: str) -> tuple[str, int] | str:
+    """`https://yard.example.org`, `http://127.0.0.1:7447`, `127.0.0.1:7447`, `unix:/path` or `/path`."""
+    text = server.strip().rstrip("/")
+    if text.startswith(("unix:", "/")):
+        path = text.removeprefix("unix:")
+        return "/" + path.lstrip("/")
+    secure = text.startswith("https://")
+    text = text.removeprefix("https://").removeprefix("http://")
+    if secure and not text.rpartition("]")[2].count(":"):
+        text = f"{text}:{HTTPS_PORT}"
+    host, _, port = text.rpartition(":")
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadInput(
+            f"{server!r} (YARD_URL or YARD_SERVER) is no address",
+            "For example: https://yard.example.org or http://127.0.0.1:7447",
+        )
+    return host.strip("[]"), int(port)
+
+
+def socket_of(data: Path | None) -> str:
+    """The socket of a server on this machine."""
+    folders = [data] if data is not None else list(likely_data())
+    for folder in folders:
+        found = [each.socket for each in DataDir(folder).instances() if each.socket.exists()]
+        if found:
+            return str(found[0])
+    return str(DataDir(folders[0]).root / "yard.sock")
+
+
+def own_token(data: Path | None) -> str:
+    """The token of the yard of this machine, for whoever may read it."""
+    for folder in [data] if data is not None else likely_data():
+        with suppress(OSError):
+            return DataDir(folder).token_file.read_text(encoding="ascii").strip()
+    return ""
+
+
+def login_file() -> Path:
+    """Where a login is kept."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuyard" / "login.json"
+
+
+def read_login() -> Login | None:
+    """The login that is kept, if there is one."""
+    path = login_file()
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    if mode & 0o077:
+        raise YardError(f"{path} can be read by others, and holds your token", f"chmod 600 {path}")
+    try:
+        return Login(**json.loads(text))
+    except (ValueError, TypeError):
+        raise YardError(f"{path} is damaged", "Log in again with `yard login`, or remove the file.") from None
+
+
+def keep_login(login: Login) -> Path:
+    """Keep a login, for its owner alone."""
+    path = login_file()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_suffix(f".{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        json.dump(login._asdict(), file)
+    os.replace(draft, path)
+    return path
+
+
+def forget_login() -> bool:
+    """Forget it; whether there was one."""
+    with suppress(FileNotFoundError):
+        login_file().unlink()
+        return True
+    return False
+
+
+def _login_of(url: str) -> Login | None:
+    """The login that is kept, if it is for this very server: a token is shown to no other."""
+    login = read_login()
+    return login if login is not None and login.url.rstrip("/") == url.strip().rstrip("/") else None

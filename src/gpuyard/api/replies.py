@@ -1,0 +1,302 @@
+"""What the API answers, for its description: nothing is checked against these on the way out, tests do that."""
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from gpuyard.api.logins import OidcLogin, TokenRequest
+from gpuyard.api.schemas import CheckpointRequest, DrainRequest, JobReply, JobRequest, ManyRequest
+
+Milliseconds = int
+
+
+class Fault(BaseModel):
+    """One field that is wrong."""
+
+    field: str
+    detail: str
+
+
+class ProblemReply(BaseModel):
+    """What is wrong and what to do (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str = ""
+    errors: list[Fault] = []
+
+
+class WhyReply(BaseModel):
+    """One thing that is in a job's way."""
+
+    code: str
+    by: str
+    text: str
+    lifted_by: str
+
+
+class TaskReply(BaseModel):
+    """A task of an array."""
+
+    id: int
+    label: str
+    state: str
+    exit_code: int | None
+    nodes: list[str]
+
+
+class JobView(BaseModel):
+    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these."""
+
+    id: int
+    label: str
+    name: str
+    tenant: str
+    user: str
+    klass: str = Field(alias="class")
+    state: str
+    attempt_state: str | None = None
+    gpus: float
+    gpu_models: list[str] = []
+    tasks: int
+    cpus: float = 0
+    memory_mib: int = 0
+    nodes: list[str] = []
+    gpu_indices: list[list[int]] = []
+    submitted: str | None
+    submitted_ms: Milliseconds
+    started: str | None = None
+    started_ms: Milliseconds | None = None
+    ended: str | None = None
+    ended_ms: Milliseconds | None = None
+    time_limit_s: int | None
+    attempts: int = 0
+    preemptions: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    held: bool = False
+    wanted: str | None = None
+    reason: str = ""
+    array_id: int | None = None
+    array_index: int | None = None
+    array: bool = False
+    states: dict[str, int] = {}
+    jobs: list[TaskReply] = []
+    ahead: int = 0
+    why: list[WhyReply] = []
+    expected_start_ms: Milliseconds | None = None
+    how: str = ""
+    helps: list[str] = []
+
+
+class JobsReply(BaseModel):
+    """A page of jobs, and where the next one begins."""
+
+    jobs: list[JobView]
+    next_cursor: str | None
+
+
+class QueueReply(BaseModel):
+    """Live jobs as rows. One of a tenant that is not yours has its id, state and GPUs, and nothing else."""
+
+    at_ms: Milliseconds
+    running: int
+    waiting: int
+    set_aside: int
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class NodeReply(BaseModel):
+    """A node, and what is free on it."""
+
+    name: str
+    cluster: str
+    pool: str
+    state: str
+    why: str
+    gpu_model: str
+    gpus: int
+    gpus_free: float
+    gpus_foreign: int
+    foreign: str
+    cpus: float
+    cpus_free: float
+    memory_mib: int
+    memory_mib_free: int
+    jobs: list[str]
+
+
+class NodesReply(BaseModel):
+    """The fleet."""
+
+    nodes: list[NodeReply]
+
+
+class DrainReply(BaseModel):
+    """Whether a node takes new work."""
+
+    node: str
+    drained: bool
+
+
+class AskedReply(BaseModel):
+    """What became of a wish about a job."""
+
+    id: int
+    label: str
+    verb: str
+    jobs: int
+
+
+class CheckpointReply(BaseModel):
+    """When a job has saved its work last."""
+
+    id: int
+    label: str
+    checkpoint_ms: Milliseconds
+
+
+class OneOfMany(BaseModel):
+    """The same for one of many jobs, or why not."""
+
+    id: int | None = None
+    label: str
+    verb: str = ""
+    jobs: int = 0
+    status: int
+    detail: str = ""
+    hint: str = ""
+
+
+class ManyReply(BaseModel):
+    """An answer for each, in their order."""
+
+    results: list[OneOfMany]
+
+
+class SnapshotReply(BaseModel):
+    """The whole state."""
+
+    version: str
+    seq: int
+    state: dict[str, Any]
+
+
+class RightReply(BaseModel):
+    """A role and where it holds; an empty tenant is the whole yard."""
+
+    role: str
+    tenant: str
+
+
+class MeReply(BaseModel):
+    """Who asks, as the yard sees them."""
+
+    user: str
+    runs_as: str
+    rights: list[RightReply]
+    home: str
+    token: str | None
+    expires_ms: Milliseconds | None
+    auth: bool
+
+
+class TokenReply(BaseModel):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    role: str
+    tenant: str
+    note: str
+    made_by: str
+    made_with: str | None
+    created_ms: Milliseconds
+    expires_ms: Milliseconds
+    used_ms: Milliseconds | None
+    revoked_ms: Milliseconds | None
+
+
+class NewTokenReply(TokenReply):
+    """A token with its secret, which is told once."""
+
+    secret: str
+
+
+class TokensReply(BaseModel):
+    """Tokens, the newest first."""
+
+    tokens: list[TokenReply]
+
+
+class RevokedReply(BaseModel):
+    """The tokens that are no longer taken: the one that was named, and those made with it."""
+
+    id: str
+    revoked: list[str]
+
+
+class OidcReply(BaseModel):
+    """The identity provider to log in with."""
+
+    issuer: str
+    client_id: str
+    scopes: str
+
+
+class LoginReply(BaseModel):
+    """How to log in here."""
+
+    auth: bool
+    oidc: OidcReply | None
+
+
+class AuditLine(BaseModel):
+    """One thing that somebody did."""
+
+    seq: int
+    at_ms: Milliseconds
+    who: str
+    what: str
+    about: str
+    tenant: str
+
+
+class AuditReply(BaseModel):
+    """Lines of the log that name somebody, the newest first, and where the next ones begin."""
+
+    lines: list[AuditLine]
+    next_cursor: str | None
+
+
+class HealthReply(BaseModel):
+    """The process is there."""
+
+    ok: bool
+
+
+class ReadyReply(BaseModel):
+    """Whether the server can do its work; more for those who may see everything."""
+
+    ready: bool
+    role: str
+
+
+class VersionReply(BaseModel):
+    """Which release this is, and which yard."""
+
+    version: str
+    api: str
+    yard: str
+
+
+DESCRIBED: tuple[type[BaseModel], ...] = (
+    JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin, CheckpointRequest, CheckpointReply,
+    JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, DrainReply,
+    AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
+    HealthReply, ReadyReply, VersionReply,
+)  # fmt: skip
+"""Everything that the description of the API names."""

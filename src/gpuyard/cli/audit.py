@@ -1,0 +1,33 @@
+"""`yard audit`: who did what. The log is the audit trail; this reads it backwards."""
+
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+from gpuyard.cli.queue import UserOption
+
+
+def audit(
+    user: UserOption = "",
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest.")
+    ] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what people did, the newest first: submissions, wishes about jobs, nodes, tokens. For admins."""
+    from gpuyard.cli.tables import Column, clock, emit
+
+    with client() as yard:
+        found = yard.audit(user=user, limit=limit)["lines"]
+    columns = [
+        Column("EVENT", lambda line: str(line["seq"]), right=True),
+        Column("WHEN", lambda line: clock(line["at_ms"])),
+        Column("WHO", lambda line: line["who"] or "-"),
+        Column("WHAT", lambda line: line["what"]),
+        Column("TENANT", lambda line: line["tenant"] or "-"),
+        Column("ABOUT", lambda line: line["about"]),
+    ]
+    emit(found, columns, output)

@@ -1,0 +1,127 @@
+"""`yard login`, `logout`, `whoami`: which yard commands speak to from now on, and as whom."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuyard.errors import BadInput
+
+
+def login(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="https://yard.example.org:7447. Default: $YARD_URL.", show_default=False
+        ),
+    ] = "",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Where the token is; - for standard input. Default: $YARD_TOKEN, else you are asked.",
+            show_default=False,
+        ),
+    ] = None,
+    oidc: Annotated[
+        bool, typer.Option("--oidc", help="Log in through the yard's identity provider.")
+    ] = False,
+    browser: Annotated[
+        bool,
+        typer.Option("--browser/--no-browser", help="With --oidc: open the page, or only print its address."),
+    ] = True,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca",
+            metavar="FILE",
+            help="The certificate that signed the server's, if the machine does not know it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Log in to a yard on another machine: commands speak to it until `yard logout`.
+
+    The token is kept in ~/.config/gpuyard/login.json, which only you can read. YARD_URL and YARD_TOKEN go before it.
+    """
+    import os
+
+    from gpuyard.api.client import Client
+    from gpuyard.api.finding import Login, keep_login
+    from gpuyard.cli.tables import clock
+
+    url = url or os.environ.get("YARD_URL", "")
+    if not url.startswith(("https://", "http://")):
+        raise BadInput(
+            f"{url!r} is no address of a yard" if url else "no yard is named",
+            "For example: yard login https://yard.example.org:7447",
+        )
+    ca_path = str(ca.absolute()) if ca else ""
+    if oidc:
+        from gpuyard.cli.oidc import token_by_login
+
+        token = token_by_login(url, ca_path, browser)
+    else:
+        token = _token(token_file)
+    with Client(url, token, ca=ca_path) as yard:
+        me = yard.me()
+    path = keep_login(Login(url, token, ca_path))
+    until = f", until {clock(me['expires_ms'])}" if me["expires_ms"] else ""
+    print(f"logged in at {url} as {me['user']}, {_rights(me)}{until}; kept in {path}")
+
+
+def logout(
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the token as well.")] = False,
+) -> None:
+    """Forget the login."""
+    from gpuyard.api.client import Client
+    from gpuyard.api.finding import forget_login, read_login
+
+    kept = read_login()
+    if kept is not None and revoke:
+        with Client(kept.url, kept.token, ca=kept.ca) as yard:
+            yard.revoke_token(str(yard.me()["token"]))
+    forget_login()
+    print(f"logged out of {kept.url}" if kept else "there was no login")
+
+
+def whoami() -> None:
+    """Show who you are to the yard, and what you may do."""
+    from gpuyard.cli.places import client
+    from gpuyard.cli.tables import clock
+
+    with client() as yard:
+        me = yard.me()
+        where = yard.server
+    print(f"user     {me['user']}, jobs run as {me['runs_as']}")
+    print(f"rights   {_rights(me)}")
+    if me["home"]:
+        print(f"tenant   {me['home']}, for jobs that name none")
+    if me["token"]:
+        print(f"token    {me['token']}, until {clock(me['expires_ms'])}")
+    print(f"yard     {where}{'' if me['auth'] else ', without --auth'}")
+
+
+def _rights(me: dict[str, object]) -> str:
+    rights: list[dict[str, str]] = me["rights"]  # type: ignore[assignment]
+    return ", ".join(f"{right['role']} of {right['tenant'] or 'the whole yard'}" for right in rights)
+
+
+def _token(file: Path | None) -> str:
+    import os
+    import sys
+
+    if file is None and os.environ.get("YARD_TOKEN"):
+        return os.environ["YARD_TOKEN"].strip()
+    if file is None and sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass("token: ").strip()
+    try:
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the token cannot be read from {file}: {error}") from error
+    if not text.strip():
+        raise BadInput("there is no token", "Give it with --token-file, in YARD_TOKEN or on standard input.")
+    return text.strip()

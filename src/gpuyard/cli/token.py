@@ -1,0 +1,116 @@
+"""`yard token`: make tokens for people and programs, list them, take them back."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+
+app = typer.Typer(
+    help="Make, list and revoke tokens: how people and programs come in over the network.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+WHOLE_YARD = "/"
+
+
+@app.command()
+def create(
+    user: Annotated[str, typer.Option("--user", "-u", help="For whom.", show_default=False)],
+    role: Annotated[
+        str,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="viewer, user, tenant-admin or admin. Default: what the user has in yard.yaml, else user.",
+            show_default=False,
+        ),
+    ] = "",
+    tenant: Annotated[
+        str,
+        typer.Option(
+            "--tenant",
+            metavar="PATH",
+            help="Where the role holds, and everywhere below; / for the whole yard. Default: the user's own place.",
+            show_default=False,
+        ),
+    ] = "",
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--days", metavar="N", min=1, help="How long it lasts. Default: 30.", show_default=False
+        ),
+    ] = None,
+    note: Annotated[str, typer.Option("--note", help="What it is for.", show_default=False)] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere."""
+    from gpuyard.cli.streams import notice
+    from gpuyard.cli.tables import clock
+
+    place = "" if tenant == WHOLE_YARD else tenant or None
+    with client() as yard:
+        made = yard.make_token(user, role=role or None, tenant=place, days=days, note=note)
+    if output is Output.JSON:
+        import json
+
+        print(json.dumps(made, indent=2))
+        return
+    print(made["secret"])
+    notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}")
+
+
+@app.command("list")
+def list_(output: OutputOption = Output.TABLE) -> None:
+    """List your own tokens, and those of the tenants whose admin you are. Secrets are never shown."""
+    from gpuyard.cli.tables import Column, clock, emit
+
+    with client() as yard:
+        found = yard.tokens()
+    columns = [
+        Column("ID", lambda token: token["id"]),
+        Column("USER", lambda token: token["user"]),
+        Column("ROLE", lambda token: token["role"]),
+        Column("TENANT", lambda token: token["tenant"] or WHOLE_YARD),
+        Column("STATE", _state),
+        Column("EXPIRES", lambda token: clock(token["expires_ms"])),
+        Column("USED", lambda token: clock(token["used_ms"])),
+        Column("MADE", lambda token: clock(token["created_ms"]), wide=True),
+        Column("BY", lambda token: token["made_by"]),
+        Column("NOTE", lambda token: token["note"] or "-"),
+    ]
+    emit(found, columns, output)
+
+
+@app.command()
+def revoke(
+    tokens: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Ids, as `yard token list` shows them.", show_default=False),
+    ],
+) -> None:
+    """Take tokens back, and with each those that were made with it. It holds at once."""
+    with client() as yard:
+        for token in tokens:
+            # What leaks is often pasted whole.
+            name = token.split("_")[1] if token.startswith("yard_") and token.count("_") == 2 else token
+            done = yard.revoke_token(name)
+            more = len(done["revoked"]) - 1
+            with_it = f", and {more} made with it" if more > 0 else ""
+            print(f"{name} is revoked{with_it}" if done["revoked"] else f"{name} was revoked already")
+
+
+def right_text(made: dict[str, Any]) -> str:
+    """`user of research`."""
+    return f"{made['role']} of {made['tenant'] or 'the whole yard'}"
+
+
+def _state(token: Any) -> str:
+    import time
+
+    if token["revoked_ms"]:
+        return "REVOKED"
+    return "EXPIRED" if token["expires_ms"] <= time.time_ns() // 1_000_000 else "VALID"

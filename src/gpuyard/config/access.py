@@ -1,0 +1,178 @@
+"""The `auth` part of `yard.yaml`: people and what they may do, tokens, login through an identity provider, limits."""
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+from pydantic import PlainValidator as Plain
+from pydantic import WithJsonSchema as Shown
+
+from gpuyard.config import quantities as q
+from gpuyard.config.fields import Count, Entry, OrNothing, PositiveMs, Word, choice, key, required, text
+from gpuyard.config.findings import Findings
+from gpuyard.config.problems import Path, quoted, remedy
+from gpuyard.config.values import Access, Account, Limits, Oidc
+
+ROLE_WORDS = ["viewer", "user", "tenant-admin", "admin"]
+_ACCESS, _LIMITS, _OIDC = Access(), Limits(), Oidc("", "")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_LOGIN = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
+_PLACE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})*"
+
+
+def _login(value: str) -> str:
+    if not re.fullmatch(_LOGIN, value):
+        raise ValueError(f"must be a user of the machine, such as ana, not {quoted(value)}")
+    return value
+
+
+def _place(value: str) -> str:
+    if not re.fullmatch(_PLACE, value):
+        raise ValueError(f"must be a tenant such as research or research/ana, not {quoted(value)}")
+    return value
+
+
+def _issuer(value: str) -> str:
+    """Keys fetched over a line that others can change prove nothing."""
+    try:
+        parts = urlsplit(value)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if not host or (parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK)):
+        raise ValueError(f"must be an https:// address, not {quoted(value)}")
+    return value.rstrip("/")
+
+
+def _user(value: str) -> str:
+    if not re.fullmatch(_USER, value):
+        raise ValueError(f"user {quoted(value)} must be a name such as ana or ana@example.org")
+    return value
+
+
+RoleWord = Annotated[str, *choice(ROLE_WORDS, "role", "roles")]
+Place = Annotated[str, Plain(text(_place)), Shown({"type": "string", "pattern": f"^{_PLACE}$"})]
+Login = Annotated[str, Plain(text(_login)), Shown({"type": "string", "pattern": f"^{_LOGIN}$"})]
+UserName = Annotated[str, AfterValidator(_user), Shown({"type": "string", "pattern": f"^{_USER}$"})]
+Issuer = Annotated[str, Plain(text(_issuer)), Shown({"type": "string", "format": "uri"})]
+
+
+class UserEntry(Entry):
+    """Someone who uses the yard."""
+
+    unix: Login | None = key(
+        "The user of the machine as whom their jobs run. Left out: of the same name.", example="ana"
+    )
+    tenant: Place | None = key(
+        "The place in the tree of tenants where the role holds, and everywhere below it. Left out: everywhere.",
+        example="research",
+    )
+    role: RoleWord | None = key("The most they may do there, whatever their token says.", default="user")
+
+
+class GroupEntry(Entry):
+    """What members of a group of the identity provider may do."""
+
+    tenant: Place | None = key("Where the role holds. Left out: everywhere.", example="research")
+    role: RoleWord | None = key("What they may do there.", default="user")
+
+
+class OidcEntry(Entry):
+    """Login through an OpenID Connect provider."""
+
+    issuer: Issuer = required(
+        "Address of the provider, as its tokens name it.", example="https://id.example.org"
+    )
+    client_id: Word = required("The client that was registered there, public, with PKCE.", example="gpuyard")
+    user_claim: Word | None = key("The claim that is the name of the user.", default=_OIDC.user_claim)
+    groups_claim: Word | None = key("The claim that lists their groups.", default=_OIDC.groups_claim)
+    groups: Annotated[dict[str, Annotated[GroupEntry, OrNothing()]], OrNothing()] | None = key(
+        "Groups and what they give. Who is in several gets the first of these that fits. "
+        "Who is in none and not in users is refused. Left out: none.",
+        example={"ml": {"tenant": "research"}},
+    )
+    session: PositiveMs | None = key("How long a login lasts.", default=q.duration_text(_OIDC.session_ms))
+    scopes: Word | None = key("What is asked for at login.", default=_OIDC.scopes)
+
+
+class LimitsEntry(Entry):
+    """How much one user may ask of one server process."""
+
+    submits_per_s: Count | None = key("Submissions and wishes in a second.", default=_LIMITS.submits_per_s)
+    reads_per_s: Count | None = key("Questions in a second.", default=_LIMITS.reads_per_s)
+    burst_s: Count | None = key("So many seconds' worth may come at once.", default=_LIMITS.burst_s)
+    at_once: Count | None = key(
+        "Requests under way at a time; a log that is followed is one.", default=_LIMITS.at_once
+    )
+
+
+class AuthEntry(Entry):
+    """Who may do what."""
+
+    users: Annotated[dict[UserName, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
+        "People by name. Left out: whoever is given a token.",
+        example={"ana": {"tenant": "research", "role": "tenant-admin"}},
+    )
+    token_lifetime: PositiveMs | None = key(
+        "How long a token lasts if nobody says.", default=q.duration_text(_ACCESS.token_ms)
+    )
+    token_lifetime_max: PositiveMs | None = key(
+        "How long a token may last at most.", default=q.duration_text(_ACCESS.token_ms_max)
+    )
+    oidc: OidcEntry | None = key("Login through an identity provider. Left out: none.")
+    limits: Annotated[LimitsEntry, OrNothing()] | None = key(
+        "How much one user may ask for. Left out: the defaults of its keys."
+    )
+
+
+def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings) -> None:
+    """Places that are in the tree, and a lifetime that can be had."""
+    if entry is None:
+        return
+    named: list[tuple[Path, str | None]] = [
+        (("auth", "users", name, "tenant"), user.tenant) for name, user in (entry.users or {}).items()
+    ]
+    if entry.oidc is not None:
+        named += [
+            (("auth", "oidc", "groups", name, "tenant"), group.tenant)
+            for name, group in (entry.oidc.groups or {}).items()
+        ]
+    tops = sorted({path.split("/")[0] for path in tenants})
+    for path, tenant in named:
+        if tenant is not None and tenants and tenant.split("/")[0] not in tops:
+            known = remedy(tenant, dict.fromkeys([*tenants, *tops]), "tenants")
+            findings.at(path, f"unknown tenant {quoted(tenant)}; {known}")
+    most_ms, usual_ms = entry.token_lifetime_max or _ACCESS.token_ms_max, entry.token_lifetime
+    if usual_ms is not None and usual_ms > most_ms:
+        text_ = f"'token_lifetime' ({q.duration_text(usual_ms)}) is above 'token_lifetime_max'"
+        findings.at(("auth", "token_lifetime"), f"{text_} ({q.duration_text(most_ms)})")
+
+
+def build_access(entry: AuthEntry | None) -> Access | None:
+    """The values, with the defaults of `Access` where the file says nothing."""
+    if entry is None:
+        return None
+    given: dict[str, object] = {
+        "users": {
+            name: Account(user.unix or "", user.role or "user", user.tenant or "")
+            for name, user in (entry.users or {}).items()
+        },
+        "limits": Limits(**(entry.limits.given() if entry.limits else {})),
+    }
+    if entry.token_lifetime_max is not None:
+        given["token_ms_max"] = entry.token_lifetime_max
+        given["token_ms"] = min(_ACCESS.token_ms, entry.token_lifetime_max)
+    if entry.token_lifetime is not None:
+        given["token_ms"] = entry.token_lifetime
+    if entry.oidc is not None:
+        oidc = entry.oidc.given()
+        if "session" in oidc:
+            oidc["session_ms"] = oidc.pop("session")
+        oidc["groups"] = {
+            name: Account("", group.role or "user", group.tenant or "")
+            for name, group in (entry.oidc.groups or {}).items()
+        }
+        given["oidc"] = Oidc(**oidc)
+    return Access(**given)  # type: ignore[arg-type]

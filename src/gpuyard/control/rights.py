@@ -1,0 +1,161 @@
+"""Who may do what: one table, one question, asked by every route.
+
+A person has rights: a role at a place in the tree of tenants, which holds for everything below it. An action needs a
+role there; for some a lower one will do where the job is the person's own. Nothing here knows HTTP, files or time.
+
+What lies outside all rights of a person is not there for them (`Sight`): asked for, it is not found, and in the queue
+it is a row without names, because people have to see what they wait behind.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Role(IntEnum):
+    """What someone may do at a place, each more than the one before it."""
+
+    VIEWER = 1
+    """Sees jobs, and nothing of what is in them."""
+    USER = 2
+    """Submits, acts on jobs of their own and reads what those wrote."""
+    TENANT_ADMIN = 3
+    """Does the same for everybody's jobs there, and makes tokens."""
+    ADMIN = 4
+    """Everything. Nodes and the log belong to no tenant: for these the role has to hold for the whole yard."""
+
+    @property
+    def word(self) -> str:
+        """As people write it."""
+        return self.name.lower().replace("_", "-")
+
+
+ROLES = {role.word: role for role in Role}
+
+
+class Action(Enum):
+    """What a route does. A route that does not say so is not served."""
+
+    ANYBODY = "anybody"
+    """Needs nobody to be known: health, and how to log in."""
+    SELF = "self"
+    """Concerns whoever asks: which rights they have, which tokens."""
+    SEE_QUEUE = "see-queue"
+    SEE_NODES = "see-nodes"
+    SEE_JOB = "see-job"
+    SUBMIT = "submit"
+    ACT_ON_JOB = "act-on-job"
+    READ_JOB = "read-job"
+    """What is in a job: what it wrote, its script, its environment."""
+    MAKE_TOKEN = "make-token"
+    MANAGE_NODES = "manage-nodes"
+    SEE_ALL = "see-all"
+    """The log and the whole state, which hold everybody's jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """The least role that will do."""
+
+    others: Role
+    own: Role
+    """For a job of one's own."""
+    whole: bool = False
+    """Whether it has to hold for the whole yard."""
+
+
+_NEEDS = {
+    Action.SELF: _Need(Role.VIEWER, Role.VIEWER),
+    Action.SEE_QUEUE: _Need(Role.VIEWER, Role.VIEWER),
+    Action.SEE_NODES: _Need(Role.VIEWER, Role.VIEWER),
+    Action.SEE_JOB: _Need(Role.VIEWER, Role.VIEWER),
+    Action.SUBMIT: _Need(Role.USER, Role.USER),
+    Action.ACT_ON_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
+    Action.READ_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
+    Action.MAKE_TOKEN: _Need(Role.TENANT_ADMIN, Role.TENANT_ADMIN),
+    Action.MANAGE_NODES: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+    Action.SEE_ALL: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+}
+
+
+def below(tenant: str, place: str) -> bool:
+    """Whether a tenant is at a place of the tree or below it; the empty place is the whole tree."""
+    return not place or tenant == place or tenant.startswith(f"{place}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A role at a place of the tree of tenants and everywhere below it."""
+
+    role: Role
+    tenant: str = ""
+    """Empty: the whole yard."""
+
+    def __str__(self) -> str:
+        return f"{self.role.word} of {self.tenant or 'the whole yard'}"
+
+    def narrowed(self, by: "Right") -> "Right | None":
+        """What both give: the lower role at the deeper place; nothing where neither place is above the other."""
+        if below(self.tenant, by.tenant):
+            return Right(min(self.role, by.role), self.tenant)
+        return Right(min(self.role, by.role), by.tenant) if below(by.tenant, self.tenant) else None
+
+
+Rights = tuple[Right, ...]
+EVERYTHING: Rights = (Right(Role.ADMIN),)
+NEIGHBOUR: Rights = (Right(Role.USER),)
+"""Users of one machine without `--auth`: they see each other's jobs, and act on and read only their own."""
+
+
+def may_ever(rights: Rights, action: Action) -> bool:
+    """Whether there is anything at all for which this person may do this: checked before a route looks further."""
+    if action is Action.ANYBODY:
+        return True
+    need = _NEEDS[action]
+    return any(r.role >= min(need.own, need.others) and not (need.whole and r.tenant) for r in rights)
+
+
+def may(rights: Rights, action: Action, tenant: str, *, own: bool = False) -> bool:
+    """Whether this person may do this to something of that tenant; `own`: it is a job of theirs."""
+    if action is Action.ANYBODY:
+        return True
+    need = _NEEDS[action]
+    role = need.own if own else need.others
+    return any(r.role >= role and below(tenant, r.tenant) and not (need.whole and r.tenant) for r in rights)
+
+
+def may_give(rights: Rights, given: Right) -> bool:
+    """Whether this person may make a token with that right: never more than they have there themselves."""
+    return may(rights, Action.MAKE_TOKEN, given.tenant) and any(
+        r.role >= given.role and below(given.tenant, r.tenant) for r in rights
+    )
+
+
+def narrowed(rights: Iterable[Right], by: Right) -> Rights:
+    """What is left of some rights under a limit."""
+    found = [r.narrowed(by) for r in rights]
+    return tuple([r for r in found if r is not None])
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Whose jobs someone sees; those of other tenants are not there for them."""
+
+    tenants: tuple[str, ...] = ("",)
+
+    @property
+    def whole(self) -> bool:
+        """Whether they see everything."""
+        return "" in self.tenants
+
+    def sees(self, tenant: str) -> bool:
+        """Whether jobs of a tenant are there for them."""
+        return any([below(tenant, place) for place in self.tenants])
+
+
+ALL = Sight()
+
+
+def sight(rights: Rights) -> Sight:
+    """What someone with these rights sees."""
+    return Sight(tuple(sorted({r.tenant for r in rights})))

@@ -1,0 +1,80 @@
+"""Tokens as rows: only the hash of the secret is kept, so that who reads the store cannot come in with it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from gpuyard.store.backend import Backend
+from gpuyard.store.schema import TOKENS
+
+_ONE = select(TOKENS).where(TOKENS.c.id == bindparam("token_id"))
+TOKENS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One token."""
+
+    id: str
+    hash: str
+    user: str
+    role: str
+    tenant: str
+    note: str
+    made_by: str
+    made_with: str
+    """The token with which it was made; empty: without one. It ends when that one is revoked."""
+    created_ms: int
+    expires_ms: int
+    used_ms: int = 0
+    revoked_ms: int = 0
+
+
+class Tokens:
+    """The tokens of one store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def token(self, token_id: str) -> TokenRow | None:
+        """One token, as it is now."""
+        with self._backend.reading() as conn:
+            row = conn.execute(_ONE, {"token_id": token_id}).mappings().first()
+        return TokenRow(**row) if row is not None else None
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, the newest first."""
+        query = select(TOKENS).order_by(TOKENS.c.created_ms.desc(), TOKENS.c.id).limit(TOKENS_MAX)
+        with self._backend.reading() as conn:
+            return [TokenRow(**row) for row in conn.execute(query).mappings()]
+
+    def tokens_made_with(self, token_id: str) -> list[TokenRow]:
+        """Those made with this one, and those made with them."""
+        found: dict[str, TokenRow] = {}
+        with self._backend.reading() as conn:
+            left = [token_id]
+            while left:
+                query = select(TOKENS).where(TOKENS.c.made_with.in_(left)).order_by(TOKENS.c.id)
+                rows = [TokenRow(**row) for row in conn.execute(query).mappings()]
+                left = [row.id for row in rows if row.id not in found]
+                found |= {row.id: row for row in rows}
+        return list(found.values())
+
+    def touch_token(self, token_id: str, used_ms: int) -> None:
+        """Note that it was used."""
+        with self._backend.writing() as conn:
+            conn.execute(update(TOKENS).where(TOKENS.c.id == token_id).values(used_ms=used_ms))
+
+
+def put_tokens(conn: Connection, rows: Sequence[TokenRow]) -> None:
+    """Write new tokens, and that others are revoked, inside a transaction."""
+    for row in rows:
+        if row.revoked_ms:
+            conn.execute(
+                update(TOKENS)
+                .where(TOKENS.c.id == row.id, TOKENS.c.revoked_ms == 0)
+                .values(revoked_ms=row.revoked_ms)
+            )
+        else:
+            conn.execute(insert(TOKENS).values(**asdict(row)))

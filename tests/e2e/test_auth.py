@@ -1,0 +1,241 @@
+"""`yard up --auth` as people use it: TLS, tokens, login, and two servers that agree at once on who is out."""
+
+import os
+import socket
+import ssl
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.tokens import LOOK_S
+from rigs.certificates import make_certificate
+from rigs.kills import Server
+from rigs.teams import CONFIG
+
+from .conftest import Box, Done
+
+
+class Secured(Box):
+    """A yard with `--auth` and TLS."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data, CONFIG)
+        self.cert, self.key = make_certificate(data.parent)
+        self.home = data.parent / "home"
+
+    def up(self) -> Done:
+        done = self(
+            "up", "-d", "--port", 0, "--config", self.config, "--auth", "--host", "0.0.0.0", "--tls-cert", self.cert,
+            "--tls-key", self.key,
+        )  # fmt: skip
+        assert 0 == done.code, done.err
+        return done
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.note()['port']}"
+
+    def away(self, *words: object, stdin: str = "", **env: str) -> Done:
+        """A command on another machine: it knows neither the data folder nor the socket."""
+        more = {
+            "YARD_DATA": "",
+            "XDG_CONFIG_HOME": str(self.home),
+            "XDG_DATA_HOME": str(self.home / "none"),
+            **env,
+        }
+        return self(*words, stdin=stdin, **more)
+
+    def token(self, user: str, *words: object) -> str:
+        done = self("token", "create", "--user", user, *words)
+        assert 0 == done.code, done.err
+        return done.out.strip()
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    made = Secured(tmp_path_factory.mktemp("auth") / "yard")
+    made.up()
+    yield made
+    assert 0 == made("down", "--jobs").code
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--host", "0.0.0.0"], "without --auth nobody has to say who they are"),
+        (["--host", "::"], "without --auth nobody has to say who they are"),
+        (["--host", "0.0.0.0", "--auth"], "without TLS tokens can be read on the way"),
+        (["--host", "yard.invalid", "--auth", "--insecure-http"], "is no address of this machine"),
+        (["--host", "203.0.113.7", "--auth", "--insecure-http"], "is no address of this machine"),
+        (["--tls-cert", "x.pem"], "--tls-cert and --tls-key belong together"),
+        (["--auth", "--tls-cert", "no.pem", "--tls-key", "no.pem"], "are no certificate and its key"),
+    ],
+)
+def test_what_is_not_safe_is_refused_with_what_to_do(bare: Box, words: list[str], says: str) -> None:
+    # In the foreground, where the first is concerned: both ways check the same.
+    how = [] if words == ["--host", "0.0.0.0"] else ["-d"]
+    done = bare("up", *how, "--port", 0, "--emulate", "1 x H100", *words)
+
+    assert (2, "") == (done.code, done.out)
+    assert says in done.err
+    assert "Traceback" not in done.err
+    assert "no yard is running" in bare("down").err
+
+
+def test_the_port_speaks_tls_and_nothing_else(yard: Secured) -> None:
+    port = yard.note()["port"]
+    trusted = ssl.create_default_context(cafile=str(yard.cert))
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as raw,
+        trusted.wrap_socket(raw, server_hostname="localhost") as tls,
+    ):
+        assert tls.version() in ("TLSv1.2", "TLSv1.3")
+        tls.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert tls.recv(4096).startswith(b"HTTP/1.1 200")
+    with socket.create_connection(("127.0.0.1", port), 10) as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert not raw.recv(4096).startswith(b"HTTP")
+
+
+def test_a_certificate_that_nobody_knows_is_said_to_be_so(yard: Secured) -> None:
+    done = yard.away("queue", YARD_URL=yard.url, YARD_TOKEN="x")
+
+    assert 4 == done.code
+    assert "the certificate of 127.0.0.1" in done.err
+    assert "--ca FILE" in done.err
+
+
+def test_log_in_work_and_be_thrown_out(yard: Secured) -> None:
+    token = yard.token("ulla", "--days", 1, "--note", "laptop")
+    done = yard.away("login", yard.url, "--ca", yard.cert, "--token-file", "-", stdin=token)
+    assert 0 == done.code, done.err
+    assert f"logged in at {yard.url} as ulla, user of research" in done.out
+    kept = yard.home / "gpuyard" / "login.json"
+    assert 0o600 == stat.S_IMODE(kept.stat().st_mode)
+
+    assert "tenant   research/ulla, for jobs that name none" in yard.away("whoami").out
+    done = yard.away("run", "--", "sh", "-c", "echo from afar")
+    assert (0, "from afar\n") == (done.code, done.out), done.err
+    job = yard.away("submit", "--hold", "--", "true")
+    assert 0 == job.code, job.err
+    assert "research/ulla" in yard.away("queue").out
+    refused = yard.away("submit", "--tenant", "product", "--", "true")
+    assert 2 == refused.code
+    assert "ulla may not submit for product: user of research" in refused.err
+    assert 2 == yard.away("drain", "x").code
+
+    listed = yard("token", "list").out
+    assert "laptop" in listed
+    assert token not in listed
+    assert 0 == yard("token", "revoke", token).code
+    done = yard.away("queue")
+    assert 2 == done.code
+    assert "the token was revoked" in done.err
+    assert 0 == yard.away("logout").code
+    assert not kept.exists()
+
+
+def test_a_token_is_shown_to_no_other_server(yard: Secured) -> None:
+    token = yard.token("ulla")
+    assert 0 == yard.away("login", yard.url, "--ca", yard.cert, YARD_TOKEN=token).code
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.settimeout(20)
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        heard: list[bytes] = []
+
+        def listen() -> None:
+            connection, _ = other.accept()
+            with connection:
+                heard.append(connection.recv(65536))
+                connection.sendall(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        yard.away("nodes", YARD_URL=url)
+        thread.join()
+    assert heard[0].startswith(b"GET /api/v1/nodes")
+    assert b"uthorization" not in heard[0]
+    done = yard.away("nodes", YARD_URL="http://192.0.2.1:7447", YARD_TOKEN=token)
+    assert 2 == done.code
+    assert "is not https: your token could be read on the way" in done.err
+    assert 0 == yard.away("logout", "--revoke").code
+    assert "REVOKED" in yard("token", "list").out
+
+
+def test_a_login_that_others_can_read_is_not_used(yard: Secured) -> None:
+    token = yard.token("ulla")
+    assert 0 == yard.away("login", yard.url, "--ca", yard.cert, YARD_TOKEN=token).code
+    kept = yard.home / "gpuyard" / "login.json"
+    os.chmod(kept, 0o644)
+    done = yard.away("queue")
+    assert 1 == done.code
+    assert "can be read by others" in done.err
+    kept.unlink()
+
+
+def test_what_is_asked_wrongly_is_said(yard: Secured) -> None:
+    for words, says in (
+        (["token", "create", "--user", "ulla", "--role", "amdin"], "did you mean 'admin'?"),
+        (["token", "create", "--user", "ulla", "--days", "400"], "a token may last 90d"),
+        (["token", "revoke", "nothing"], "there is no token 'nothing'"),
+        (["login", "ftp://x"], "is no address of a yard"),
+        (["login", "--oidc", yard.url, "--ca", str(yard.cert)], "has no identity provider"),
+    ):
+        done = yard(*words)
+        assert 2 == done.code, done.err
+        assert says in done.err
+
+
+def test_who_did_what(yard: Secured) -> None:
+    secret = yard.token("carl", "--days", "2")
+    done = yard("audit", "--limit", "3")
+    assert 0 == done.code
+    assert f"token {secret.split('_')[1]} for carl as user" in done.out
+    assert secret not in done.out
+
+
+def test_without_auth_there_are_no_tokens(bare: Box) -> None:
+    bare.up()
+    done = bare("token", "create", "--user", "ulla")
+    assert 2 == done.code
+    assert "Start it with `yard up --auth`" in done.err
+    assert "without --auth" in bare("whoami").out
+
+
+@pytest.fixture
+def pair(tmp_path: Path, postgres_url: str) -> Iterator[list[Server]]:
+    servers = [Server(tmp_path / "yard", postgres_url, config=CONFIG, words=("--auth",)) for _ in range(2)]
+    for server in servers:
+        server.start()
+    yield servers
+    for server in servers:
+        if server.process is not None and server.process.poll() is None:
+            server.kill()
+
+
+def test_two_servers_agree_at_once_that_a_token_is_revoked(pair: list[Server], tmp_path: Path) -> None:
+    """At once where it is revoked; on the other, within the time for which it believes what it has read."""
+    box = Box(tmp_path / "yard")
+    token = box("token", "create", "--user", "ulla").out.strip()
+    head = {"Authorization": f"Bearer {token}"}
+    for server in pair:
+        assert 200 == server.call("GET", "/api/v1/me", headers=head)[0]
+
+    admin = {"Authorization": f"Bearer {box('token', 'create', '--user', 'adam').out.strip()}"}
+    assert 200 == pair[0].call("GET", "/api/v1/me", headers=admin)[0]
+    took = []
+    for _ in range(3):
+        victim = box("token", "create", "--user", "ulla").out.strip()
+        used = {"Authorization": f"Bearer {victim}"}
+        assert [200, 200] == [server.call("GET", "/api/v1/me", headers=used)[0] for server in pair]
+        assert 200 == pair[0].call("DELETE", f"/api/v1/tokens/{victim.split('_')[1]}", headers=admin)[0]
+        began = time.monotonic()
+        assert 401 == pair[0].call("GET", "/api/v1/me", headers=used)[0]
+        while pair[1].call("GET", "/api/v1/me", headers=used)[0] != 401:
+            assert time.monotonic() - began < 10
+        took.append(time.monotonic() - began)
+    assert max(took) < LOOK_S + 0.5, took

@@ -1,0 +1,204 @@
+"""A yard with `--auth` in this process, behind its gate, and people of every role with tokens; no sockets."""
+
+import asyncio
+import json
+import os
+import pwd
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuyard.api.app import build
+from gpuyard.api.peers import PEER
+from gpuyard.api.serving import gate_of
+from gpuyard.control.people import Person
+from gpuyard.control.rights import EVERYTHING, Right, Role
+from gpuyard.control.serve import Options, Yard
+from gpuyard.control.tokens import Asked
+from gpuyard.model import Verb
+from gpuyard.model.units import DAY_MS
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+ADMIN = Person(os.geteuid(), os.getegid(), ME, True)
+
+CONFIG = f"""
+version: 1
+clusters:
+  box: {{gpus: 8 x A100-80GB, emulate: true, allow_root: true}}
+tenants:
+  research: {{}}
+  vision: {{parent: research}}
+  product: {{}}
+auth:
+  users:
+    vera: {{unix: {ME}, tenant: research, role: viewer}}
+    ulla: {{unix: {ME}, tenant: research, role: user}}
+    tara: {{unix: {ME}, tenant: research, role: tenant-admin}}
+    adam: {{unix: {ME}, role: admin}}
+    carl: {{unix: {ME}, tenant: research}}
+    dora: {{unix: {ME}, tenant: research/vision}}
+    erik: {{unix: {ME}, tenant: product}}
+  limits: {{submits_per_s: 100000, reads_per_s: 100000, at_once: 100}}
+"""
+ROLES = {"viewer": "vera", "user": "ulla", "tenant-admin": "tara", "admin": "adam"}
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def json(self) -> Any:
+        """The body as a value."""
+        return json.loads(self.body)
+
+
+class Team:
+    """The yard and whoever asks it."""
+
+    def __init__(self, yard: Yard) -> None:
+        self.yard = yard
+        self.app = build(yard)
+        self.gate = gate_of(yard, self.app)
+        self.office = yard.office
+        assert self.office is not None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._lifespan = self.app.router.lifespan_context(self.app)
+        self._run(self._lifespan.__aenter__())
+        self.tokens = {name: self.token(name) for name in (*ROLES.values(), "carl", "dora", "erik")}
+
+    def end_jobs(self) -> None:
+        """Leave nothing running."""
+
+        def left() -> list[int]:
+            return [row[0] for row in self.yard.views.queue()["rows"]]
+
+        for number in left():
+            self.yard.desk.request(ADMIN, Verb.CANCEL, str(number)).result(10)
+        self.until(lambda: not left())
+
+    def close(self) -> None:
+        self._run(self._lifespan.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, what: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(60)
+
+    def token(self, user: str, days: int = 30, **asked: Any) -> str:
+        """A new token's secret."""
+        wanted = Asked(user, lifetime_ms=days * DAY_MS, **asked)
+        return self.office.make(ADMIN, wanted).result(10)[1]
+
+    def expired(self, user: str) -> str:
+        """A token that has ended."""
+        past = self.office._now_ms() - 1
+        right = self.office.roster.limit(user) or Right(Role.USER)
+        return self.office._issue("e" * 10, user, right, past, "", "test", "").result(10)[1]
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        token: str = "",
+        body: Any = None,
+        *,
+        peer: tuple[int, int] | None = None,
+        most_s: float = 20.0,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """One request; a stream is hung up after `most_s`."""
+        return self._run(self._call(method, path, token, body, peer, most_s, headers or {}))
+
+    def later(self, method: str, path: str, token: str, most_s: float = 20.0) -> "Future[Answer]":
+        """A request that goes on."""
+        asked = self._call(method, path, token, None, None, most_s, {})
+        return asyncio.run_coroutine_threadsafe(asked, self._loop)
+
+    async def _call(
+        self, method: str, path: str, token: str, body: Any, peer: Any, most_s: float, more: dict[str, str]
+    ) -> Answer:
+        route, _, query = path.partition("?")
+        sent = [(name.lower().encode(), value.encode()) for name, value in more.items()]
+        if token:
+            sent.append((b"authorization", f"Bearer {token}".encode()))
+        content = b"" if body is None else json.dumps(body).encode()
+        if body is not None:
+            sent.append((b"content-type", b"application/json"))
+        scope: dict[str, Any] = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": route, "raw_path": route.encode(), "query_string": query.encode(), "root_path": "",
+            "headers": sent, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "state": {},
+        }  # fmt: skip
+        if peer is not None:
+            scope[PEER] = peer
+        answer, given, gone = Answer(), False, asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            nonlocal given
+            if not given:
+                given = True
+                return {"type": "http.request", "body": content, "more_body": False}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = {k.decode().lower(): v.decode() for k, v in message["headers"]}
+            else:
+                answer.body += message.get("body", b"")
+
+        asked = asyncio.ensure_future(self.gate(scope, receive, send))
+        done, _ = await asyncio.wait({asked}, timeout=most_s)
+        if not done:
+            gone.set()
+        await asked
+        return answer
+
+    def until(self, what: Callable[[], object], s: float = 20.0) -> None:
+        """Wait until something holds."""
+        end_s = time.monotonic() + s
+        while not what():
+            assert time.monotonic() < end_s, "it did not come true in time"
+            time.sleep(0.02)
+
+    def submit(self, user: str, tenant: str = "", **fields: Any) -> int:
+        """A job that is held; its id."""
+        wanted = {"command": ["true"], "hold": True, "tenant": tenant, **fields}
+        answer = self.call("POST", "/api/v1/jobs", self.tokens[user], wanted)
+        assert 201 == answer.status, answer.body
+        return int(answer.json["id"])
+
+
+@contextmanager
+def team(folder: Path, config: str = CONFIG) -> Iterator[Team]:
+    """The rig, ended with all its jobs."""
+    assert EVERYTHING == ADMIN.rights
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "yard.yaml"
+    path.write_text(config, encoding="utf-8")
+    yard = Yard(Options(data=folder / "data", port=0, config=path, auth=True))
+    try:
+        yard.start()
+        made = Team(yard)
+        try:
+            made.until(lambda: made.call("GET", "/api/v1/nodes", made.tokens["adam"]).json["nodes"])
+            yield made
+        finally:
+            made.end_jobs()
+            made.close()
+    finally:
+        yard.close()

@@ -1,0 +1,51 @@
+"""One user who asks too much is told when to come back, and keeps nobody else from being served."""
+
+import time
+from pathlib import Path
+
+from rigs.teams import CONFIG, Team, team
+
+LIMITS = CONFIG.replace(
+    "limits: {submits_per_s: 100000, reads_per_s: 100000, at_once: 100}",
+    "limits: {submits_per_s: 2, reads_per_s: 3, burst_s: 1, at_once: 2}",
+)
+
+
+def statuses(yard: Team, method: str, path: str, user: str, times: int) -> list[int]:
+    body = {"command": ["true"], "hold": True} if method == "POST" else None
+    return [yard.call(method, path, yard.tokens[user], body).status for _ in range(times)]
+
+
+def test_who_asks_too_much_waits_and_others_do_not(tmp_path: Path) -> None:
+    assert LIMITS != CONFIG
+    with team(tmp_path, LIMITS) as yard:
+        flood = statuses(yard, "POST", "/api/v1/jobs", "ulla", 20)
+        assert 201 == flood[0]
+        assert {201, 429} == set(flood)
+        refused = yard.call("GET", "/api/v1/me", yard.tokens["ulla"])
+        assert 200 == refused.status, "reads are counted apart"
+        assert [201] == statuses(yard, "POST", "/api/v1/jobs", "erik", 1)
+
+        reads = [yard.call("GET", "/api/v1/queue", yard.tokens["tara"]) for _ in range(20)]
+        late = [answer for answer in reads if answer.status == 429]
+        assert late
+        assert all(int(answer.headers["retry-after"]) >= 1 for answer in late)
+        assert "tara asks too often" == late[0].json["detail"]
+
+        # Two streams are all that one user may have; each ends and makes room.
+        job = yard.yard.views.queue()["rows"][0][0]
+        path = f"/api/v1/jobs/{job}/logs?follow=true"
+        time.sleep(1.2)
+        streams = [yard.later("GET", path, yard.tokens["adam"], most_s=3) for _ in range(2)]
+        yard.until(lambda: 2 == yard.gate._rates._under_way.get("adam"))
+        third = yard.call("GET", path, yard.tokens["adam"], most_s=1)
+        assert (429, "adam has 2 requests under way already") == (third.status, third.json["detail"])
+        assert [200, 200] == [stream.result(20).status for stream in streams]
+        assert {} == yard.gate._rates._under_way
+
+
+def test_logins_from_one_address_are_counted(tmp_path: Path) -> None:
+    with team(tmp_path) as yard:
+        body = {"id_token": "x", "nonce": "n" * 32}
+        found = [yard.call("POST", "/api/v1/login/oidc", body=body).status for _ in range(40)]
+        assert {409, 429} == set(found)

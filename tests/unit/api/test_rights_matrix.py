@@ -1,0 +1,228 @@
+"""Every route × role × relation: who gets what, from a table written by hand and held against the real routes.
+
+A route that is not in the table fails here, and so does one that does not say what it is.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from gpuyard.api.app import PREFIX
+from gpuyard.api.peers import OPEN_PATHS
+from gpuyard.api.routes import ACTION
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.people import Person
+from gpuyard.control.rights import EVERYTHING, Action
+from rigs.teams import ADMIN, ROLES, Answer, Team, team
+
+RELATIONS = ("own", "same", "sub", "other")
+"""Whose it is: one's own, another's of the same tenant, of a tenant below it, of another tenant."""
+OWNERS = {"same": ("carl", "research"), "sub": ("dora", "research/vision"), "other": ("erik", "product")}
+
+# Route                              viewer           user             tenant-admin     admin
+#                                    own same sub other, as in RELATIONS
+TABLE = """
+POST   /api/v1/jobs                  403 403 403 403  201 201 201 403  201 201 201 403  201 201 201 201
+GET    /api/v1/jobs                  200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/jobs/{id}             200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
+DELETE /api/v1/jobs/{id}             403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+GET    /api/v1/jobs/{id}/logs        403 403 403 403  200 403 403 404  200 200 200 404  200 200 200 200
+POST   /api/v1/jobs/{id}/cancel      403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/{id}/hold        403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/{id}/release     403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/{id}/suspend     403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+POST   /api/v1/jobs/{id}/continue    403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+POST   /api/v1/jobs/{id}/requeue     403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+POST   /api/v1/jobs/{id}/checkpoint  403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+POST   /api/v1/jobs/cancel           403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/hold             403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/release          403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/suspend          403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+POST   /api/v1/jobs/continue         403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+POST   /api/v1/jobs/requeue          403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+GET    /api/v1/queue                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/history               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/nodes                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+POST   /api/v1/nodes/{name}/drain    403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/nodes/{name}/resume   403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/debug/snapshot        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/events                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/audit                 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/me                    200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/tokens                200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+POST   /api/v1/tokens                403 403 403 403  403 403 403 403  201 201 201 403  201 201 201 201
+DELETE /api/v1/tokens/{id}           200 404 404 404  200 404 404 404  200 200 200 404  200 200 200 200
+"""
+OPEN = {
+    ("GET", "/healthz"): 200,
+    ("GET", "/readyz"): 200,
+    ("GET", "/version"): 200,
+    ("GET", "/api/v1/login"): 200,
+    ("POST", "/api/v1/login/oidc"): 409,
+    ("GET", "/api/v1/openapi.json"): 200,
+}
+"""What anybody gets, known or not. There is no identity provider here."""
+
+
+def rows() -> Iterator[tuple[str, str, dict[str, dict[str, int]]]]:
+    for line in TABLE.strip().splitlines():
+        method, path, *codes = line.split()
+        assert 16 == len(codes), line
+        cells = iter(map(int, codes))
+        yield method, path, {role: {each: next(cells) for each in RELATIONS} for role in ROLES}
+
+
+ROWS = list(rows())
+
+
+def routes_of(routes: Any, prefix: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every route that the application serves, also those that its description does not mention."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        if inner is not None:
+            yield from routes_of(inner.routes, prefix + route.include_context.prefix)
+            continue
+        for method in sorted(route.methods - {"HEAD"} if "GET" in route.methods else route.methods):
+            yield method, prefix + route.path, route
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team(tmp_path_factory.mktemp("matrix")) as made:
+        yield made
+
+
+def test_the_table_has_every_route_and_no_other(yard: Team) -> None:
+    served = {(method, path) for method, path, _ in routes_of(yard.app.routes)}
+
+    assert served == {(method, path) for method, path, _ in ROWS} | set(OPEN)
+
+
+def test_every_route_says_what_it_is(yard: Team) -> None:
+    silent = [
+        f"{method} {path}"
+        for method, path, route in routes_of(yard.app.routes)
+        if isinstance(route, APIRoute)
+        and (route.openapi_extra or {}).get(ACTION) not in {a.value for a in Action}
+    ]
+    open_ = {
+        path
+        for _, path, route in routes_of(yard.app.routes)
+        if isinstance(route, APIRoute) and (route.openapi_extra or {})[ACTION] == Action.ANYBODY.value
+    }
+
+    assert [] == silent
+    assert open_ | {f"{PREFIX}/openapi.json"} == OPEN_PATHS
+    assert {path for _, path in OPEN} == OPEN_PATHS
+
+
+def job(yard: Team, role: str, relation: str) -> int:
+    """A held job of that relation. A viewer's own is one from when they were more."""
+    if relation == "own":
+        name = ROLES[role]
+        if role == "viewer":
+            return job_as_viewer(yard, name)
+        return yard.submit(name, "" if role != "admin" else "research/adam")
+    owner, tenant = OWNERS[relation]
+    return yard.submit(owner, tenant)
+
+
+def job_as_viewer(yard: Team, name: str) -> int:
+    once = Person(ADMIN.uid, ADMIN.gid, name, False, ADMIN.name, EVERYTHING)
+    new = NewJob(command=("true",), hold=True, name="old", tenant=f"research/{name}")
+    return yard.yard.desk.submit(once, new).result(10).first_id
+
+
+def submitted(yard: Team, token: str, role: str, relation: str) -> Answer:
+    tenant = f"research/{ROLES[role]}" if relation == "own" else OWNERS[relation][1]
+    return yard.call("POST", "/api/v1/jobs", token, {"command": ["true"], "hold": True, "tenant": tenant})
+
+
+def new_token(yard: Team, token: str, role: str, relation: str) -> Answer:
+    user = ROLES[role] if relation == "own" else OWNERS[relation][0]
+    return yard.call("POST", "/api/v1/tokens", token, {"user": user, "days": 1})
+
+
+def revoked(yard: Team, token: str, role: str, relation: str) -> Answer:
+    user = ROLES[role] if relation == "own" else OWNERS[relation][0]
+    secret = yard.token(user)
+    return yard.call("DELETE", f"/api/v1/tokens/{secret.split('_')[1]}", token)
+
+
+def node(verb: str) -> Callable[[Team, str, str, str], Answer]:
+    def ask(yard: Team, token: str, _role: str, _relation: str) -> Answer:
+        name = yard.yard.books.state.nodes.node[0].name
+        return yard.call("POST", f"/api/v1/nodes/{name}/{verb}", token)
+
+    return ask
+
+
+SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
+    ("POST", "/api/v1/jobs"): submitted,
+    ("POST", "/api/v1/tokens"): new_token,
+    ("DELETE", "/api/v1/tokens/{id}"): revoked,
+    ("POST", "/api/v1/nodes/{name}/drain"): node("drain"),
+    ("POST", "/api/v1/nodes/{name}/resume"): node("resume"),
+}
+
+
+def asked(yard: Team, method: str, path: str, role: str, relation: str) -> Answer:
+    token = yard.tokens[ROLES[role]]
+    if (method, path) in SPECIAL:
+        return SPECIAL[method, path](yard, token, role, relation)
+    if "{id}" in path:
+        return yard.call(method, path.replace("{id}", str(job(yard, role, relation))), token)
+    if method == "POST":
+        answer = yard.call(method, path, token, {"ids": [job(yard, role, relation)]})
+        if answer.status == 200:
+            answer.status = answer.json["results"][0]["status"]
+        return answer
+    return yard.call(method, path, token, most_s=0.3 if path.endswith("/events") else 20)
+
+
+@pytest.mark.parametrize(("method", "path", "expected"), ROWS, ids=[f"{m} {p}" for m, p, _ in ROWS])
+def test_role_and_relation(yard: Team, method: str, path: str, expected: dict[str, dict[str, int]]) -> None:
+    found = {
+        role: {each: asked(yard, method, path, role, each).status for each in RELATIONS} for role in ROLES
+    }
+
+    assert expected == found
+
+
+def bad_tokens(yard: Team) -> dict[str, str]:
+    revoked = yard.token("adam")
+    assert 200 == yard.call("DELETE", f"/api/v1/tokens/{revoked.split('_')[1]}", yard.tokens["adam"]).status
+    good = yard.tokens["adam"]
+    return {
+        "none": "",
+        "nonsense": "nonsense",
+        "another secret": good[:-1] + ("0" if good[-1] != "0" else "1"),
+        "another id": "yard_aaaaaaaaaa_" + good.rpartition("_")[2],
+        "expired": yard.expired("adam"),
+        "revoked": revoked,
+        "the loopback token": yard.yard.token,
+    }
+
+
+def test_who_has_no_good_token_gets_nothing(yard: Team) -> None:
+    wrong = [
+        (why, method, path)
+        for why, token in bad_tokens(yard).items()
+        for method, path, _ in ROWS
+        if 401 != (got := yard.call(method, path.replace("{id}", "1").replace("{name}", "x"), token)).status
+        or "WWW-Authenticate".lower() not in got.headers
+    ]
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize(("method", "path"), list(OPEN))
+def test_what_anybody_gets(yard: Team, method: str, path: str) -> None:
+    body = {"id_token": "x", "nonce": "n" * 32} if method == "POST" else None
+    answer = yard.call(method, path, body=body)
+
+    assert OPEN[method, path] == answer.status
+    assert b"postgresql" not in answer.body
+    assert str(yard.yard.store.place).encode() not in answer.body

@@ -1,0 +1,183 @@
+"""No cross-tenant read: canaries in everything a job has never come out of any route for people of other tenants."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rigs.teams import ROLES, Team, team
+from unit.api.test_rights_matrix import routes_of
+
+NAME, ENV, SCRIPT, LOG, FILE = (
+    "canaryname", "canary-env-5f1c", "canary-script-77aa", "canary-log-e0e0", "canary-file-1b1b"
+)  # fmt: skip
+INSIDE = (ENV, SCRIPT, LOG, FILE)
+"""What is in a job; its name is for the people of its tenant."""
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team(tmp_path_factory.mktemp("secrets")) as made:
+        made.tokens["mia"] = made.token("erik", role="viewer")
+        plant(made)
+        yield made
+
+
+def plant(made: Team) -> None:
+    """Jobs of ulla's, ended, running, waiting and an array, that carry canaries wherever there is room for one."""
+    script = f"#!/bin/sh\n# {SCRIPT}\necho canary-log-e0e0; echo canary-log-e0e0 >&2; exec sleep ${{1:-0}}\n"
+    log = str(made.yard.data.root.parent / FILE)
+    job = {
+        "name": NAME,
+        "env": {"SECRET": ENV},
+        "script": script,
+        "hold": False,
+        "stderr": log,
+        "command": [],
+    }
+    ended = made.submit("ulla", **job)
+    runs = made.submit("ulla", **{**job, "command": ["300"]}, gpus=1)
+    made.submit("ulla", **{**job, "hold": True})
+    made.submit("ulla", **{**job, "hold": True}, array="0-2")
+    tara = made.tokens["tara"]
+    for number, state in ((ended, "COMPLETED"), (runs, "RUNNING")):
+        made.until(
+            lambda n=number, s=state: (
+                made.call("GET", f"/api/v1/jobs/{n}", tara).json["state"] == s
+                and LOG.encode() in made.call("GET", f"/api/v1/jobs/{n}/logs", tara).body
+            )
+        )
+
+
+def everything(made: Team, token: str) -> bytes:
+    """All that all GET routes say, with every id and label that there is, and with every filter."""
+    said = b""
+    ids = [*range(1, 9), "4_0", "4_1", "4_2"]
+    queries = ("", f"?name={NAME}", "?user=ulla", "?tenant=research", "?state=RUNNING,COMPLETED,PENDING")
+    for method, path, _ in routes_of(made.app.routes):
+        if method != "GET":
+            continue
+        stream = path.endswith("/events")
+        paths = [path.replace("{id}", str(each)) for each in ids] if "{id}" in path else [path]
+        for each in paths:
+            more = (
+                ("?after=0",)
+                if stream
+                else ("", "?follow=true", "?stream=stderr")
+                if "logs" in each
+                else queries
+            )
+            for query in more:
+                said += made.call(
+                    "GET", each + query, token, most_s=0.3 if "follow" in query or stream else 20
+                ).body
+    return said
+
+
+def refusals(made: Team, token: str) -> bytes:
+    """What is said to who asks for something about these jobs, or wants to wait for them."""
+    said = b""
+    for number in range(1, 9):
+        for verb in ("cancel", "hold", "release", "suspend", "continue", "requeue"):
+            said += made.call("POST", f"/api/v1/jobs/{number}/{verb}", token).body
+            said += made.call("POST", f"/api/v1/jobs/{verb}", token, {"ids": [number]}).body
+        for kind in ("afterok", "afternotok", "afterany"):
+            wish: dict[str, Any] = {"command": ["true"], "dependencies": [{"kind": kind, "job": number}]}
+            answer = made.call("POST", "/api/v1/jobs", token, wish)
+            assert answer.status in (403, 422), answer.body
+            said += answer.body
+    return said
+
+
+@pytest.mark.parametrize("who", ["mia", "erik"])
+def test_another_tenant_reads_nothing(yard: Team, who: str) -> None:
+    said = everything(yard, yard.tokens[who]) + refusals(yard, yard.tokens[who])
+
+    assert [] == [canary for canary in (NAME, *INSIDE, "ulla") if canary.encode() in said]
+
+
+@pytest.mark.parametrize("who", [ROLES["viewer"], "carl"])
+def test_a_colleague_sees_the_job_and_nothing_in_it(yard: Team, who: str) -> None:
+    said = everything(yard, yard.tokens[who])
+
+    assert NAME.encode() in said
+    assert [] == [canary for canary in INSIDE if canary.encode() in said]
+
+
+def test_the_owner_reads_the_log_and_nobody_gets_environment_or_script_back(yard: Team) -> None:
+    """Shows that the canaries would be found."""
+    for who in ("ulla", "tara", "adam"):
+        said = everything(yard, yard.tokens[who])
+        assert (True, True) == (NAME.encode() in said, LOG.encode() in said)
+        assert [] == [canary for canary in (ENV, SCRIPT) if canary.encode() in said]
+
+
+def test_the_same_words_for_what_is_hidden_and_what_never_was(yard: Team) -> None:
+    token = yard.tokens["erik"]
+
+    def words(number: int) -> list[str]:
+        answers = [
+            yard.call("GET", f"/api/v1/jobs/{number}", token),
+            yard.call("GET", f"/api/v1/jobs/{number}/logs", token),
+            yard.call("DELETE", f"/api/v1/jobs/{number}", token),
+            yard.call("POST", f"/api/v1/jobs/{number}/hold", token),
+            yard.call(
+                "POST", "/api/v1/jobs", token,
+                {"command": ["true"], "dependencies": [{"kind": "afterok", "job": number}]},
+            ),
+        ]  # fmt: skip
+        return [
+            f"{answer.status} {answer.body.decode().replace(f'job {number}', 'job N')}" for answer in answers
+        ]
+
+    never = words(987654)
+    assert [never] * 4 == [words(number) for number in (1, 2, 3, 4)]
+
+
+def test_others_stand_in_the_queue_without_names(yard: Team) -> None:
+    own = yard.submit("erik", name="mine")
+    token = yard.tokens["erik"]
+    queue = yard.call("GET", "/api/v1/queue", token).json
+    rows = {row[0]: dict(zip(queue["columns"], row, strict=True)) for row in queue["rows"]}
+
+    empty = {
+        "name": "",
+        "tenant": "",
+        "user": "",
+        "class": "",
+        "nodes": "",
+        "reason": "",
+        "attempt_state": "",
+    }
+    times = {"submitted_ms": 0, "started_ms": 0, "time_limit_s": 0}
+    assert rows[2] == {"id": 2, "label": "2", "state": "RUNNING", "gpus": 1} | empty | times
+    assert ("mine", "product/erik", "erik") == (rows[own]["name"], rows[own]["tenant"], rows[own]["user"])
+    assert {2} < set(rows) - {own}
+
+    def found(query: str) -> list[int]:
+        return [row[0] for row in yard.call("GET", f"/api/v1/queue?{query}", token).json["rows"]]
+
+    assert [2] == found("state=RUNNING")
+    assert [[], [], [], [own]] == [found(f"user={n}") for n in ("ulla", "tara", "root")] + [
+        found("user=erik")
+    ]
+    assert [] == found(f"name={NAME}")
+    assert [] == found("tenant=research")
+
+
+def test_tenants_whose_names_begin_alike_are_two(yard: Team) -> None:
+    """`Product` and `productive` are not below `product`, also where the database is easy about letters."""
+    for tenant in ("research/product", "research/Product/x"):
+        yard.call(
+            "POST",
+            "/api/v1/jobs",
+            yard.tokens["adam"],
+            {"command": ["true"], "tenant": tenant, "name": "alike"},
+        )
+    own = yard.submit("erik", name="alike", hold=False)
+    yard.until(
+        lambda: 3 == len(yard.call("GET", "/api/v1/history?name=alike", yard.tokens["adam"]).json["jobs"])
+    )
+
+    found = yard.call("GET", "/api/v1/history?name=alike", yard.tokens["erik"]).json["jobs"]
+    assert [own] == [job["id"] for job in found]
