@@ -5,11 +5,9 @@ import signal as signals
 import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from gpuyard.cli import jobfields as f
+from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
-from gpuyard.cli.words import DASHES
 
 if TYPE_CHECKING:
     from gpuyard.api.answers import End
@@ -22,7 +20,7 @@ _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143
 
 
 def run(
-    ctx: typer.Context,
+    ctx: Called,
     words: f.WordsArgument = None,
     gpus: f.Gpus = 0,
     name: f.JobName = "",
@@ -36,12 +34,12 @@ def run(
     env: f.Env = None,
     export: f.Export = True,
     signal: f.Signal = "",
-) -> None:
+) -> int:
     """Run a command, show its output as it comes, and end with its exit code.
 
     `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
     """
-    fields = f.command_of(words, ctx.meta.get(DASHES, False))
+    fields = f.command_of(words, ctx.dashes)
     fields |= f.request(
         gpus=gpus, gpu_model=gpu_model, name=name or fields.get("name", ""), tenant=tenant, klass=klass,
         time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
@@ -51,7 +49,7 @@ def run(
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
     with client() as yard:
-        raise typer.Exit(_watched(yard, fields))
+        return _watched(yard, fields)
 
 
 def _interrupt(*_: Any) -> None:
