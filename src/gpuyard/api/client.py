@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gpuyard.api.answers import Asked, End, Job, Node, Page, Queue, Submitted
+from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Submitted
 from gpuyard.api.http import Connection, Head
 from gpuyard.control.places import DataDir, likely_data
 from gpuyard.errors import BadInput, YardError
@@ -174,6 +174,11 @@ class Client:
     def nodes(self) -> list[Node]:
         """The fleet."""
         found: list[Node] = self._call("GET", f"{API}/nodes")["nodes"]
+        return found
+
+    def overview(self) -> Overview:
+        """Every GPU and who is on it, every tenant and what it holds."""
+        found: Overview = self._call("GET", f"{API}/overview")
         return found
 
     def drain(self, node: str, why: str = "") -> dict[str, Any]:

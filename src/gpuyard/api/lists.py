@@ -24,6 +24,7 @@ def routes(yard: Yard) -> APIRouter:
         ("/queue", api.queue, "Live jobs in the order of the scheduler, as rows"),
         ("/history", api.history, "Jobs that have ended, newest first"),
         ("/nodes", api.nodes, "The fleet"),
+        ("/overview", api.overview, "Every GPU and who is on it, every tenant and what it holds"),
         ("/debug/snapshot", api.snapshot, "The whole state, to be replayed elsewhere"),
     ):
         router.add_api_route(
@@ -75,6 +76,14 @@ class _Lists:
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it."""
         return answer({"nodes": await run_in_threadpool(self._yard.views.nodes)})
+
+    async def overview(self, request: Request) -> Response:
+        """For a screen that is drawn again and again."""
+
+        def made() -> bytes:
+            return encoded(self._yard.views.overview())
+
+        return Response(await run_in_threadpool(made), media_type="application/json")
 
     async def drain(self, request: Request, name: str) -> Response:
         """What runs there goes on."""

@@ -19,6 +19,7 @@ import uvicorn
 
 from gpuyard.api.app import build, quick
 from gpuyard.api.peers import Gate, PeerProtocol
+from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard
 from gpuyard.errors import YardError
 
@@ -37,6 +38,8 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
         signal.signal(number, lambda *_: None)
+    # Before the port: whoever starts a yard twice is told that it runs, not that its port is taken.
+    DataDir(options.data).instance(options.port, options.shared).check_free()
     listener = _tcp(options.port)
     with contextlib.closing(listener):
         options = replace(options, port=listener.getsockname()[1])

@@ -26,7 +26,9 @@ class Entry(NamedTuple):
         return self.module in PLAIN_MODULES
 
 
-PLAIN_MODULES = frozenset({"down", "history", "logs", "nodes", "queue", "run", "show", "submit", "verbs"})
+PLAIN_MODULES = frozenset(
+    {"completion", "down", "history", "logs", "nodes", "queue", "run", "show", "submit", "verbs"}
+)
 """Modules that do not import Typer and declare their options with `options`."""
 
 SECTIONS: dict[str, dict[str, Entry]] = {
@@ -37,6 +39,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "drain": Entry("nodes", "Let nothing new start on a node.", no_args_is_help=True),
         "resume": Entry("nodes", "Let a drained node take work again.", no_args_is_help=True),
         "validate": Entry("validate", "Check a yard.yaml.", no_args_is_help=True),
+        "completion": Entry("completion", "Make a shell complete `yard` on Tab.", no_args_is_help=True),
     },
     "Jobs": {
         "convert": Entry("convert", "Turn a script or a manifest into native YAML.", no_args_is_help=True),

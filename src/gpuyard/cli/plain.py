@@ -90,7 +90,7 @@ def read(command: Callable[..., Any], words: Sequence[str], *, carries: bool = F
         values[name] = texts
     if place is not None:
         if loose and not place.many:
-            (values[place.name],) = loose if len(loose) == 1 else _not_plain("more than one")
+            values[place.name] = _value(place, loose[0] if len(loose) == 1 else _not_plain("more than one"))
         elif loose:
             values[place.name] = loose
         elif place.required:

@@ -9,6 +9,11 @@ from gpuyard.cli.lazy import ENTRIES
 
 def run(words: Sequence[str]) -> int | None:
     """Run a command that can be read without Typer; None: this one cannot."""
+    if words and words[0] == "_complete":
+        from gpuyard.cli import completing
+        from gpuyard.cli.complaints import ended
+
+        return ended(lambda: completing.run(words[1:]))
     entry = ENTRIES.get(words[0]) if words else None
     if entry is None or not entry.plain or (entry.no_args_is_help and len(words) == 1):
         return None

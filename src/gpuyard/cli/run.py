@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.cli import jobfields as f
 from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
+from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
     from gpuyard.api.answers import End
@@ -39,6 +40,8 @@ def run(
 
     `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
     """
+    if words != ["-"]:
+        _look_at_input()
     fields = f.command_of(words, ctx.dashes)
     fields |= f.request(
         gpus=gpus, gpu_model=gpu_model, name=name or fields.get("name", ""), tenant=tenant, klass=klass,
@@ -50,6 +53,34 @@ def run(
         signals.signal(number, _interrupt)
     with client() as yard:
         return _watched(yard, fields)
+
+
+def _look_at_input() -> None:
+    """A job reads nothing from here. Who sends it something is told so, rather than left to wonder."""
+    import fcntl
+    import stat
+    import termios
+
+    try:
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode):
+            # A file that was read from already belongs to a loop around us, as in `while read …; done < list`.
+            unread = 0 if os.lseek(0, 0, os.SEEK_CUR) else status.st_size
+        elif stat.S_ISFIFO(status.st_mode):
+            unread = int.from_bytes(fcntl.ioctl(0, termios.FIONREAD, bytes(4)), sys.byteorder)
+        else:
+            return
+    except OSError:
+        return
+    if unread and stat.S_ISREG(status.st_mode):
+        raise BadInput(
+            "a job reads no standard input, so the file that is given with < would be lost",
+            "Let the job open it: yard run … -- sh -c 'COMMAND < FILE'",
+        )
+    if unread:
+        from gpuyard.cli.streams import notice
+
+        notice("a job reads no standard input: what comes through the pipe is not passed on", before="yard: ")
 
 
 def _interrupt(*_: Any) -> None:

@@ -27,6 +27,7 @@ from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
 from gpuyard.engines.contract import EngineError
+from gpuyard.engines.local.engine import EMULATED
 from gpuyard.errors import YardError
 from gpuyard.store import open_store
 
@@ -99,7 +100,12 @@ class Yard:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this yard, in sentences."""
-        return (*self.fleet.notes, *getattr(self.engine, "notes", ()))
+        of_engine = getattr(self.engine, "notes", ())
+        # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
+        return (
+            *self.fleet.notes,
+            *[note for note in of_engine if not (self.fleet.notes and note == EMULATED)],
+        )
 
     def start(self) -> None:
         """Begin to write and to lead."""

@@ -65,7 +65,7 @@ def same(values: dict[str, Any]) -> dict[str, Any]:
 
 
 VALUES = ["1", "0", "2.5", "json", "wide", "x y", "2h", "USR1@60", "a=b", "-", "--", "train.sh", "-1", "", "--nope",
-          "17", "12_3", "pdf", "--watch", "-h"]  # fmt: skip
+          "17", "12_3", "bash", "pdf", "--watch", "-h"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLAIN)

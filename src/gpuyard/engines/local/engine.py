@@ -26,8 +26,10 @@ from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
 
-__all__ = ["EmulatedGpus", "LocalEngine"]
+__all__ = ["EMULATED", "EmulatedGpus", "LocalEngine"]
 
+EMULATED = "the GPUs are emulated"
+"""A note for people."""
 _DONE = Reply(Answer.DONE)
 
 
@@ -87,7 +89,7 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this engine on this machine, in sentences."""
-        emulated = ("the GPUs are emulated",) if self._emulate is not None else ()
+        emulated = (EMULATED,) if self._emulate is not None else ()
         return self._notes + emulated
 
     # ---- the node
