@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 PLAIN_MODULES = frozenset(
-    {"completion", "down", "history", "logs", "nodes", "queue", "run", "show", "submit", "verbs"}
+    {"completion", "down", "history", "logs", "nodes", "queue", "run", "show", "submit", "top", "verbs"}
 )
 """Modules that do not import Typer and declare their options with `options`."""
 
@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "run", "Run a command and watch it.", no_args_is_help=True, cls="words:WordsCommand", words=True
         ),
         "queue": Entry("queue", "Show what runs and what waits, in order."),
+        "top": Entry("top", "Watch GPUs, queue and tenants on a full screen."),
         "show": Entry("show", "Show a job, and why it waits.", no_args_is_help=True),
         "logs": Entry("logs", "Show what a job wrote.", no_args_is_help=True),
         "history": Entry("history", "Show jobs that have ended."),
