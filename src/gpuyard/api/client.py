@@ -67,6 +67,8 @@ class Client:
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._connection: Connection | None = None
+        self._stream: Connection | None = None
+        self._hung_up = False
         server = server or ("" if data else os.environ.get("YARD_SERVER", ""))
         self._data = data
         self._address: tuple[str, int] | str = _address(server) if server else _found(data)
@@ -89,6 +91,12 @@ class Client:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def hang_up(self) -> None:
+        """End the stream that is read in another thread; the one thing that another thread may ask for."""
+        self._hung_up = True
+        if self._stream is not None:
+            self._stream.shut_down()
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -227,6 +235,8 @@ class Client:
                         return
             except OSError as error:
                 failures += 1
+                if self._hung_up:
+                    return
                 if failures > 5:
                     raise NoServer(f"the connection to the yard was lost: {error}") from error
             time.sleep(_FIRST_PAUSE_S * 2**failures)
@@ -239,7 +249,7 @@ class Client:
 
     def _events(self, path: str) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
-        connection = Connection(self._address, _STREAM_TIMEOUT_S)
+        connection = self._stream = Connection(self._address, _STREAM_TIMEOUT_S)
         try:
             head = connection.send("GET", path, {**self._headers, "Accept": "text/event-stream"}, None)
             if head.status != 200:

@@ -93,7 +93,9 @@ def write_document(value: Any, output: str) -> None:
         return
     import yaml
 
-    print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
+    # The C emitter is several times as quick; some builds of PyYAML have none.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    print(yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
 
 
 def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

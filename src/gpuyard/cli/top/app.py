@@ -90,7 +90,7 @@ class Top(App[None]):
         self._picture: Picture | None = None
         self._tenants_on: bool | None = None
         """None: as the width says."""
-        self._scope = " of ".join([part for part in ("", tenant, user) if part]) if tenant or user else ""
+        self._scope = "".join([f" of {part}" for part in (tenant, user) if part])
         self.feed = Feed(
             lambda picture: self._tell(self.Seen(picture)),
             lambda why: self._tell(self.Away(why)),

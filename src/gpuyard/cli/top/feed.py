@@ -20,6 +20,7 @@ SHARE = 10
 AGAIN_S = 1.0
 """Between two tries to reach a server that is away."""
 LOOK_S = 10.0
+CLOSE_S = 2.0
 
 
 class Picture(NamedTuple):
@@ -51,6 +52,7 @@ class Feed:
         self._closing = threading.Event()
         self._news = threading.Event()
         self._live = False
+        self._listener: Client | None = None
         self.looks = 0
         """How often it has looked."""
         self._threads = [
@@ -64,9 +66,14 @@ class Feed:
             thread.start()
 
     def close(self) -> None:
-        """Stop. A thread that listens ends when the server next says something, or with the program."""
+        """Stop, and wait until both threads have."""
         self._closing.set()
         self._news.set()
+        if self._listener is not None:
+            self._listener.hang_up()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(CLOSE_S)
 
     def hurry(self) -> None:
         """Look again soon: something was asked for."""
@@ -105,7 +112,10 @@ class Feed:
         while not self._closing.is_set():
             try:
                 with Client(timeout_s=LOOK_S, patience_s=0) as yard:
+                    self._listener = yard
                     self._live = True
+                    if self._closing.is_set():
+                        return
                     for _event in yard.events():
                         self._news.set()
                         if self._closing.is_set():

@@ -83,6 +83,7 @@ class LogScreen(ModalScreen[None]):
     def __init__(self, label: str) -> None:
         super().__init__()
         self.label = label
+        self._reader: Client | None = None
 
     def compose(self) -> ComposeResult:
         """Lines, and a word about where they come from."""
@@ -95,6 +96,11 @@ class LogScreen(ModalScreen[None]):
         self._title("following")
         self.follow()
 
+    def on_unmount(self) -> None:
+        """Nobody reads on."""
+        if self._reader is not None:
+            self._reader.hang_up()
+
     def _title(self, how: str) -> None:
         self.query_one(".box").border_title = f"log of job {self.label}: {how}"
 
@@ -105,6 +111,7 @@ class LogScreen(ModalScreen[None]):
         log = self.query_one(Log)
         try:
             with Client(timeout_s=10, patience_s=5) as yard:
+                self._reader = yard
                 for item in yard.follow(self.label):
                     if worker.is_cancelled:
                         return
