@@ -87,7 +87,8 @@ class Top(App[None]):
     def __init__(self, *, tenant: str = "", user: str = "", every_s: float = 2.0) -> None:
         super().__init__()
         self._colours = TenantColours()
-        self._picture: Picture | None = None
+        self.picture: Picture | None = None
+        """What the feed brought last."""
         self._tenants_on: bool | None = None
         """None: as the width says."""
         self._scope = "".join([f" of {part}" for part in (tenant, user) if part])
@@ -144,7 +145,7 @@ class Top(App[None]):
 
     def show_picture(self, picture: Picture) -> None:
         """Draw the yard as it is now."""
-        self._picture = picture
+        self.picture = picture
         overview = picture.overview
         for each in overview["tenants"]:
             self._colours.of(each["tenant"])
@@ -164,13 +165,13 @@ class Top(App[None]):
         """Say that nobody answers; what is on the screen is what was seen last."""
         banner = self.query_one("#away", Static)
         since = ""
-        if self._picture is not None:
-            since = f" What you see is {round(time.monotonic() - self._picture.taken_s)} s old."
+        if self.picture is not None:
+            since = f" What you see is {round(time.monotonic() - self.picture.taken_s)} s old."
         banner.update(f"the yard does not answer: {why}. Trying again.{since}")
         banner.display = True
 
     def _tick(self) -> None:
-        picture = self._picture
+        picture = self.picture
         if picture is None:
             return
         away = bool(self.query_one("#away").display)
