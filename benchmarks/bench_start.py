@@ -3,8 +3,8 @@
     python benchmarks/bench_start.py [--rounds 7] [--jobs 10000] [--write]
 
 Commands are run as processes against a yard of their own with emulated GPUs, taking turns round by round. CPU seconds
-are the process's own, user and system; of the rounds the least counts, because other work on the machine only ever adds.
-The ratio is to `python -c pass` of the same interpreter. `yard top` is driven without a terminal, by Textual's own pilot.
+are the process's own, user and system; of the rounds the least counts: other work on the machine only ever adds. The
+ratio is to `python -c pass` of the same interpreter. `yard top` is driven without a terminal, by Textual's own pilot.
 """
 
 import argparse

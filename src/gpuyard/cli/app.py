@@ -8,6 +8,7 @@ import typer
 
 from gpuyard.cli.complaints import complain_of_usage, ended
 from gpuyard.cli.group import LazyGroup
+from gpuyard.cli.overall_help import ABOUT
 from gpuyard.cli.streams import give_up_output
 
 INTERRUPTED = 130
@@ -16,7 +17,9 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="yard",
     cls=LazyGroup,
-    help="Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it.",
+    help=ABOUT,
+    # Ours, `yard completion`, knows the jobs and nodes of the yard.
+    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Help in plain text reads well at 80 columns and in a pipe, and comes in half the time that Rich takes.

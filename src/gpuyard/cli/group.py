@@ -8,7 +8,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from gpuyard.cli.bridge import BareCommand, bare_values, bridge_group, bridged
-from gpuyard.cli.lazy import ENTRIES, SECTIONS, Entry
+from gpuyard.cli.lazy import ENTRIES, Entry
+from gpuyard.cli.overall_help import page
 
 
 class LazyGroup(TyperGroup):
@@ -28,12 +29,9 @@ class LazyGroup(TyperGroup):
         entry = ENTRIES.get(cmd_name)
         return None if entry is None else built(cmd_name, entry)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The table, section by section, without importing anything."""
-        width = max(map(len, ENTRIES))
-        for section, entries in SECTIONS.items():
-            with formatter.section(section):
-                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in entries.items()])
+    def get_help(self, ctx: Any) -> str:
+        """The page that is also printed where Typer is not asked."""
+        return page()
 
 
 def built(name: str, entry: Entry) -> Any:

@@ -9,6 +9,8 @@ from gpuyard.cli.lazy import ENTRIES
 
 def run(words: Sequence[str]) -> int | None:
     """Run a command that can be read without Typer; None: this one cannot."""
+    if list(words) in (["--help"], ["-h"]):
+        return _help()
     if words and words[0] == "_complete":
         from gpuyard.cli import completing
         from gpuyard.cli.complaints import ended
@@ -30,5 +32,16 @@ def run(words: Sequence[str]) -> int | None:
         code = command(**values)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+
+    return ended(call)
+
+
+def _help() -> int:
+    from gpuyard.cli.complaints import ended
+    from gpuyard.cli.overall_help import page
+
+    def call() -> int:
+        print(page(), flush=True)
+        return 0
 
     return ended(call)

@@ -11,7 +11,7 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.cli import group
+from gpuyard.cli import app, group, quick
 from gpuyard.cli.lazy import ENTRIES, PLAIN_MODULES
 from gpuyard.cli.options import Called, Output
 from gpuyard.cli.plain import NotPlain, Parameter, parameters, read
@@ -155,3 +155,12 @@ def test_it_imports_nothing_that_takes_time() -> None:
     heavy = {"typer", "pydantic", "rich", "yaml", "http.client", "dataclasses", "inspect", "textual",
              "gpuyard.core", "gpuyard.model"}  # fmt: skip
     assert set() == heavy & set(loaded)
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_is_the_same_page_either_way(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == quick.run([word])
+    brief = capsys.readouterr().out
+    assert 0 == app.run([word])
+    assert brief == capsys.readouterr().out
+    assert all(f"\n  {name} " in brief for name in ENTRIES)
