@@ -31,7 +31,8 @@ class LinesPane(ScrollView):
     def fill(self, data: Sequence[Any]) -> None:
         """Draw this."""
         self._data = data
-        self.lines = self.made(data, max(1, self.scrollable_content_region.width))
+        lines = self.made(data, max(1, self.scrollable_content_region.width))
+        self.lines = [list(Segment.simplify(line)) for line in lines]
         self.virtual_size = Size(0, len(self.lines))
         self.refresh()
 
