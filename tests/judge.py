@@ -129,15 +129,23 @@ class Layout:
         return self.full + (self.rest > 0)
 
 
+def allowed(ask: Ask, node: Node) -> bool:
+    """Whether the ask takes this node, by pool, name and feature."""
+    return (
+        (not ask.pools or node.pool in ask.pools)
+        and (not ask.on_nodes or node.name in ask.on_nodes)
+        and node.name not in ask.not_nodes
+        and all(any(feature in node.features for feature in group) for group in ask.features)
+    )
+
+
 def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
     """Every kind of node that could serve an ask if empty."""
     if not supported(ask):
         return
     for kind in dict.fromkeys(kind_of(node) for node in books.nodes):
         numbers = tuple(
-            number
-            for number, node in enumerate(books.nodes)
-            if kind_of(node) == kind and (not ask.pools or node.pool in ask.pools)
+            number for number, node in enumerate(books.nodes) if kind_of(node) == kind and allowed(ask, node)
         )
         if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
@@ -150,7 +158,10 @@ def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
         ):
             if want:
                 per_node = min(per_node, have // want)
-        if per_node == 0:
+        per_node = min(per_node, -(-ask.tasks // max(1, ask.nodes_min)))
+        while per_node > 1 and -(-ask.tasks // per_node) < ask.nodes_min:
+            per_node -= 1
+        if per_node == 0 or ask.tasks < ask.nodes_min:
             continue
         full, rest = divmod(ask.tasks, per_node)
         layout = Layout(numbers, model_of(node), per_node, full, rest, max(full + (rest > 0), ask.nodes_max))
@@ -160,7 +171,9 @@ def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
 
 def has_room(room: Room, ask: Ask, layout: Layout) -> bool:
     """Whether all tasks could be placed now, in this layout or spread as far as the ask allows."""
-    tasks = sorted((room.tasks_on(ask, number) for number in layout.numbers), reverse=True)
+    tasks = sorted(
+        (min(layout.per_node, room.tasks_on(ask, number)) for number in layout.numbers), reverse=True
+    )
     full = sum(count >= layout.per_node for count in tasks) >= layout.full
     if full and (layout.rest == 0 or tasks[layout.full :][:1] >= [layout.rest]):
         return True
@@ -170,7 +183,9 @@ def has_room(room: Room, ask: Ask, layout: Layout) -> bool:
 def fewest_nodes(room: Room, ask: Ask, layout: Layout) -> int:
     """The smallest number of nodes that could take all tasks now."""
     left = ask.tasks
-    tasks = sorted((room.tasks_on(ask, number) for number in layout.numbers), reverse=True)
+    tasks = sorted(
+        (min(layout.per_node, room.tasks_on(ask, number)) for number in layout.numbers), reverse=True
+    )
     for count, most in enumerate(tasks, start=1):
         left -= most
         if left <= 0:
@@ -201,11 +216,13 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
             wrong.append(f"{node.name}: cores or memory")
         if ask.models and model_of(node) not in ask.models:
             wrong.append(f"{node.name}: model {node.gpu_model}")
-        if ask.pools and node.pool not in ask.pools:
-            wrong.append(f"{node.name}: pool {node.pool}")
+        if not allowed(ask, node):
+            wrong.append(f"{node.name}: pool {node.pool}, features {node.features}")
     fitting = [layout for layout in layouts(books, ask) if set(numbers) <= set(layout.numbers)]
     if not fitting:
         wrong.append("no kind of node could serve it")
+    elif len(numbers) < ask.nodes_min:
+        wrong.append(f"{len(numbers)} nodes, at least {ask.nodes_min}")
     elif len(numbers) > fitting[0].nodes_max:
         wrong.append(f"{len(numbers)} nodes, at most {fitting[0].nodes_max}")
     return wrong

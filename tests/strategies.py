@@ -1,5 +1,7 @@
 """Fleets, tenants, classes and jobs for Hypothesis: small numbers, so that things collide."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from gpuyard.model import (
@@ -68,6 +70,7 @@ def named(node: Node, number: int) -> Node:
         node.numa_domains,
         node.switch if number % 2 else "s1",
         node.rack,
+        ("even",) if number % 2 == 0 else ("odd", "nvme"),
     )
 
 
@@ -141,6 +144,18 @@ odd_requests: st.SearchStrategy[GpuRequest] = st.sampled_from(
 )
 
 
+places: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.sampled_from(((("odd",),), (("even", "nvme"),), (("odd",), ("nvme",)), (("none",),))).map(
+        lambda groups: {"features": groups}
+    ),
+    st.sampled_from((("n0",), ("n1", "n2"), ("n0", "n3"))).map(lambda names: {"on_nodes": names}),
+    st.sampled_from((("n0",), ("n1", "n2"))).map(lambda names: {"not_nodes": names}),
+    st.integers(1, 3).map(lambda count: {"nodes_min": count}),
+    st.integers(1, 3).map(lambda count: {"nodes_min": count, "nodes_max": count}),
+)
+"""Which nodes a job takes, and over how many it is spread."""
+
+
 @st.composite
 def asks(draw: st.DrawFn) -> Ask:
     """What a job asks for; now and then something that cannot be served."""
@@ -155,6 +170,7 @@ def asks(draw: st.DrawFn) -> Ask:
         models=draw(st.sampled_from(((), ("H100",), ("A100-80GB", "H100")))) if fussy == 9 else (),
         pools=("p",) if fussy == 8 else (),
         nodes_max=draw(st.sampled_from((1, 2, 4))) if fussy >= 7 else 0,
+        **draw(places) if fussy == 6 else {},
     )
 
 

@@ -313,3 +313,15 @@ def test_a_run_that_nobody_reads_is_cancelled(box: Box, tmp_path: Path) -> None:
         if before == alive.read_text():
             return
     raise AssertionError("the job goes on")
+
+
+def test_a_batch_script_runs_once_with_room_for_what_it_starts(box: Box, tmp_path: Path) -> None:
+    script = tmp_path / "batch.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH --ntasks=3 --gpus-per-task=2\n#SBATCH --output=%x-%j.out\n"
+        'echo "$SLURM_NTASKS $SLURM_PROCID $(echo $CUDA_VISIBLE_DEVICES | tr , "\\n" | wc -l) ${WORLD_SIZE-none}"\n'
+    )
+    done = box("submit", str(script), cwd=tmp_path)
+    job = int(done.out)
+    box.wait(job, "COMPLETED")
+    assert ["3 0 6 none"] == (tmp_path / f"batch.sh-{job}.out").read_text().splitlines()

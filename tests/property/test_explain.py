@@ -18,7 +18,7 @@ from gpuyard.core.dump import canonical, derived
 from gpuyard.model import Milli, Plan, ReasonCode
 from gpuyard.model.settings import TOTAL
 from gpuyard.policies import registry
-from judge import Room
+from judge import Room, allowed
 
 POLICIES = ("fifo", "strict-fifo", "conservative", "default", "fair", "sjf", "fgd")
 NODE = re.compile(
@@ -110,7 +110,7 @@ def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
             node.gpu_model == found[2]
             and node.gpus >= wanted
             and books.schedulable(number)
-            and (not ask.pools or node.pool in ask.pools)
+            and allowed(ask, node)
             and node.cpu_milli >= ask.cpu_milli * ask.tasks
             and node.memory_mib >= ask.memory_mib * ask.tasks
         ):

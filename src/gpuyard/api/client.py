@@ -22,6 +22,8 @@ from typing import Any
 
 from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Submitted
 from gpuyard.api.http import Connection, Head
+from gpuyard.api.quoting import part as _part
+from gpuyard.api.quoting import query as _query
 from gpuyard.control.places import DataDir, likely_data
 from gpuyard.errors import BadInput, YardError
 
@@ -175,6 +177,12 @@ class Client:
     def cancel(self, job_id: int | str) -> Asked:
         """Cancel a job, or all live tasks of an array."""
         done: Asked = self._call("DELETE", f"{API}/jobs/{_part(job_id)}")
+        return done
+
+    def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> dict[str, Any]:
+        """Say that a running job has saved its work: now, or at that time."""
+        body = None if saved_at_ms is None else json.dumps({"saved_at_ms": saved_at_ms}).encode()
+        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{_part(job_id)}/checkpoint", body)
         return done
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -373,21 +381,3 @@ def _own_token(data: Path | None) -> str:
         with suppress(OSError):
             return DataDir(folder).token_file.read_text(encoding="ascii").strip()
     return ""
-
-
-def _query(parts: Mapping[str, Any]) -> str:
-    """A query of what is not empty. Only letters, digits and a few signs stand for themselves."""
-    said = [f"{name}={_quoted(str(value))}" for name, value in parts.items() if value != ""]
-    return f"?{'&'.join(said)}" if said else ""
-
-
-def _part(text: object) -> str:
-    """One part of a path, whatever is in it."""
-    return _quoted(str(text)).replace("/", "%2F")
-
-
-def _quoted(text: str) -> str:
-    plain = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/,")
-    return "".join(
-        [char if char in plain else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text]
-    )

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -11,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.schemas import JobReply, JobRequest, ManyRequest, checked
+from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
 from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
 from gpuyard.control.desk import Gone
 from gpuyard.control.labels import label_of
@@ -65,6 +66,14 @@ def routes(yard: Yard) -> APIRouter:
         methods=["DELETE"],
         status_code=202,
         summary="Cancel a job",
+        response_model=None,
+    )
+    router.add_api_route(
+        "/jobs/{id}/checkpoint",
+        api.checkpoint,
+        methods=["POST"],
+        status_code=202,
+        summary="Say that a running job has saved its work",
         response_model=None,
     )
     for verb in Verb:
@@ -122,6 +131,17 @@ class Jobs:
         """Cancel a job, or all live tasks of an array."""
         return await self._ask(request, Verb.CANCEL, id)
 
+    async def checkpoint(self, request: Request, id: str) -> Response:
+        """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
+        body = await bytes_of(request)
+        said = (
+            checked(CheckpointRequest, object_of(request, body))
+            if body
+            else CheckpointRequest(saved_at_ms=None)
+        )
+        asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
+        return answer(await self._or_ended(asked, id), 202)
+
     def ask(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
         """The handler of one verb."""
 
@@ -155,8 +175,11 @@ class Jobs:
         return answer(await self._request(asker(request.scope), verb, text), 202)
 
     async def _request(self, who: Person, verb: Verb, text: str) -> dict[str, Any]:
+        return await self._or_ended(self._yard.desk.request(who, verb, text), text)
+
+    async def _or_ended(self, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
         try:
-            done: dict[str, Any] = await asyncio.wrap_future(self._yard.desk.request(who, verb, text))
+            done = await asyncio.wrap_future(asked)
         except Gone:
             # It has ended, or never was: the history knows.
             view = await run_in_threadpool(self._yard.views.job, label_of(text))

@@ -4,110 +4,36 @@ Types are strict (`"8"` is no number, `true` is not 1), unknown fields are refus
 and texts that will become names are held to characters that mean nothing to a shell, a path or a terminal.
 """
 
-import re
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gpuyard.api.fields import (
+    NAME_MAX,
+    TIME_MS_MAX,
+    Command,
+    Env,
+    Folder,
+    Id,
+    Klass,
+    Name,
+    NodeNames,
+    Path,
+    Script,
+    Tenant,
+    Word,
+    features,
+    indices,
+)
 from gpuyard.api.problems import Problem
-from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.problems import remedy
 from gpuyard.control.dependencies import KINDS, SINGLETON, Dependency
-from gpuyard.control.labels import ARRAY_TASKS_MAX, label_of
+from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
+from gpuyard.model import AfterKind
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
-SCRIPT_BYTES_MAX = 1024 * 1024
-ENV_BYTES_MAX = 256 * 1024
-COMMAND_BYTES_MAX = 256 * 1024
-WORD_BYTES_MAX = 128 * 1024 - 1
-"""Linux takes no longer argument or variable."""
-ENV_NAMES_MAX = 10_000
-PATH_MAX = 4096
-NAME_MAX = 128
-INDEX_MAX = 999_999_999
-TIME_MS_MAX = 1 << 52
 _ERRORS_SHOWN_MAX = 10
-
-_NAME = re.compile(r"[^\W_][\w .:+=@,-]*")
-_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
-
-
-def _name(text: str) -> str:
-    if text and not _NAME.fullmatch(text):
-        raise ValueError(
-            "may hold letters, digits, spaces and . _ : + = @ , - and begins with a letter or a digit"
-        )
-    return text
-
-
-def _tenant(text: str) -> str:
-    if text and not all(_SEGMENT.fullmatch(part) for part in text.split("/")):
-        raise ValueError("is a path such as org/team/user, each part of letters, digits, '.', '_' and '-'")
-    return text
-
-
-def _word(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("holds a NUL character")
-    if len(text.encode()) > WORD_BYTES_MAX:
-        raise ValueError(f"is longer than {WORD_BYTES_MAX} bytes")
-    return text
-
-
-def _folder(text: str) -> str:
-    if text and not text.startswith("/"):
-        raise ValueError("must be an absolute path")
-    return _word(text)
-
-
-def _script(text: str) -> str:
-    if len(text.encode()) > SCRIPT_BYTES_MAX:
-        raise ValueError(f"is longer than {SCRIPT_BYTES_MAX // 1024} KiB; put it into a file and run that")
-    if "\0" in text:
-        raise ValueError("holds a NUL character: it is no text")
-    if text and not text.startswith("#!"):
-        raise ValueError("must begin with a line such as #!/bin/bash that says what runs it")
-    return text
-
-
-def _env(env: dict[str, str]) -> dict[str, str]:
-    total = 0
-    for name, value in env.items():
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise ValueError(f"{quoted(name)} cannot be a variable: empty, or with '=' or NUL in it")
-        total += len(name.encode()) + len(value.encode()) + 2
-    if total > ENV_BYTES_MAX:
-        raise ValueError(f"is larger than {ENV_BYTES_MAX // 1024} KiB")
-    return env
-
-
-def _command(words: list[str]) -> list[str]:
-    if sum(len(word.encode()) + 1 for word in words) > COMMAND_BYTES_MAX:
-        raise ValueError(f"is longer than {COMMAND_BYTES_MAX // 1024} KiB")
-    return words
-
-
-def indices(text: str) -> tuple[int, ...]:
-    """The indices of an array: `0-9`, `1,3,5`, `0-100:10`."""
-    found: dict[int, None] = {}
-    for part in text.split(","):
-        match = _INDICES.fullmatch(part.strip())
-        if match is None:
-            raise ValueError(f"is written as 0-9, 1,3,5 or 0-100:10, not {quoted(text)}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        step = int(match[3] or 1)
-        if last < first or step == 0:
-            raise ValueError(f"has a range that goes nowhere: {quoted(part)}")
-        if (last - first) // step + 1 + len(found) > ARRAY_TASKS_MAX:
-            raise ValueError(f"has more than {ARRAY_TASKS_MAX} tasks")
-        found.update(dict.fromkeys(range(first, last + 1, step)))
-    return tuple(sorted(found))
-
-
-Name = Annotated[str, Field(max_length=NAME_MAX), AfterValidator(_name)]
-Word = Annotated[str, AfterValidator(_word)]
-Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]
 
 
 class DependencyRequest(BaseModel):
@@ -118,14 +44,15 @@ class DependencyRequest(BaseModel):
     kind: Annotated[str, Field(pattern="^(" + "|".join(KINDS) + ")$")] = Field(
         "afterok", description=f"One of {', '.join(KINDS)}."
     )
-    job: Annotated[str, Field(max_length=40)] | Annotated[int, Field(ge=1, lt=1 << 63)] | None = Field(
-        None, description="Its id, as 17 or 12_3. Left out only for singleton."
-    )
+    job: Id | None = Field(None, description="Its id, as 17 or 12_3. Left out only for singleton.")
+    delay_s: int = Field(0, ge=0, le=366 * 86_400, description="For after: how long after its start.")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if (self.job is None) != (self.kind == SINGLETON):
             raise ValueError("every kind but 'singleton' names a 'job', and that one names none")
+        if self.delay_s and self.kind != AfterKind.STARTED.value:
+            raise ValueError("a 'delay_s' is counted from a start: it needs the kind 'after'")
         return self
 
 
@@ -134,22 +61,18 @@ class JobRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    command: Annotated[list[Word], Field(max_length=10_000), AfterValidator(_command)] = Field(
+    command: Command = Field(
         [],
         description="Program and arguments. With a script: the script's arguments.",
         examples=[["nvidia-smi"]],
     )
-    script: Annotated[str, AfterValidator(_script)] = Field(
-        "", description="A script, which begins with #!. Up to 1 MiB."
-    )
+    script: Script = Field("", description="A script, which begins with #!. Up to 1 MiB.")
     name: Name = Field("", description="For people. Left out: made from the command.")
-    tenant: Annotated[str, Field(max_length=512), AfterValidator(_tenant)] = Field(
+    tenant: Tenant = Field(
         "",
         description="For whom it counts, as in research/ana. Left out: the user, where there are no tenants.",
     )
-    klass: Annotated[str, Field(max_length=63), AfterValidator(_tenant)] = Field(
-        "", alias="class", description="How it is treated. Left out: the default class."
-    )
+    klass: Klass = Field("", alias="class", description="How it is treated. Left out: the default class.")
     gpus: int = Field(0, ge=0, le=100_000, description="GPUs of each task.")
     gpu_models: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=20)] = (
         Field([], description="GPU models that will do. Left out: any.", examples=[["H100"]])
@@ -170,12 +93,8 @@ class JobRequest(BaseModel):
     array: Annotated[str, Field(max_length=1000)] | None = Field(
         None, description="Make it an array of tasks that start one by one: 0-9, 1,3,5 or 0-100:10."
     )
-    env: Annotated[dict[str, Word], Field(max_length=ENV_NAMES_MAX), AfterValidator(_env)] = Field(
-        {}, description="Variables of its environment. Up to 256 KiB."
-    )
-    cwd: Annotated[Path, AfterValidator(_folder)] = Field(
-        "", description="Folder to run in. Left out: one of its own."
-    )
+    env: Env = Field({}, description="Variables of its environment. Up to 256 KiB.")
+    cwd: Folder = Field("", description="Folder to run in. Left out: one of its own.")
     stdout: Path = Field("", description="File for its output. Left out: kept for `logs`.")
     stderr: Path = Field("", description="File for its errors. Left out: together with its output.")
     warn_signal: int = Field(0, ge=0, le=64, description="Signal sent ahead of TERM. 0: none.")
@@ -191,6 +110,19 @@ class JobRequest(BaseModel):
     )
     nodes_max: int = Field(
         0, ge=0, le=100_000, description="Nodes it may be spread over. 0: as few as possible."
+    )
+    nodes_min: int = Field(0, ge=0, le=100_000, description="Nodes it is spread over at least.")
+    on_nodes: NodeNames = Field([], description="Nodes that will do. Left out: any.")
+    not_nodes: NodeNames = Field([], description="Nodes that will not.")
+    constraint: Annotated[str, Field(max_length=1000)] = Field(
+        "", description="Features its nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", examples=["nvme"]
+    )
+    exclusive: bool = Field(False, description="Whole nodes, shared with no other job.")
+    batch: bool = Field(
+        False, description="Run it once, in the first task; the others hold room for what it starts there."
+    )
+    ranks: int = Field(
+        0, ge=0, le=1_000_000, description="Processes it means to start in all. 0: as many as tasks."
     )
     dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = Field(
         [], description="Jobs it waits for."
@@ -208,6 +140,12 @@ class JobRequest(BaseModel):
             raise ValueError("'cpus' is finer than a thousandth of a core")
         if self.warn_s and not self.warn_signal:
             raise ValueError("'warn_s' needs a 'warn_signal'")
+        if self.tasks < self.nodes_min:
+            raise ValueError("'nodes_min' is more than 'tasks': there is no task for some node")
+        if self.nodes_max and self.nodes_max < self.nodes_min:
+            raise ValueError("'nodes_max' is less than 'nodes_min'")
+        if self.exclusive and self.tasks > max(1, self.nodes_min) and not self.batch:
+            raise ValueError("'exclusive' gives a task a whole node: set 'nodes_min' to 'tasks', or 'batch'")
         return self
 
     def new_job(self) -> NewJob:
@@ -239,9 +177,20 @@ class JobRequest(BaseModel):
             hold=self.hold,
             pools=tuple(self.pools),
             nodes_max=self.nodes_max,
+            nodes_min=self.nodes_min,
+            on_nodes=tuple(self.on_nodes),
+            not_nodes=tuple(self.not_nodes),
+            features=_features(self.constraint),
+            exclusive=self.exclusive,
+            batch=self.batch,
+            ranks=self.ranks,
             dependencies=tuple(
                 [
-                    Dependency(each.kind, None if each.job is None else label_of(str(each.job)))
+                    Dependency(
+                        each.kind,
+                        None if each.job is None else label_of(str(each.job)),
+                        each.delay_s * SECOND_MS,
+                    )
                     for each in self.dependencies
                 ]
             ),
@@ -265,6 +214,13 @@ def _array(text: str) -> tuple[int, ...]:
         raise Problem(422, f"'array' {error}", kind="unacceptable") from None
 
 
+def _features(text: str) -> tuple[tuple[str, ...], ...]:
+    try:
+        return features(text)
+    except ValueError as error:
+        raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
+
+
 class JobReply(BaseModel):
     """What is answered to a submission."""
 
@@ -285,7 +241,15 @@ class DrainRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    why: Annotated[str, Field(max_length=500), AfterValidator(_word)] = ""
+    why: Annotated[Word, Field(max_length=500)] = ""
+
+
+class CheckpointRequest(BaseModel):
+    """A job has saved its work."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    saved_at_ms: int | None = Field(None, ge=0, le=TIME_MS_MAX, description="When. Left out: now.")
 
 
 class ManyRequest(BaseModel):
@@ -294,7 +258,7 @@ class ManyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     ids: Annotated[
-        list[Annotated[str, Field(max_length=40)] | Annotated[int, Field(ge=1, lt=1 << 63)]],
+        list[Id],
         Field(min_length=1, max_length=20_000),
     ]
 

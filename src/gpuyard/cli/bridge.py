@@ -59,7 +59,12 @@ def _annotation(parameter: Parameter) -> Any:
             )  # fmt: skip
             return Annotated[hint.__origin__, theirs]
         if isinstance(says, Argument):
-            theirs = typer.Argument(metavar=says.metavar, help=says.help, show_default=says.show_default)
+            theirs = typer.Argument(
+                metavar=says.metavar,
+                help=says.help,
+                show_default=says.show_default,
+                envvar=says.envvar or None,
+            )
             return Annotated[hint.__origin__, theirs]
     return hint
 

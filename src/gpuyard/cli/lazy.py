@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "suspend": Entry("verbs", "Freeze running jobs; they keep their GPUs.", no_args_is_help=True),
         "continue": Entry("verbs", "Let frozen jobs go on.", "continue_", no_args_is_help=True),
         "requeue": Entry("verbs", "Stop running jobs and let them wait again.", no_args_is_help=True),
+        "checkpoint": Entry("verbs", "Say that a running job has saved its work."),
     },
     "Foresight": {
         "simulate": Entry(

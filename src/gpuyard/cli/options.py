@@ -50,10 +50,12 @@ class Option:
 class Argument:
     """What stands without a name."""
 
-    def __init__(self, *, metavar: str, help: str = "", show_default: bool = True) -> None:
+    def __init__(self, *, metavar: str, help: str = "", show_default: bool = True, envvar: str = "") -> None:
         self.metavar = metavar
         self.help = help
         self.show_default = show_default
+        self.envvar = envvar
+        """The variable that is taken if it is left out."""
 
 
 class Called(NamedTuple):

@@ -6,6 +6,7 @@ with None and left to Typer, which knows how to say it. Both read the same decla
 read them alike.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +96,8 @@ def read(command: Callable[..., Any], words: Sequence[str], *, carries: bool = F
             values[place.name] = loose
         elif place.required:
             raise NotPlain(place.name)
+        elif isinstance(place.says, Argument) and os.environ.get(place.says.envvar):
+            values[place.name] = _value(place, os.environ[place.says.envvar])
     elif loose:
         raise NotPlain(loose[0])
     if asks:

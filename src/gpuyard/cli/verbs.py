@@ -1,9 +1,10 @@
-"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`: wishes about jobs that are there."""
+"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`, `checkpoint`: wishes about live jobs."""
 
 from typing import Annotated
 
 from gpuyard.cli.options import Argument
 from gpuyard.cli.places import client
+from gpuyard.errors import BadInput
 
 JobsArgument = Annotated[
     list[str],
@@ -40,6 +41,22 @@ def continue_(jobs: JobsArgument) -> int:
 def requeue(jobs: JobsArgument) -> int:
     """Stop running jobs and let them wait again."""
     return _ask("requeue", jobs)
+
+
+def checkpoint(
+    job: Annotated[
+        str,
+        Argument(metavar="[JOB]", help="Left out: the job that this runs in.", envvar="YARD_JOB_ID"),
+    ] = "",
+) -> None:
+    """Say that a running job has just saved its work, so that less of it counts as lost if it is stopped.
+
+    Jobs that write to $YARD_CHECKPOINT_FILE need not: the time of that file says the same.
+    """
+    if not job:
+        raise BadInput("no job was named, and this runs in none", "For example: yard checkpoint 17")
+    with client() as yard:
+        yard.checkpoint(job)
 
 
 def _ask(verb: str, jobs: list[str]) -> int:

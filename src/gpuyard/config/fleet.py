@@ -95,7 +95,7 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
         findings.at_key((*path, "pools"), f"cluster {quoted(name)} has no pools; add at least one")
     elif entry.pools is None and engine is not Engine.LOCAL:
         findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools:' with its entries")
-    for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate)):
+    for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate), ("features", entry.features)):
         if given and entry.pools is not None:
             text = f"{described((*path, key))} is for a cluster without pools; move it into a pool"
             findings.at((*path, key), text)
@@ -178,6 +178,7 @@ def build_clusters(file: YardFile) -> dict[str, Cluster]:
             frozenset(pool for pool, pool_entry in (entry.pools or {}).items() if pool_entry.emulate),
             entry.gpus,
             bool(entry.allow_root),
+            tuple(entry.features or ()),
         )
         for name, entry in file.clusters.items()
     }
@@ -227,4 +228,5 @@ def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator
             numa_domains=entry.numa or 1,
             switch=f"{pool}-sw{index // per_switch + 1}",
             rack=f"{pool}-rack{index // per_rack + 1}",
+            features=tuple(entry.features or ()),
         )

@@ -180,6 +180,9 @@ class PoolEntry(_Entry):
     nodes_per_switch: NodeCount | None = _key("Nodes on one switch. Left out: all.", example=4)
     switches_per_rack: NodeCount | None = _key("Switches in one rack. Left out: all.", example=2)
     emulate: Boolean | None = _key("Local engine only: pretend to have these GPUs.", default=False)
+    features: list[Name] | None = _key(
+        "What jobs may ask for by name (Slurm: --constraint). Left out: none.", example=["nvme"]
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -204,6 +207,10 @@ class ClusterEntry(_Entry):
         example="8 x A100-80GB",
     )
     emulate: Boolean | None = _key("Without pools: pretend to have these GPUs.", default=False)
+    features: list[Name] | None = _key(
+        "Without pools: what jobs may ask of the machine by name (Slurm: --constraint). Left out: none.",
+        example=["nvme"],
+    )
     allow_root: Boolean | None = _key(
         "Local engine only: run root's own jobs as root, even where other people use the machine.",
         default=False,

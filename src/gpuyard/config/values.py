@@ -35,6 +35,8 @@ class Cluster:
     """The GPUs that this machine pretends to have: number and model. None: those that are found."""
     allow_root: bool = False
     """Whether root's own jobs run as root where other people use the machine."""
+    features: tuple[str, ...] = ()
+    """What jobs may ask of this machine by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ or it has not, and the new job could never start.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuyard.control.labels import Label, live
 from gpuyard.control.refusals import Unacceptable
@@ -25,6 +25,8 @@ class Dependency:
 
     kind: str
     job: Label | None = None
+    delay_ms: int = 0
+    """After the other job's start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def resolve(
                 found = _of(Label(each.job.id, index), AfterKind.COMPLETED, state, store)
                 own[index] = (*own.get(index, ()), *found)
         elif each.job is not None:
-            after += _of(each.job, AfterKind(each.kind), state, store)
+            found = _of(each.job, AfterKind(each.kind), state, store)
+            after += [replace(one, delay_ms=each.delay_ms) for one in found] if each.delay_ms else found
     return Resolved(tuple(dict.fromkeys(after)), own)
 
 

@@ -24,11 +24,13 @@ from gpuyard.control.newjobs import (
     why_not,
 )
 from gpuyard.control.people import Person, run_as
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
+from gpuyard.control.whole_nodes import on_whole_nodes
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
     AttemptState,
+    CheckpointSeen,
     NodeCordoned,
     NodeUncordoned,
     Requested,
@@ -36,6 +38,9 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.store import Accepted, Idempotency, Submission
+
+CLOCK_SKEW_MS = 2_000
+"""How far a job's clock may be ahead of the server's."""
 
 
 class Gone(Refusal):
@@ -63,15 +68,20 @@ class Desk:
         tenant = new.tenant or who.name
 
         def judge(state: State) -> Refusal | None:
-            found = tenant_of(new, who, state)
-            return found if isinstance(found, Refusal) else why_not(new, found, state)
+            found, whole = tenant_of(new, who, state), on_whole_nodes(new, state)
+            if isinstance(found, Refusal):
+                return found
+            return whole if isinstance(whole, Refusal) else why_not(whole, found, state)
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
             found = tenant_of(new, who, self._books.state)
             tenant = found if isinstance(found, str) else tenant
             waits = self._dependencies(new, who)
-            spec = spec_of(new, who, tenant, name, waits.after)
+            whole = on_whole_nodes(new, self._books.state)
+            if isinstance(whole, Refusal):
+                raise whole
+            spec = spec_of(whole, who, tenant, name, waits.after)
             return Submission(
                 make=lambda first_id: events_of(new, spec, first_id, now_ms, waits.own or {}),
                 ids=new.ids,
@@ -80,7 +90,7 @@ class Desk:
                 reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
             )
 
-        kind = (new.ask, new.tenant, who.name, new.klass, new.limit_ms)
+        kind = (new.ask, new.exclusive, new.tenant, who.name, new.klass, new.limit_ms)
         return self._committer.accept(Arrival(kind, judge, make))
 
     def _dependencies(self, new: NewJob, who: Person) -> Resolved:
@@ -112,6 +122,35 @@ class Desk:
             for job_id in wanted:
                 draft.add(Requested(now_ms, job_id, verb, who.name))
             return {"id": label.id, "label": str(label), "verb": verb.value, "jobs": len(wanted)}
+
+        return self._committer.write(make)
+
+    def checkpoint(self, who: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
+        """A running job has saved its work: now, or a moment ago."""
+        label = label_of(text)
+
+        def make(draft: Draft) -> dict[str, Any]:
+            records = live(draft.state, label)
+            if not records:
+                raise Gone(f"there is no live job {label}")
+            if len(records) > 1:
+                raise Impossible(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+            (record,) = records
+            _check_owner(who, record)
+            if record.phase is None:
+                raise Impossible(f"job {record.job.label} does not run", "Only a running job saves its work.")
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            at_ms = now_ms if saved_at_ms is None else saved_at_ms
+            if not record.started_ms <= at_ms <= now_ms + CLOCK_SKEW_MS:
+                raise Unacceptable(
+                    f"{at_ms} ms is not a time at which this attempt ran: it began at {record.started_ms} ms",
+                    "Leave the time out: then it is now.",
+                )
+            at_ms = min(at_ms, now_ms)
+            if at_ms > record.checkpoint_ms:
+                draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms))
+            newest_ms = max(at_ms, record.checkpoint_ms)
+            return {"id": record.id, "label": record.job.label, "checkpoint_ms": newest_ms}
 
         return self._committer.write(make)
 

@@ -26,12 +26,15 @@ class Fleet:
     cluster: str
     emulate: EmulatedGpus | None
     allow_root: bool
+    features: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
-        return LocalEngine(folder, emulate=self.emulate, cluster=self.cluster)
+        return LocalEngine(
+            folder, emulate=self.emulate, cluster=self.cluster, features=self.features, yard=folder.parent
+        )
 
 
 def chosen(config: Config | None, emulate: str) -> Fleet:
@@ -46,14 +49,18 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
         )
-        return Fleet(settings, "local", STAND_IN, False, (text,))
+        return Fleet(settings, "local", STAND_IN, False, notes=(text,))
     if len(config.clusters) != 1:
         raise BadInput(
             f"the configuration has {len(config.clusters)} clusters; `yard up` runs one, this machine",
             "Leave one cluster with `engine: local` in the file.",
         )
     (cluster,) = config.clusters.values()
-    return Fleet(config.settings, cluster.name, pretended or _emulated(cluster, config), cluster.allow_root)
+    emulated = pretended or _emulated(cluster, config)
+    features = cluster.features or tuple(
+        [feature for pool in config.pools for node in pool.nodes[:1] for feature in node.features]
+    )
+    return Fleet(config.settings, cluster.name, emulated, cluster.allow_root, features)
 
 
 def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:

@@ -33,7 +33,9 @@ RETRY_S_MAX = 10.0
 LEASE_CHECK_S = 1.0
 KEYS_KEPT_MS = 7 * 86_400_000
 """How long an idempotency key is remembered."""
-KEYS_EVERY_S = 3600.0
+LOG_KEPT_MS = 90 * 86_400_000
+"""How long the log is kept: so far back `why --at` can look. The history of ended jobs stays."""
+TIDY_EVERY_S = 3600.0
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class Leader:
         self._wake = threading.Event()
         self._resting = threading.Event()
         self._leading = threading.Event()
-        self._keys_s = float("-inf")
+        self._tidied_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._run, name="yard-leader", daemon=True),
             threading.Thread(target=self._hear_store, name="yard-hears-store", daemon=True),
@@ -188,10 +190,22 @@ class Leader:
         for trouble in step.errors:
             _log.warning("%s", trouble)
         self._books.save(self._now_ms())
-        if standing.step_at_s - self._keys_s > KEYS_EVERY_S:
-            self._keys_s = standing.step_at_s
-            self._books.store.forget_keys(self._now_ms() - KEYS_KEPT_MS)
+        if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
+            self._tidied_s = standing.step_at_s
+            self._tidy()
         return step
+
+    def _tidy(self) -> None:
+        """Forget what is too old. A store that cannot now can in an hour."""
+        store, now_ms = self._books.store, self._now_ms()
+        try:
+            store.forget_keys(now_ms - KEYS_KEPT_MS)
+            cut = store.forget_log(now_ms - LOG_KEPT_MS)
+        except StoreError as error:
+            _log.warning("nothing old was forgotten: %s", error)
+            return
+        if cut:
+            _log.info("%d events older than %d days were cut off the log", cut, LOG_KEPT_MS // 86_400_000)
 
     def _mend(self) -> None:
         """Books that could not be put right when a write failed are read anew before anything is decided on them."""

@@ -63,6 +63,15 @@ class NewJob:
     hold: bool = False
     pools: tuple[str, ...] = ()
     nodes_max: int = 0
+    nodes_min: int = 0
+    on_nodes: tuple[str, ...] = ()
+    not_nodes: tuple[str, ...] = ()
+    features: tuple[tuple[str, ...], ...] = ()
+    exclusive: bool = False
+    """Whole nodes, shared with no other job."""
+    batch: bool = False
+    """The command runs once, in the first task."""
+    ranks: int = 0
     dependencies: tuple[Dependency, ...] = ()
     dependencies_any: bool = False
     """One of them is enough."""
@@ -80,6 +89,10 @@ class NewJob:
             self.gpu_models,
             self.pools,
             self.nodes_max,
+            self.nodes_min,
+            self.on_nodes,
+            self.not_nodes,
+            self.features,
         )
 
     @property
@@ -102,6 +115,8 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         user=runs_as.user,
         warn_signal=new.warn_signal,
         warn_ms=new.warn_s * SECOND_MS,
+        batch=new.batch,
+        ranks=new.ranks or (new.tasks if new.batch else 0),
     )
     return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
 
@@ -204,6 +219,9 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     for pool in new.pools:
         if pool not in pools:
             return Unacceptable(f"unknown pool {quoted(pool)}; {remedy(pool, pools, 'pools')}")
+    unknown = _unknown_names(new, state)
+    if unknown is not None:
+        return unknown
     if new.limit_ms:
         klass = state.klass_of(new.klass)
         if new.limit_ms > klass.limit_ms:
@@ -216,6 +234,24 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     if reason is None:
         return None
     return Unacceptable(f"it could never start: {reason.text}", f"What would change it: {reason.lifted_by}.")
+
+
+def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
+    """A node or a feature that is not there."""
+    for name in (*new.on_nodes, *new.not_nodes):
+        if name not in state.node_number:
+            return Unacceptable(f"unknown node {quoted(name)}; {remedy(name, state.node_number, 'nodes')}")
+    if not new.features:
+        return None
+    there = sorted({feature for node in state.nodes.node for feature in node.features})
+    for group in new.features:
+        if not set(group) & set(there):
+            text = " or ".join([quoted(feature) for feature in group])
+            return Unacceptable(
+                f"no node has the feature {text}; {remedy(group[0], there, 'features')}",
+                "Features are in yard.yaml, under 'features' of a pool or a cluster.",
+            )
+    return None
 
 
 _NOBODY = Person(0, 0, "", False)

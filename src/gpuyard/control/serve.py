@@ -123,19 +123,26 @@ class Yard:
         """Whether this process can do its work, and how it stands."""
         standing = self.leader.standing
         since_s = time.monotonic() - standing.step_at_s if standing.step_at_s else None
-        stale = standing.leads and since_s is not None and since_s > STALE_S
         holder = ""
         error = standing.error
-        if not standing.leads:
+        leads = standing.leads
+        if leads:
+            try:
+                # A process that was frozen finds out at its next step; the store knows already.
+                leads = self.store.counters().epoch == standing.epoch
+            except YardError as trouble:
+                error = error or trouble.message
+        if not leads:
             try:
                 found = self.store.who_leads()
                 holder = str(found) if found else ""
             except YardError as trouble:
                 error = error or trouble.message
-        ready = not error and not stale and ((standing.leads and standing.steps > 0) or bool(holder))
+        stale = leads and since_s is not None and since_s > STALE_S
+        ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder))
         return ready, {
             "ready": ready,
-            "role": "leader" if standing.leads else "follower",
+            "role": "leader" if leads else "follower",
             "leader": holder or None,
             "epoch": standing.epoch or None,
             "error": error or ("the loop stands still" if stale else None),

@@ -21,6 +21,8 @@ def enter(state: State, record: JobRecord) -> None:
     pending, done, broken = [], 0, ""
     for after in spec.after:
         answer = _answer(state, after)
+        if answer and after.delay_ms and after.job_id in state.jobs:
+            record.begin_ms = max(record.begin_ms, state.jobs[after.job_id].started_ms + after.delay_ms)
         if answer is None:
             pending.append(after)
         elif answer:
@@ -101,6 +103,8 @@ def _tell(state: State, job_id: int, end: JobState | None) -> list[JobRecord]:
                 kept.append(after)
             elif end is None or met(after.kind, end):
                 done = True
+                if end is None and after.delay_ms:
+                    record.begin_ms = max(record.begin_ms, state.now_ms + after.delay_ms)
             else:
                 broken = broken or _broken(after, end)
         one = record.job.spec.after_one

@@ -85,7 +85,7 @@ def _job_submitted(state: State, event: JobSubmitted) -> None:
     state.jobs[job.id] = record
     if spec.after:
         dependencies.enter(state, record)
-    if job.begin_ms > event.at_ms or record.pending or record.doomed:
+    if record.begin_ms > event.at_ms or record.pending or record.doomed:
         state.deferred[job.id] = record
     else:
         queue = state.queue

@@ -28,7 +28,7 @@ class Way:
     """Tasks left for one more node."""
     nodes_max: int
     pools: int
-    """Nodes of the pools asked for; -1: all."""
+    """Nodes of the pools, names and features asked for; -1: all."""
     node_gpus: int
     """Wholly free GPUs that some node must have: with fewer on every node there is no room."""
     rate: int
@@ -127,13 +127,8 @@ class Shapes:
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask
-        members = kind.members
-        pools = -1
-        if ask.pools:
-            pools = 0
-            for pool in ask.pools:
-                pools |= nodes.by_pool.get(pool, 0)
-            members &= pools
+        among = _among(ask, nodes)
+        members = kind.members & among
         if not members:
             return None
         if ask.models and (not kind.gpus or nodes.node[_first(members)].gpu_model not in ask.models):
@@ -147,6 +142,10 @@ class Shapes:
         ):
             if want:
                 per_node = min(per_node, have // want)
+        if ask.nodes_min > 1:
+            # As even as they go, and never so many on a node that they come to fewer nodes.
+            even = -(-shape.tasks // ask.nodes_min)
+            per_node = min(per_node, even, -(-shape.tasks // (ask.nodes_min - 1)) - 1)
         if per_node == 0:
             return None
         full, rest = divmod(shape.tasks, per_node)
@@ -162,12 +161,33 @@ class Shapes:
             full_nodes=full,
             rest_tasks=rest,
             nodes_max=max(fewest, ask.nodes_max),
-            pools=pools,
+            pools=among,
             node_gpus=shape.gpus * (per_node if full else rest)
             if shape.milli == MILLI and not ask.nodes_max
             else 0,
             rate=charge_milli(shape, kind) * shape.tasks * weight // MILLI,
         )
+
+
+def _among(ask: Ask, nodes: Nodes) -> int:
+    """The nodes that an ask allows, by pool, name and feature; -1: all."""
+    among = -1
+    if ask.pools:
+        among = 0
+        for pool in ask.pools:
+            among |= nodes.by_pool.get(pool, 0)
+    if ask.on_nodes or ask.not_nodes or ask.features:
+        wanted, unwanted = frozenset(ask.on_nodes), frozenset(ask.not_nodes)
+        named = 0
+        for number, node in enumerate(nodes.node):
+            if (
+                (not wanted or node.name in wanted)
+                and node.name not in unwanted
+                and all([not set(group).isdisjoint(node.features) for group in ask.features])
+            ):
+                named |= 1 << number
+        among &= named
+    return among
 
 
 def charge_milli(shape: Shape, kind: Kind) -> int:

@@ -62,6 +62,10 @@ class Recipe:
     """Sent ahead of TERM when time is up or room is needed; 0: none."""
     warn_ms: int = 0
     """How long ahead of the time limit it is sent; ahead of TERM too when preempted, up to half of the grace."""
+    batch: bool = False
+    """Run it once, in the first task: the others only hold room for what it starts there."""
+    ranks: int = 0
+    """How many processes it means to start in all; 0: as many as it has tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,6 @@ from typing import Any
 from gpuyard.errors import BadInput
 
 PROPOSED: dict[str, str] = {
-    "nodes_min": "the least number of nodes its tasks are spread over (Slurm: --nodes)",
-    "batch": "the command runs once, in the first task; the others hold room for what it starts there",
-    "ranks": "how many processes it means to start in all (Slurm: --ntasks), where that is not its tasks",
-    "exclusive": "whole nodes, shared with no other job",
-    "constraint": "features that its nodes must have, as Slurm writes them",
-    "on_nodes": "nodes it must have (Slurm: --nodelist)",
-    "not_nodes": "nodes it must not have (Slurm: --exclude)",
-    "delay_s": "of a dependency: how long after the other job's start (Slurm: after:12+5)",
     "mig": "MIG profile of the slices that `gpus` counts, in place of whole GPUs",
     "licenses": "licenses it holds while it runs, by name with their number",
 }
@@ -110,8 +102,7 @@ class Intake:
     @property
     def lacking(self) -> tuple[str, ...]:
         """Fields it needs that the yard does not have yet."""
-        delayed = any("delay_s" in each for each in self.job.get("dependencies", []))
-        return tuple(name for name in (*self.job, *(["delay_s"] if delayed else [])) if name in PROPOSED)
+        return tuple(name for name in self.job if name in PROPOSED)
 
     def request(self) -> dict[str, Any]:
         """The job for the wire; `BadInput` if it needs what the yard does not have."""

@@ -30,6 +30,8 @@ class Node:
     numa_domains: int = 1
     switch: str = ""
     rack: str = ""
+    features: tuple[str, ...] = ()
+    """What jobs may ask for by name beside GPUs, cores and memory."""
 
 
 @dataclass(frozen=True, slots=True)

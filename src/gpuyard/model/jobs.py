@@ -39,6 +39,14 @@ class Ask:
     """Pools that will do; empty: any."""
     nodes_max: int = 0
     """On how many nodes it may be spread; 0: on as few as the fleet's node sizes allow."""
+    nodes_min: int = 0
+    """Over how many nodes its tasks are spread at least; 0: it does not matter."""
+    on_nodes: tuple[str, ...] = ()
+    """Nodes that will do; empty: any."""
+    not_nodes: tuple[str, ...] = ()
+    """Nodes that will not."""
+    features: tuple[tuple[str, ...], ...] = ()
+    """What its nodes must have: of each group of features one."""
 
 
 class AfterKind(Enum):
@@ -60,6 +68,8 @@ class After:
 
     kind: AfterKind
     job_id: int
+    delay_ms: int = 0
+    """How long after the other job's start; only where that is waited for."""
 
 
 @dataclass(frozen=True, slots=True)

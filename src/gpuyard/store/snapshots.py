@@ -3,6 +3,9 @@
 A snapshot is a convenience and is trusted only if its checksum says so: a damaged one is passed over for an older
 one, or for the whole log. Only once the log before a snapshot has been pruned is the snapshot needed, so
 pruning checks it first.
+
+Besides the newest few, the first of every week stays as an anchor: a log that is cut there can still be folded from
+there on, so that questions about the past have answers back to the cut.
 """
 
 import hashlib
@@ -16,6 +19,7 @@ from sqlalchemy import delete, func, insert, select
 
 from gpuyard import __version__
 from gpuyard.core.plain import Plain
+from gpuyard.model.units import DAY_MS
 from gpuyard.store.backend import Backend
 from gpuyard.store.errors import StoreDamaged, StoreError
 from gpuyard.store.schema import EVENTS, SNAPSHOTS
@@ -24,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 _PRUNE_STEP = 20_000
 """Events deleted in one transaction: submissions wait meanwhile."""
+ANCHOR_MS = 7 * DAY_MS
+"""Of the snapshots made in each such span, aligned to the epoch, the first stays until the log is cut after it."""
 
 
 class Snapshot(NamedTuple):
@@ -40,7 +46,7 @@ class Snapshots:
         self._backend = backend
 
     def save_snapshot(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
-        """Keep a state; of all, the newest `keep` stay."""
+        """Keep a state; of all, the newest `keep` and the anchors stay."""
         if keep < 1:
             raise ValueError("at least one snapshot is kept")
         # Level 1 makes a tenth of the size in a tenth of the time that the best level needs.
@@ -58,8 +64,12 @@ class Snapshots:
                 raise ValueError(f"a snapshot at event {seq} of a log that ends at {head}")
             conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq))
             conn.execute(insert(SNAPSHOTS), row)
-            kept = list(conn.scalars(select(SNAPSHOTS.c.seq).order_by(SNAPSHOTS.c.seq.desc()).limit(keep)))
-            conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < kept[-1]))
+            made = conn.execute(select(SNAPSHOTS.c.seq, SNAPSHOTS.c.made_ms).order_by(SNAPSHOTS.c.seq)).all()
+            anchors: dict[int, int] = {}
+            for each, made_ms in made:
+                anchors.setdefault(made_ms // ANCHOR_MS, each)
+            kept = {*anchors.values(), *[each for each, _ in made[-keep:]]}
+            conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq.in_([s for s, _ in made if s not in kept])))
 
     def snapshots(self, until_seq: int | None = None) -> Iterator[Snapshot]:
         """Snapshots that are whole, newest first, none after `until_seq`."""
@@ -112,6 +122,23 @@ class Snapshots:
                 error,
             )
             return None
+
+    def forget_log(self, before_ms: int) -> int:
+        """Cut the log at the newest whole snapshot that was made by then; gives how many events were deleted.
+
+        What was before the cut is gone, older snapshots with it. Without such a snapshot nothing is cut.
+        """
+        query = (
+            select(SNAPSHOTS.c.seq).where(SNAPSHOTS.c.made_ms <= before_ms).order_by(SNAPSHOTS.c.seq.desc())
+        )
+        with self._backend.reading() as conn:
+            seqs = list(conn.scalars(query))
+        cut = next((seq for seq in seqs if self._load(seq) is not None), None)
+        if cut is None:
+            return 0
+        with self._backend.writing() as conn:
+            conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < cut))
+        return self.prune(cut + 1)
 
     def prune(self, before_seq: int) -> int:
         """Delete events before this one, which the oldest snapshot must cover. Gives how many were deleted."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.api.client import Client, NoServer, Refused, _address
-from gpuyard.api.schemas import indices
+from gpuyard.api.fields import indices
 from gpuyard.errors import BadInput
 
 

@@ -164,3 +164,11 @@ def test_help_is_the_same_page_either_way(word: str, capsys: pytest.CaptureFixtu
     assert 0 == app.run([word])
     assert brief == capsys.readouterr().out
     assert all(f"\n  {name} " in brief for name in ENTRIES)
+
+
+def test_a_variable_stands_in_for_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARD_JOB_ID", "17")
+    assert {"job": "17"} == short("checkpoint", []) == long("checkpoint", [], monkeypatch)
+    assert {"job": "4"} == short("checkpoint", ["4"])
+    monkeypatch.delenv("YARD_JOB_ID")
+    assert {"job": ""} == short("checkpoint", [])

@@ -14,7 +14,7 @@ from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.core.plain import from_plain
 from gpuyard.engines.contract import Recipe
-from gpuyard.model import JobState, Outcome, Settings, Tenant, Verb
+from gpuyard.model import Ask, JobState, Node, NodeAdded, Outcome, Settings, Tenant, Verb, Whole
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
 from rigs.desk import ANA, ROOT, Rig, rig
@@ -134,6 +134,55 @@ def test_a_wish_about_an_array_is_about_its_live_tasks(desk: Rig) -> None:
     assert 1 == ask(desk, Verb.CANCEL, f"{array}_2")["jobs"]
     with pytest.raises(Gone):
         ask(desk, Verb.CANCEL, f"{array}_0")
+
+
+def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
+    job = desk.submit(exclusive=True, batch=True, tasks=4, cpu_milli=1000)
+    desk.books.catch_up()
+    spec = desk.books.state.jobs[job].job.spec
+    assert Ask(Whole(8), 1, 16_000, 64_000, nodes_max=1, nodes_min=1) == spec.ask
+    recipe = from_plain(Recipe, json.loads(desk.books.store.blob(spec.recipe) or b""))
+    assert (True, 4) == (recipe.batch, recipe.ranks)
+
+    desk.add(NodeAdded(desk.now_ms(), Node("n2", "c", "small", "H100", 4, 16_000, 64_000)))
+    with pytest.raises(Unacceptable, match="are not alike"):
+        desk.submit(exclusive=True)
+    assert desk.submit(exclusive=True, pools=("small",)) > job
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"on_nodes": ("n11",)}, "unknown node 'n11'; did you mean 'n1'"),
+        ({"not_nodes": ("other",)}, "unknown node 'other'"),
+        ({"features": (("nvme",),)}, "no node has the feature 'nvme'"),
+    ],
+)
+def test_nodes_and_features_that_are_not_there_are_named(
+    desk: Rig, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(Unacceptable, match=says):
+        desk.submit(**fields)
+
+
+def test_a_running_job_says_that_it_saved_its_work(desk: Rig) -> None:
+    job = desk.submit()
+    with pytest.raises(Impossible, match="does not run"):
+        desk.desk.checkpoint(ROOT, str(job), None).result(10)
+    desk.start(job)
+    began_ms = desk.books.state.jobs[job].started_ms
+
+    said = desk.desk.checkpoint(ROOT, str(job), None).result(10)
+    assert began_ms < said["checkpoint_ms"] == desk.books.state.jobs[job].checkpoint_ms
+    # An older one changes nothing; one that cannot be is refused.
+    assert said == desk.desk.checkpoint(ROOT, str(job), began_ms).result(10)
+    for wrong_ms in (began_ms - 1, began_ms + 10**9):
+        with pytest.raises(Unacceptable, match="not a time at which this attempt ran"):
+            desk.desk.checkpoint(ROOT, str(job), wrong_ms).result(10)
+    with pytest.raises(Forbidden):
+        desk.desk.checkpoint(ANA, str(job), None).result(10)
+    with pytest.raises(Gone):
+        desk.desk.checkpoint(ROOT, "999", None).result(10)
 
 
 def test_only_the_owner_and_root_act_on_a_job(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,3 +162,21 @@ def test_only_the_last_ends_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     for job_id in range(1, 7):
         end(here, job_id)
     assert {3, 4, 5, 6} == set(here.state.ends)
+
+
+def test_a_wait_is_counted_from_the_others_start() -> None:
+    here = yard()
+    submit(here, 3, After(STARTED, 1, delay_ms=5000))
+    apply(here.state, AttemptStarted(1000, 1, 1, (Grant(0, 1, 1000, 0, 0, 1),)))
+    assert 3 in here.state.deferred
+    assert 6000 == here.state.jobs[3].begin_ms
+    # One that comes later counts from the same start, and is dumped with it.
+    spec = JobSpec("t", Ask(Whole(1)), after=(After(STARTED, 1, delay_ms=2000),))
+    apply(here.state, JobSubmitted(2000, Job(4, spec, 2000)))
+    assert 3000 == here.state.jobs[4].begin_ms
+    assert 4 in here.state.deferred
+    assert canonical(here.state) == canonical(load(dump(here.state)))
+    apply(here.state, Ticked(3000))
+    assert [3] == list(here.state.deferred)
+    apply(here.state, Ticked(6000))
+    assert not here.state.deferred

@@ -22,6 +22,31 @@ def one(here: Yard, wanted: Ask | int, **fields: int) -> dict[int, str]:
     return where(start)
 
 
+def test_a_job_takes_only_the_nodes_it_allows() -> None:
+    here = CheckedYard(
+        "fifo", [node(f"n{n}", features=("odd",) if n % 2 else ("even", "nvme")) for n in range(4)]
+    )
+    assert {1} == set(one(here, ask(1, features=(("odd",),))))
+    assert {3} == set(one(here, ask(1, on_nodes=("n3",))))
+    assert {2} == set(one(here, ask(1, not_nodes=("n0",), features=(("even",), ("nvme",)))))
+    assert {3, 1} == set(one(here, ask(6, tasks=2, features=(("odd", "none"),))))
+    waits = here.submit(ask(1, features=(("none",),)))
+    assert waits not in here.started(here.step())
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes_min", "nodes_max", "counts"),
+    [(4, 2, 2, [2, 2]), (4, 4, 4, [1, 1, 1, 1]), (3, 2, 2, [1, 2]), (2, 1, 0, [2]), (4, 3, 3, None)],
+)
+def test_tasks_are_spread_over_as_many_nodes_as_asked(
+    tasks: int, nodes_min: int, nodes_max: int, counts: list[int] | None
+) -> None:
+    here = CheckedYard("fifo", nodes(4))
+    job = here.submit(ask(1, tasks=tasks, nodes_min=nodes_min, nodes_max=nodes_max))
+    starts = [start for start in here.step().starts if start.job_id == job]
+    assert ([] if counts is None else [counts]) == [sorted(g.tasks for g in start.grants) for start in starts]
+
+
 def groups_of(mask: int, size: int) -> set[int]:
     return {gpu // size for gpu in positions[mask]}
 

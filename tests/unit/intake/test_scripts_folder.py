@@ -44,8 +44,6 @@ def test_a_script_is_taken_and_the_wire_accepts_it(path: Path) -> None:
     (taken,) = read(text, path.name, CALLER)
 
     accepted = {name: value for name, value in copy.deepcopy(taken.job).items() if name not in PROPOSED}
-    for each in accepted.get("dependencies", []):
-        each.pop("delay_s", None)
     assert Form.SBATCH is form_of(text, path.name)
     assert text == JobRequest.model_validate(accepted).script
     assert [taken.job] == [each.job for each in read_native(write_native([taken.job]), "native.yaml")]

@@ -10,6 +10,7 @@ from gpuyard.core import State, apply
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.store import Store, StoreDamaged, StoreError
 from gpuyard.store.schema import SNAPSHOTS
+from gpuyard.store.snapshots import ANCHOR_MS
 from rigs.stores import accepted, submission, ticks
 
 
@@ -23,15 +24,38 @@ def test_there_is_none_at_first(store: Store) -> None:
     assert store.latest_snapshot() is None
 
 
-def test_the_newest_ones_are_kept(store: Store) -> None:
+def test_the_newest_ones_are_kept_and_the_first_of_every_week(store: Store) -> None:
     store.append(ticks(*range(9)))
-    for seq in (2, 4, 6, 8):
-        store.save_snapshot(seq, {"at": seq}, now_ms=seq, keep=3)
+    for seq in (1, 2, 4, 6, 8):
+        store.save_snapshot(seq, {"at": seq}, now_ms=seq if seq < 4 else ANCHOR_MS + seq, keep=2)
 
-    assert [(8, {"at": 8}), (6, {"at": 6}), (4, {"at": 4})] == list(store.snapshots())
+    assert [8, 6, 4, 1] == [seq for seq, _ in store.snapshots()]
     assert (8, {"at": 8}) == store.latest_snapshot()
     assert (6, {"at": 6}) == store.latest_snapshot(until_seq=7)
-    assert store.latest_snapshot(until_seq=3) is None
+    assert (1, {"at": 1}) == store.latest_snapshot(until_seq=3)
+
+
+def test_an_old_log_is_cut_where_it_can_still_be_folded(store: Store) -> None:
+    store.append(ticks(*range(10)))
+    assert 0 == store.forget_log(10**15)
+    for week, seq in enumerate((3, 5, 8)):
+        store.save_snapshot(seq, {"at": seq}, now_ms=week * ANCHOR_MS, keep=1)
+
+    assert 0 == store.forget_log(-1)
+    assert 5 == store.forget_log(2 * ANCHOR_MS - 1)
+    assert [8, 5] == [seq for seq, _ in store.snapshots()]
+    assert [6, 7, 8, 9, 10] == [seq for seq, _ in store.read(5)]
+    assert 0 == store.forget_log(2 * ANCHOR_MS - 1)
+
+
+def test_a_log_is_not_cut_at_a_damaged_snapshot(store: Store) -> None:
+    store.append(ticks(*range(10)))
+    store.save_snapshot(3, {}, now_ms=0)
+    store.save_snapshot(6, {}, now_ms=1)
+    damage(store, 6, checksum="0")
+
+    assert 3 == store.forget_log(1)
+    assert [4, 5, 6, 7, 8, 9, 10] == [seq for seq, _ in store.read(3)]
 
 
 def test_saving_again_replaces(store: Store) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gpuyard.engines.contract import (
@@ -46,13 +47,16 @@ class LocalEngine:
         node: str = "",
         cluster: str = "local",
         pool: str = "local",
+        features: tuple[str, ...] = (),
+        yard: Path | None = None,
         use_cgroups: bool = True,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._node = node or machine.hostname()
-        self._cluster, self._pool = cluster, pool
+        self._cluster, self._pool, self._features = cluster, pool, features
         self._emulate = emulate
+        self._yard = str(yard or "")
         self._boot = boot_id()
         self._now_ms = now_ms
         self._data = Data(data)
@@ -96,12 +100,13 @@ class LocalEngine:
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """This machine, its GPUs, and who else is on them."""
-        found = machine.read_gpus(self._emulate, self._node)
-        places = translate.alike(found)
-        readings = [found[place] for place in places]
+        gpus = machine.read_gpus(self._emulate, self._node)
+        places = translate.alike(gpus)
+        readings = [gpus[place] for place in places]
         with self._mutex:
             self._uuids = tuple(reading.uuid for reading in readings)
-        node = translate.node_of(machine.read_machine(self._node), readings, self._cluster, self._pool)
+        found = translate.node_of(machine.read_machine(self._node), readings, self._cluster, self._pool)
+        node = replace(found, features=self._features)
         ours = self._watcher.supervisors() if any([reading.pids for reading in readings]) else set()
         busy = tuple(
             Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
@@ -177,6 +182,7 @@ class LocalEngine:
             drop=root and account.uid != 0,
             port=machine.free_port() if launch.parts[0].tasks > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
+            yard=self._yard,
         )
         try:
             os.makedirs(job_folder, mode=0o700, exist_ok=True)

@@ -54,6 +54,8 @@ class Place:
     port: int
     """A free port for the tasks of a gang."""
     lang: str
+    yard: str = ""
+    """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
 
 def flaw_of_key(key: str) -> str:
@@ -143,7 +145,10 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "gid": account.gid,
         "user": account.user,
         "drop": place.drop,
-        "envs": [shared | _task_environment(part, rank, place.uuids) for rank in range(part.tasks)],
+        "envs": [
+            shared | _task_environment(part, rank, place.uuids, recipe.batch)
+            for rank in range(1 if recipe.batch else part.tasks)
+        ],
         "limit_ms": launch.limit_ms,
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
@@ -179,7 +184,8 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "SLURM_JOB_ID": str(launch.job_id),
         "SLURM_JOBID": str(launch.job_id),
         "SLURM_JOB_NAME": launch.name,
-        "SLURM_NTASKS": str(part.tasks),
+        "SLURM_NTASKS": str(recipe.ranks or part.tasks),
+        "SLURM_NPROCS": str(recipe.ranks or part.tasks),
         "SLURM_NNODES": "1",
         "SLURM_JOB_NUM_NODES": "1",
         "SLURM_NODEID": "0",
@@ -195,12 +201,14 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
             "SLURM_ARRAY_JOB_ID": str(launch.array_id),
             "SLURM_ARRAY_TASK_ID": str(launch.array_index),
         }
-    if part.tasks > 1:
+    if part.tasks > 1 and not recipe.batch:
         yard |= {
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(place.port),
             "WORLD_SIZE": str(part.tasks),
         }
+    if place.yard:
+        base["YARD_DATA"] = place.yard
     return base | recipe.env | yard
 
 
@@ -218,20 +226,20 @@ def _file(pattern: str, launch: Launch) -> str:
     return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))
 
 
-def _task_environment(part: Part, rank: int, uuids: tuple[str, ...]) -> dict[str, str]:
+def _task_environment(part: Part, rank: int, uuids: tuple[str, ...], batch: bool) -> dict[str, str]:
     """What differs from task to task: its number, and which of the GPUs are meant for it.
 
     Every task sees all GPUs of the job here, because training scripts choose theirs by LOCAL_RANK.
     """
     each, rest = divmod(len(part.gpus), part.tasks)
-    share = part.gpus if rest else part.gpus[rank * each : (rank + 1) * each]
+    share = part.gpus if rest or batch else part.gpus[rank * each : (rank + 1) * each]
     env = {
         "CUDA_VISIBLE_DEVICES": ",".join(uuids[gpu] for gpu in part.gpus),
         "YARD_TASK_GPUS": ",".join(uuids[gpu] for gpu in share),
         "SLURM_PROCID": str(rank),
         "SLURM_LOCALID": str(rank),
     }
-    if part.tasks > 1:
+    if part.tasks > 1 and not batch:
         env |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     return env
 

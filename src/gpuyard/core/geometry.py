@@ -1,0 +1,198 @@
+"""Cutting a GPU into MIG slices: what fits beside what is there, where it goes best, and all ways to cut it.
+
+What is on a GPU is a set of places, each a profile from a first slot on. Nothing that runs is ever moved: a slice lies
+where it was made until it ends. So where a small one is put decides what large one still fits later, and the best place
+is the one after which most is still possible.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from gpuyard.model.mig import Mold, Profile
+from gpuyard.model.units import MILLI
+
+
+class Place(NamedTuple):
+    """A slice on one GPU: which profile, from which slot on."""
+
+    profile: str
+    start: int
+
+
+Held = tuple[Place, ...]
+"""What is on a GPU, by first slot."""
+
+
+def slots_of(profile: Profile, start: int) -> int:
+    """The memory slots that a slice takes, as bits."""
+    return ((1 << profile.memory) - 1) << start
+
+
+def gpu_milli(mold: Mold, profile: Profile) -> int:
+    """What a slice counts as, in thousandths of its GPU: the larger of its parts of compute and memory, rounded up."""
+    return max(-(-profile.compute * MILLI // mold.compute), -(-profile.memory * MILLI // mold.slots))
+
+
+def starts(mold: Mold, held: Iterable[Place], name: str) -> tuple[int, ...]:
+    """First slots on which one more slice of a profile could be made now; none if the model has no such profile."""
+    profile = mold.profile(name)
+    if profile is None:
+        return ()
+    taken, compute, count = 0, profile.compute, 1
+    for place in held:
+        other = mold.profile(place.profile)
+        assert other is not None, f"{mold.model} has no {place.profile}"
+        taken |= slots_of(other, place.start)
+        compute += other.compute
+        count += other.name == name
+    if compute > mold.compute or count > profile.count_max:
+        return ()
+    return tuple([start for start in profile.starts if not slots_of(profile, start) & taken])
+
+
+def flaw(mold: Mold, held: Sequence[Place]) -> str:
+    """What is wrong with a set of places as the layout of a GPU; empty: nothing."""
+    before: list[Place] = []
+    for place in held:
+        profile = mold.profile(place.profile)
+        if profile is None:
+            known = ", ".join([each.name for each in mold.profiles])
+            return f"{mold.model} has no profile {place.profile}; it has {known}"
+        if place.start not in profile.starts:
+            return f"{place.profile} cannot begin at slot {place.start}, only at {_listed(profile.starts)}"
+        if place.start not in starts(mold, before, place.profile):
+            return f"{place.profile} at slot {place.start} does not fit beside {_named(before)}"
+        before.append(place)
+    return ""
+
+
+def best_start(mold: Mold, held: Iterable[Place], name: str) -> int | None:
+    """Where a slice does the least harm: most is still possible afterwards; the highest slot among equals."""
+    there = tuple(held)
+    able = starts(mold, there, name)
+    if not able:
+        return None
+    # 1. what could still be made; 2. the end of the row, which large slices use last.
+    return max(able, key=lambda start: (worth(mold, _with(there, Place(name, start))), start))
+
+
+def harm(mold: Mold, held: Held, place: Place) -> int:
+    """How much less can still be made on a GPU once this slice is on it."""
+    return worth(mold, held) - worth(mold, _with(held, place))
+
+
+@cache
+def worth(mold: Mold, held: Held) -> int:
+    """How much can still be made on a GPU: of each size, what the most of it that fit would count, summed up."""
+    total = 0
+    for profile in _plain(mold):
+        total += _most(mold, held, profile) * gpu_milli(mold, profile)
+    return total
+
+
+def _most(mold: Mold, held: Held, profile: Profile) -> int:
+    """How many more slices of one profile fit. Slices of one size never get in each other's way but by overlap."""
+    count, there = 0, held
+    while able := starts(mold, there, profile.name):
+        there = _with(there, Place(profile.name, able[0]))
+        count += 1
+    return count
+
+
+def layouts(mold: Mold) -> Iterator[Held]:
+    """Every set of places that a GPU can have at once, the empty one among them, without media engines."""
+    places = [Place(profile.name, start) for profile in _plain(mold) for start in profile.starts]
+
+    def more(held: Held, first: int) -> Iterator[Held]:
+        yield held
+        for index in range(first, len(places)):
+            place = places[index]
+            if place.start in starts(mold, held, place.profile):
+                yield from more((*held, place), index + 1)
+
+    for held in more((), 0):
+        yield tuple(sorted(held, key=_order))
+
+
+def is_full(mold: Mold, held: Held) -> bool:
+    """Whether no further slice fits."""
+    return not any(starts(mold, held, profile.name) for profile in _plain(mold))
+
+
+class Fitted(NamedTuple):
+    """A layout for a GPU, and which of the wanted slices are in it."""
+
+    held: Held
+    """What was there, and what is new."""
+    new: Held
+    left_out: tuple[str, ...]
+    """Wanted, and there was no place for it."""
+
+
+def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
+    """The most of what is wanted, counted by size, beside what is there. Nothing that is there moves.
+
+    Every way is tried: a GPU has few. Among equals the one after which most is still possible.
+    """
+    there = tuple(sorted(held, key=_order))
+    names = sorted(
+        [name for name in wanted if mold.profile(name) is not None], key=lambda n: (-_size(mold, n), n)
+    )
+    best: tuple[int, int, Held] = (-1, -1, ())
+    seen: set[tuple[int, Held]] = set()
+
+    def search(index: int, new: Held, size: int) -> None:
+        nonlocal best
+        if (index, new) in seen:
+            return
+        seen.add((index, new))
+        if index == len(names):
+            found = (size, worth(mold, _joined(there, new)), new)
+            # Among equals the first layout in order: a total order, whatever way the search went.
+            if found[:2] > best[:2] or (found[:2] == best[:2] and found[2] < best[2]):
+                best = found
+            return
+        name = names[index]
+        for start in starts(mold, _joined(there, new), name):
+            added = tuple(sorted((*new, Place(name, start)), key=_order))
+            search(index + 1, added, size + _size(mold, name))
+        search(index + 1, new, size)
+
+    search(0, (), 0)
+    new = best[2]
+    left = list(wanted)
+    for place in new:
+        left.remove(place.profile)
+    return Fitted(_joined(there, new), new, tuple(left))
+
+
+@cache
+def _plain(mold: Mold) -> tuple[Profile, ...]:
+    """Profiles without media engines and without the oddly shaped one slice on two slots: what layouts are made of."""
+    return tuple([p for p in mold.profiles if "+" not in p.name and (p.compute >= p.memory or p.compute > 2)])
+
+
+def _size(mold: Mold, name: str) -> int:
+    profile = mold.profile(name)
+    return gpu_milli(mold, profile) if profile else 0
+
+
+def _with(held: Held, place: Place) -> Held:
+    return tuple(sorted((*held, place), key=_order))
+
+
+def _joined(held: Held, new: Held) -> Held:
+    return tuple(sorted((*held, *new), key=_order))
+
+
+def _order(place: Place) -> tuple[int, str]:
+    return place.start, place.profile
+
+
+def _named(held: Sequence[Place]) -> str:
+    return ", ".join([f"{place.profile} at {place.start}" for place in held]) or "nothing"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,155 @@
+"""MIG slices of this machine's GPUs: made where the scheduler says, kept while used, taken away when in the way.
+
+A cutter is the hand on the hardware: NVIDIA's driver, or a stand-in for GPUs that are only pretended to be there. Both
+obey the same geometry. `Slices` remembers, on disk and before it asks the hand, which slices are the yard's own, so
+that after any crash nothing of ours is left behind and nothing of anybody else's is touched.
+"""
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
+
+from gpuyard.core.geometry import Place, flaw
+from gpuyard.engines.contract import Permanent, Transient
+from gpuyard.engines.local import files
+from gpuyard.model.mig import Mold
+
+FILE = "mig.json"
+
+
+class Instance(NamedTuple):
+    """A slice that is there."""
+
+    profile: str
+    start: int
+    uuid: str
+    """What a program names to see it and nothing else."""
+
+
+class Cutter(Protocol):
+    """The hand on the hardware. GPUs are named by UUID."""
+
+    def instances(self, gpu: str) -> tuple[Instance, ...] | None:
+        """The slices of a GPU by first slot; None: MIG is off there."""
+        ...
+
+    def switch(self, gpu: str, on: bool) -> None:
+        """Switch MIG on or off. A GPU in use, or still cut, cannot be switched: `Transient`."""
+        ...
+
+    def make(self, gpu: str, profile: str, start: int) -> str:
+        """Make a slice exactly there; its UUID."""
+        ...
+
+    def destroy(self, gpu: str, start: int) -> None:
+        """Take the slice away that begins there. One in use cannot be taken: `Transient`."""
+        ...
+
+
+class Slices:
+    """The yard's own slices."""
+
+    def __init__(self, folder: str, cutter: Cutter) -> None:
+        self._path = os.path.join(folder, FILE)
+        self._cutter = cutter
+        self._mutex = threading.Lock()
+
+    def own(self) -> dict[str, set[Place]]:
+        """What is the yard's, by GPU: made, or about to be when the server died."""
+        kept: dict[str, Any] = files.read(self._path) or {}
+        return {gpu: {Place(*place) for place in places} for gpu, places in kept.items()}
+
+    def foreign(self, gpu: str) -> tuple[Instance, ...]:
+        """Slices that somebody else has made."""
+        mine = self.own().get(gpu)
+        there = self._cutter.instances(gpu)
+        if there is None:
+            return ()
+        return tuple([each for each in there if mine is None or Place(each.profile, each.start) not in mine])
+
+    def ensure(self, mold: Mold, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
+        """The UUID of this slice, made now if it is not there. What is idle and in its way is taken away first.
+
+        `in_use` are the places on this GPU that live attempts hold: they are never touched.
+        """
+        with self._mutex:
+            held = set(in_use)
+            there = self._cutter.instances(gpu)
+            for each in there or ():
+                if Place(each.profile, each.start) == wanted:
+                    return each.uuid
+            self._note(gpu, wanted)
+            if there is None:
+                self._cutter.switch(gpu, True)
+                there = ()
+            for each in there:
+                place = Place(each.profile, each.start)
+                if flaw(mold, [place, wanted]) and place not in held:
+                    self._take_away(gpu, place)
+            if _crowded(mold, held, wanted, self._cutter.instances(gpu) or ()):
+                # No two overlap, but together they are too many: let go of all that nobody uses.
+                for each in self._cutter.instances(gpu) or ():
+                    if Place(each.profile, each.start) not in held:
+                        self._take_away(gpu, Place(each.profile, each.start))
+            return self._cutter.make(gpu, wanted.profile, wanted.start)
+
+    def whole(self, gpu: str, in_use: Iterable[Place]) -> None:
+        """Make a GPU whole again for a job that takes all of it."""
+        with self._mutex:
+            if self._cutter.instances(gpu) is None:
+                return
+            if held := set(in_use):
+                raise Transient(f"{gpu} is cut, and {len(held)} of its slices are in use")
+            if self.foreign(gpu):
+                raise Permanent(f"{gpu} is cut into slices that are not this yard's")
+            if gpu not in self.own():
+                # Someone has switched MIG on and made nothing yet: it is not ours to switch off.
+                raise Permanent(f"MIG is on at {gpu}, and not by this yard")
+            for place in sorted(self.own()[gpu]):
+                self._take_away(gpu, place)
+            self._cutter.switch(gpu, False)
+            self._forget(gpu)
+
+    def sweep(self, in_use: dict[str, set[Place]]) -> None:
+        """Take away what nobody uses and switch MIG off where nothing is left: at the end, or when told to."""
+        for gpu in sorted(self.own()):
+            held = in_use.get(gpu, set())
+            with self._mutex:
+                for place in sorted(self.own().get(gpu, ())):
+                    if place not in held:
+                        self._take_away(gpu, place)
+            if not held:
+                self.whole(gpu, ())
+
+    def _take_away(self, gpu: str, place: Place) -> None:
+        if place not in self.own().get(gpu, ()):
+            raise Permanent(f"{place.profile} at slot {place.start} of {gpu} is not this yard's")
+        if any(Place(each.profile, each.start) == place for each in self._cutter.instances(gpu) or ()):
+            self._cutter.destroy(gpu, place.start)
+        # Only now: what is noted and not there does no harm, what is there and not noted would stay for ever.
+        kept = self.own()
+        kept[gpu].discard(place)
+        self._write(kept)
+
+    def _note(self, gpu: str, place: Place) -> None:
+        kept = self.own()
+        kept.setdefault(gpu, set()).add(place)
+        self._write(kept)
+
+    def _forget(self, gpu: str) -> None:
+        kept = self.own()
+        kept.pop(gpu, None)
+        self._write(kept)
+
+    def _write(self, kept: dict[str, set[Place]]) -> None:
+        try:
+            files.replace(self._path, {gpu: sorted(places) for gpu, places in sorted(kept.items())})
+        except OSError as error:
+            raise Transient(f"what is the yard's own cannot be written down: {error}") from error
+
+
+def _crowded(mold: Mold, held: set[Place], wanted: Place, there: Iterable[Instance]) -> bool:
+    """Whether what is there leaves too little compute for the wanted slice."""
+    places = {*held, *[Place(each.profile, each.start) for each in there]} - {wanted}
+    return bool(flaw(mold, [*sorted(places, key=lambda place: place.start), wanted]))

@@ -1,0 +1,173 @@
+"""Cutting real GPUs through NVIDIA's driver, with explicit placements: the driver is never left to choose."""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gpuyard.core.geometry import Place
+from gpuyard.engines.contract import Transient
+from gpuyard.engines.local.mig import Instance
+from gpuyard.model.mig import Mold, Profile
+
+_OFF, _ON = 0, 1
+
+
+class NvmlCutter:
+    """The driver. Needs root."""
+
+    def __init__(self, mold: Mold) -> None:
+        self._mold = mold
+        self._by_number = {profile.number: profile for profile in mold.profiles}
+
+    def instances(self, gpu: str) -> tuple[Instance, ...] | None:
+        """The slices of a GPU by first slot; None: MIG is off there."""
+        with _driver(f"reading the slices of {gpu}") as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+            if nvml.nvmlDeviceGetMigMode(handle)[0] == _OFF:
+                return None
+            uuids = _uuids(nvml, handle)
+            found = [
+                Instance(self._by_number[info.profileId].name, info.placement.start, uuids.get(info.id, ""))
+                for _instance, info in self._all(nvml, handle)
+            ]
+        return tuple(sorted(found, key=lambda each: each.start))
+
+    def switch(self, gpu: str, on: bool) -> None:
+        """Switch MIG on or off."""
+        with _driver(f"switching MIG {'on' if on else 'off'} at {gpu}") as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+            if nvml.nvmlDeviceGetMigMode(handle)[0] == (_ON if on else _OFF):
+                return
+            status = nvml.nvmlDeviceSetMigMode(handle, _ON if on else _OFF)
+            if status != nvml.NVML_SUCCESS or nvml.nvmlDeviceGetMigMode(handle)[0] != (_ON if on else _OFF):
+                # Before Hopper the switch needs a reset of the GPU, which is not ours to give.
+                raise Transient(
+                    f"{gpu} needs a reset before MIG is {'on' if on else 'off'} (`nvidia-smi --gpu-reset`)"
+                )
+
+    def make(self, gpu: str, profile: str, start: int) -> str:
+        """Make a slice exactly there, with one compute instance over all of it."""
+        size = self._mold.profile(profile)
+        assert size is not None, f"{self._mold.model} has no {profile}"
+        with _driver(f"making {profile} at slot {start} of {gpu}") as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+            spot = nvml.c_nvmlGpuInstancePlacement_t(start, size.memory)
+            instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, size.number, ctypes.byref(spot))
+            try:
+                _fill(nvml, instance, size)
+                number = nvml.nvmlGpuInstanceGetInfo(instance).id
+                return _uuids(nvml, handle)[number]
+            except BaseException:
+                # Half a slice is of no use to anybody.
+                _drain(nvml, instance)
+                nvml.nvmlGpuInstanceDestroy(instance)
+                raise
+
+    def destroy(self, gpu: str, start: int) -> None:
+        """Take the slice away that begins there."""
+        with _driver(f"taking away the slice at slot {start} of {gpu}") as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+            for instance, info in self._all(nvml, handle):
+                if info.placement.start == start:
+                    _drain(nvml, instance)
+                    nvml.nvmlGpuInstanceDestroy(instance)
+                    return
+            raise Transient(f"{gpu} has no slice at slot {start}")
+
+    def _all(self, nvml: Any, handle: Any) -> Iterator[tuple[Any, Any]]:
+        """Every instance with what the driver says of it."""
+        for profile in self._mold.profiles:
+            room = (nvml.c_nvmlGpuInstance_t * profile.count_max)()
+            count = ctypes.c_uint(0)
+            nvml.nvmlDeviceGetGpuInstances(handle, profile.number, room, ctypes.byref(count))
+            for place in range(count.value):
+                yield room[place], nvml.nvmlGpuInstanceGetInfo(room[place])
+
+    def placements(self, gpu: str) -> dict[str, tuple[int, ...]]:
+        """First slots of every profile as the driver has them, to be compared with ours."""
+        found = {}
+        with _driver(f"reading the placements of {gpu}") as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+            for profile in self._mold.profiles:
+                room = (nvml.c_nvmlGpuInstancePlacement_t * 16)()
+                count = ctypes.c_uint(16)
+                nvml.nvmlDeviceGetGpuInstancePossiblePlacements(
+                    handle, profile.number, ctypes.byref(room), ctypes.byref(count)
+                )
+                found[profile.name] = tuple(sorted([room[place].start for place in range(count.value)]))
+        return found
+
+
+def _fill(nvml: Any, instance: Any, size: Profile) -> None:
+    """The compute instance that spans a whole GPU instance: the one with as many slices."""
+    for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        try:
+            info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
+            )
+        except nvml.NVMLError:
+            # Not every size is there on every GPU; what matters is whether the right one is.
+            continue
+        if info.sliceCount == size.compute:
+            nvml.nvmlGpuInstanceCreateComputeInstance(instance, info.id)
+            return
+    raise Transient(f"the driver has no compute instance of {size.compute} slices for {size.name}")
+
+
+def _drain(nvml: Any, instance: Any) -> None:
+    """Destroy the compute instances of a GPU instance."""
+    for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        try:
+            info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
+            )
+        except nvml.NVMLError:
+            continue
+        room = (nvml.c_nvmlComputeInstance_t * max(1, info.instanceCount))()
+        count = ctypes.c_uint(0)
+        nvml.nvmlGpuInstanceGetComputeInstances(instance, info.id, room, ctypes.byref(count))
+        for place in range(count.value):
+            nvml.nvmlComputeInstanceDestroy(room[place])
+
+
+def _uuids(nvml: Any, handle: Any) -> dict[int, str]:
+    """UUIDs of the MIG devices by the number of their GPU instance."""
+    found = {}
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except nvml.NVMLError_NotFound:
+            continue
+        found[nvml.nvmlDeviceGetGpuInstanceId(device)] = nvml.nvmlDeviceGetUUID(device)
+    return found
+
+
+@contextmanager
+def _driver(what: str) -> Iterator[Any]:
+    """The driver, and its errors as ours."""
+    import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  # only where there are GPUs
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise Transient(f"{what}: {error}") from error
+    try:
+        yield pynvml
+    except pynvml.NVMLError as error:
+        raise Transient(f"{what}: {error}") from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def same_geometry(cutter: NvmlCutter, gpu: str, mold: Mold) -> list[str]:
+    """Where the driver's placements differ from ours, in words; empty: nowhere."""
+    theirs = cutter.placements(gpu)
+    return [
+        f"{profile.name}: the driver has {theirs[profile.name]}, we have {profile.starts}"
+        for profile in mold.profiles
+        if theirs.get(profile.name) != profile.starts
+    ]
+
+
+__all__ = ["NvmlCutter", "Place", "same_geometry"]

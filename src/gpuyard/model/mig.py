@@ -1,0 +1,116 @@
+"""MIG: into which slices a GPU can be cut, and where on it each may lie.
+
+The memory of a GPU has slots in a row; a profile takes some of them, from certain first slots on, and some of the
+compute slices, of which a GPU has fewer than it has memory slots. Figures are those of `nvidia-smi mig -lgip` and
+`-lgipp`; placements of B200 follow from its fractions and counts, as nobody has shown us the list.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One size of slice of one GPU model."""
+
+    name: str
+    """As in `1g.18gb`; `+me` has the media engines."""
+    number: int
+    """What the driver calls it."""
+    compute: int
+    """Compute slices it takes."""
+    memory: int
+    """Memory slots it takes."""
+    count_max: int
+    """How many of it a GPU takes."""
+    memory_mib: int
+    """What a program finds there."""
+    starts: tuple[int, ...]
+    """First slots on which it may lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mold:
+    """How one GPU model is cut."""
+
+    model: str
+    slots: int
+    compute: int
+    profiles: tuple[Profile, ...]
+    """Smallest first; those with media engines after their plain twin."""
+
+    def profile(self, name: str) -> Profile | None:
+        """The profile of that name."""
+        return next((each for each in self.profiles if each.name == name), None)
+
+
+class Slice(NamedTuple):
+    """One MIG instance, made or to be made: which GPU of the node, which profile, from which slot on."""
+
+    gpu: int
+    profile: str
+    start: int
+
+
+def _mold(model: str, slots: int, compute: int, *rows: tuple[str, int, int, int, int, float, str]) -> Mold:
+    profiles = [
+        Profile(name, number, parts, memory, most, round(gib * 1024), tuple([int(start) for start in starts]))
+        for name, number, parts, memory, most, gib, starts in rows
+    ]
+    return Mold(model, slots, compute, tuple(profiles))
+
+
+def _seven(model: str, names: tuple[str, str, str, str, str, str], gib: tuple[float, ...]) -> Mold:
+    """A GPU of eight memory slots and seven compute slices: all since A100 but A30 are cut alike."""
+    one, double, two, three, four, whole = names
+    return _mold(
+        model, 8, 7,
+        (one, 19, 1, 1, 7, gib[0], "0123456"),
+        (f"{one}+me", 20, 1, 1, 1, gib[0], "0123456"),
+        (double, 15, 1, 2, 4, gib[1], "0246"),
+        (two, 14, 2, 2, 3, gib[1], "024"),
+        (three, 9, 3, 4, 2, gib[2], "04"),
+        (four, 5, 4, 4, 1, gib[2], "0"),
+        (whole, 0, 7, 8, 1, gib[3], "0"),
+    )  # fmt: skip
+
+
+MOLDS: dict[str, Mold] = {
+    mold.model: mold
+    for mold in (
+        _mold(
+            "A30", 4, 4,
+            ("1g.6gb", 14, 1, 1, 4, 5.81, "0123"),
+            ("1g.6gb+me", 21, 1, 1, 1, 5.81, "0123"),
+            ("2g.12gb", 5, 2, 2, 2, 11.69, "02"),
+            ("2g.12gb+me", 6, 2, 2, 1, 11.69, "02"),
+            ("4g.24gb", 0, 4, 4, 1, 23.44, "0"),
+        ),
+        _seven(
+            "A100-40GB",
+            ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+            (4.75, 9.62, 19.5, 39.25),
+        ),
+        _seven(
+            "A100-80GB",
+            ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+            (9.62, 19.5, 39.25, 78.5),
+        ),
+        _seven(
+            "H100",
+            ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+            (9.75, 19.62, 39.5, 79.25),
+        ),
+        _seven(
+            "H200",
+            ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+            (16.0, 32.5, 69.75, 140.0),
+        ),
+        _seven(
+            "B200",
+            ("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+            (22.0, 44.25, 89.0, 178.0),
+        ),
+    )
+}  # fmt: skip
+"""By GPU model."""

@@ -1,0 +1,174 @@
+"""MIG geometry: what fits, where it goes best, and all ways to cut a GPU, against a judge of its own."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuyard.core.geometry import (
+    Held,
+    Place,
+    best_start,
+    fit,
+    flaw,
+    gpu_milli,
+    harm,
+    is_full,
+    layouts,
+    starts,
+    worth,
+)
+from gpuyard.model import CATALOGUE
+from gpuyard.model.mig import MOLDS, Mold
+
+H200 = MOLDS["H200"]
+PLAIN = {"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+
+
+def lawful(mold: Mold, held: Held) -> bool:
+    """By the rule alone: memory intervals disjoint, compute within the GPU's, no more of a profile than allowed."""
+    spans = []
+    compute = 0
+    for place in held:
+        (profile,) = [each for each in mold.profiles if each.name == place.profile]
+        if place.start not in profile.starts:
+            return False
+        spans.append(range(place.start, place.start + profile.memory))
+        compute += profile.compute
+        if sum(other.profile == place.profile for other in held) > profile.count_max:
+            return False
+    slots = [slot for span in spans for slot in span]
+    return len(slots) == len(set(slots)) and max(slots, default=0) < mold.slots and compute <= mold.compute
+
+
+@st.composite
+def cut(draw: st.DrawFn) -> tuple[Mold, Held]:
+    """A GPU with some slices on it, put there one by one wherever they fit."""
+    mold = draw(st.sampled_from(sorted(MOLDS.values(), key=lambda each: each.model)))
+    held: Held = ()
+    for _ in range(draw(st.integers(0, 5))):
+        name = draw(st.sampled_from([profile.name for profile in mold.profiles]))
+        able = starts(mold, held, name)
+        if able:
+            held = tuple(
+                sorted((*held, Place(name, draw(st.sampled_from(able)))), key=lambda p: (p.start, p.profile))
+            )
+    return mold, held
+
+
+def test_every_model_that_has_mig_has_a_mold() -> None:
+    assert {model.name for model in CATALOGUE.values() if model.mig} == MOLDS.keys()
+
+
+def test_an_a100_is_cut_in_298_ways_of_which_19_are_full() -> None:
+    mold = MOLDS["A100-40GB"]
+    found = list(layouts(mold))
+
+    assert 298 == len(found) == len(set(found))
+    assert 19 == sum(is_full(mold, held) for held in found)
+    assert all(lawful(mold, held) and {place.profile for place in held} <= PLAIN for held in found)
+
+
+@pytest.mark.parametrize("model", sorted(MOLDS))
+def test_layouts_are_all_there_are(model: str) -> None:
+    mold = MOLDS[model]
+    everything = set(layouts(mold))
+    for held in everything:
+        assert lawful(mold, held)
+        for place in held:
+            assert tuple(each for each in held if each is not place) in everything
+
+
+@settings(deadline=None)
+@given(cut())
+def test_what_fits_is_what_the_rule_allows(found: tuple[Mold, Held]) -> None:
+    mold, held = found
+    assert lawful(mold, held)
+    assert "" == flaw(mold, held)
+    for profile in mold.profiles:
+        for start in range(mold.slots):
+            more = (*held, Place(profile.name, start))
+            assert lawful(mold, more) == (start in starts(mold, held, profile.name))
+            assert lawful(mold, more) == (flaw(mold, more) == "")
+
+
+@settings(deadline=None)
+@given(cut())
+def test_the_best_place_leaves_no_less_than_any_other(found: tuple[Mold, Held]) -> None:
+    mold, held = found
+    for profile in mold.profiles:
+        able = starts(mold, held, profile.name)
+        best = best_start(mold, held, profile.name)
+        assert (best is None) == (not able)
+        if best is not None:
+            least = harm(mold, held, Place(profile.name, best))
+            assert all(least <= harm(mold, held, Place(profile.name, start)) for start in able)
+
+
+@settings(deadline=None)
+@given(cut(), st.data())
+def test_a_fitted_layout_moves_nothing_and_takes_the_most(
+    found: tuple[Mold, Held], data: st.DataObject
+) -> None:
+    mold, held = found
+    names = [profile.name for profile in mold.profiles]
+    wanted = data.draw(st.lists(st.sampled_from(names), max_size=4))
+    fitted = fit(mold, held, wanted)
+
+    assert lawful(mold, fitted.held)
+    assert sorted(fitted.held) == sorted((*held, *fitted.new))
+    assert sorted(wanted) == sorted([*[place.profile for place in fitted.new], *fitted.left_out])
+    # One by one in any order never comes to more.
+    size = sum(
+        gpu_milli(mold, profile)
+        for place in fitted.new
+        for profile in [mold.profile(place.profile)]
+        if profile
+    )
+    there, greedy = held, 0
+    for name in data.draw(st.permutations(wanted)):
+        start = best_start(mold, there, name)
+        profile = mold.profile(name)
+        if start is not None and profile is not None:
+            there = (*there, Place(name, start))
+            greedy += gpu_milli(mold, profile)
+    assert greedy <= size
+
+
+def test_small_slices_leave_room_for_large_ones() -> None:
+    held: Held = ()
+    for _ in range(3):
+        start = best_start(H200, held, "1g.18gb")
+        assert start is not None
+        held = (*held, Place("1g.18gb", start))
+    # Three small ones lie together at the end: a large one still fits before them.
+    assert (0,) == starts(H200, held, "4g.71gb")
+    assert {4, 5, 6} == {place.start for place in held}
+
+
+def test_a_layout_is_explained() -> None:
+    assert "H200 has no profile 9g.999gb; it has 1g.18gb, 1g.18gb+me" in flaw(H200, [Place("9g.999gb", 0)])
+    assert "4g.71gb cannot begin at slot 4, only at 0" == flaw(H200, [Place("4g.71gb", 4)])
+    assert "2g.35gb at slot 0 does not fit beside 3g.71gb at 0" == flaw(
+        H200, [Place("3g.71gb", 0), Place("2g.35gb", 0)]
+    )
+    fitted = fit(H200, [Place("3g.71gb", 4)], ["2g.35gb", "1g.18gb", "7g.141gb", "2g.35gb"])
+    assert {"7g.141gb", "1g.18gb"} == set(fitted.left_out)
+    assert 2 == len(fitted.new)
+
+
+@pytest.mark.parametrize(
+    ("name", "milli"),
+    [
+        ("1g.18gb", 143),
+        ("1g.35gb", 250),
+        ("2g.35gb", 286),
+        ("3g.71gb", 500),
+        ("4g.71gb", 572),
+        ("7g.141gb", 1000),
+    ],
+)
+def test_a_slice_counts_as_the_larger_of_its_parts(name: str, milli: int) -> None:
+    profile = H200.profile(name)
+    assert profile is not None
+    assert milli == gpu_milli(H200, profile)
+    assert worth(H200, (Place("7g.141gb", 0),)) == 0
