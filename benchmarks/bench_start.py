@@ -177,8 +177,13 @@ def _publish(starts: dict[str, Row], many: dict[str, Row], screen: Row, write: b
         ("one key, median", screen["key_cpu_ms_p50"]),
         ("one key, most", screen["key_cpu_ms_max"]),
     ]
+    busy = (
+        f"The load average was {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores: where it is above their number, CPU "
+        "seconds count and wall seconds say little."
+    )
     text = "\n\n".join(
         [
+            busy,
             table(head, rows),
             f"With {screen['jobs']:,} jobs in the queue:",
             table((*head, "KiB"), lists),

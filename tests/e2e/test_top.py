@@ -50,7 +50,7 @@ def seen(app: Top) -> str:
     return "\n".join(lines[y] for y in sorted(lines))
 
 
-async def until(pilot: Pilot[None], what: Callable[[], object], s: float = 20.0) -> None:
+async def until(pilot: Pilot[None], what: Callable[[], object], s: float = 60.0) -> None:
     deadline = time.monotonic() + s
     while not what():
         assert time.monotonic() < deadline, seen(pilot.app)  # type: ignore[arg-type]
@@ -166,6 +166,27 @@ def test_only_one_tenants_jobs(teams: Box, monkeypatch: pytest.MonkeyPatch) -> N
         await until(pilot, lambda: "queue of interns: 1" in seen(app))
 
     on_screen(teams, monkeypatch, use, size=(80, 24), tenant="interns")
+
+
+def test_a_job_that_never_stops_writing_can_be_left(bare: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare.up()
+    chatter = "while true; do head -c 2000 /dev/zero | tr '\\0' x; echo; sleep 0.01; done"
+    job_id = bare.submit("-g", 1, "-n", "chatter", "--", "sh", "-c", chatter)
+    bare.wait(job_id, "RUNNING")
+    left_s = 0.0
+
+    async def use(app: Top, pilot: Pilot[None]) -> None:
+        nonlocal left_s
+        await until(pilot, lambda: app.query_one(QueuePane).rows)
+        for _ in range(3):
+            await pilot.press("l")
+            await until(pilot, lambda: len(app.screen.query_one(Log).lines) > 5)
+            await pilot.press("f", "escape")
+        await pilot.press("l")
+        left_s = time.monotonic()
+
+    on_screen(bare, monkeypatch, use)
+    assert time.monotonic() - left_s < 20, "quitting waits for nobody who writes"
 
 
 def test_a_pipe_gets_a_sentence(box: Box, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from contextlib import redirect_stdout
 from gpuyard.errors import BadInput, YardError
 
 _HOME, _ERASE_LINE, _ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-_OTHER_SCREEN, _BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_OTHER_SCREEN, _BACK = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+"""The screen that programs draw on, without a cursor, long lines cut and not folded; and back."""
 
 
 class _Screen(io.StringIO):

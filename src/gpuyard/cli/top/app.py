@@ -137,11 +137,17 @@ class Top(App[None]):
 
     def on_top_seen(self, event: Seen) -> None:
         """The feed has looked."""
-        self.show_picture(event.picture)
+        if self._is_whole():
+            self.show_picture(event.picture)
 
     def on_top_away(self, event: Away) -> None:
         """The feed finds nobody."""
-        self.show_away(event.why)
+        if self._is_whole():
+            self.show_away(event.why)
+
+    def _is_whole(self) -> bool:
+        # While it is being closed the screen loses its parts, and news may still come in.
+        return len(self.query("#away, #head, #gpus, #tenants, #queue")) == 5
 
     def show_picture(self, picture: Picture) -> None:
         """Draw the yard as it is now."""
@@ -172,7 +178,7 @@ class Top(App[None]):
 
     def _tick(self) -> None:
         picture = self.picture
-        if picture is None:
+        if picture is None or not self._is_whole():
             return
         away = bool(self.query_one("#away").display)
         overview = picture.overview
@@ -272,4 +278,5 @@ class Top(App[None]):
         except YardError as error:
             text, bad = said(error), True
         self.feed.hurry()
-        self.call_from_thread(self.notify, text, severity="error" if bad else "information", markup=False)
+        if self.is_running:
+            self.call_from_thread(self.notify, text, severity="error" if bad else "information", markup=False)

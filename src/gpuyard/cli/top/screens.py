@@ -1,16 +1,18 @@
 """What opens over the queue: one job in full, its log as it is written, and the question before a cancel."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Log, Static
 from textual.worker import get_current_worker
 
+from gpuyard.api.answers import End
 from gpuyard.api.client import Client
 from gpuyard.cli.show import story
 from gpuyard.errors import YardError
@@ -18,6 +20,26 @@ from gpuyard.errors import YardError
 LOG_LINES_MAX = 20_000
 AGAIN_S = 2.0
 _CONTROL = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127, *range(128, 160)), "")
+
+
+def on_screen(screen: Screen[Any], call: Callable[[], object]) -> bool:
+    """From a worker's thread: call something in the screen's own, and wait for it, so that a long log does not pile up.
+
+    False: the screen has been left, and nothing was called.
+    """
+
+    def guarded() -> bool:
+        if screen.is_attached:
+            call()
+        return screen.is_attached
+
+    if get_current_worker().is_cancelled or not screen.app.is_running:
+        return False
+    try:
+        return screen.app.call_from_thread(guarded)
+    except RuntimeError:
+        # The whole screen is being closed at this very moment.
+        return False
 
 
 class JobScreen(ModalScreen[None]):
@@ -52,14 +74,17 @@ class JobScreen(ModalScreen[None]):
     @work(thread=True, exclusive=True, group="story")
     def look(self) -> None:
         """Ask for the job."""
-        worker = get_current_worker()
         try:
             with Client(timeout_s=10, patience_s=0) as yard:
                 text = "\n".join(story(yard.job(self.label)))
         except YardError as error:
             text = f"{error.message}\n{error.hint}"
-        if not worker.is_cancelled:
-            self.app.call_from_thread(self.query_one("#story", Static).update, text.translate(_CONTROL))
+        on_screen(self, partial(self._tell, text.translate(_CONTROL)))
+
+    def _tell(self, text: str) -> None:
+        # A screen that is just being left has lost its parts already.
+        for story_part in self.query("#story").results(Static):
+            story_part.update(text)
 
     def action_log(self) -> None:
         """Read what it wrote."""
@@ -102,28 +127,30 @@ class LogScreen(ModalScreen[None]):
             self._reader.hang_up()
 
     def _title(self, how: str) -> None:
-        self.query_one(".box").border_title = f"log of job {self.label}: {how}"
+        for box in self.query(".box"):
+            box.border_title = f"log of job {self.label}: {how}"
 
     @work(thread=True, exclusive=True, group="log")
     def follow(self) -> None:
         """Read until the job ends or the screen is left."""
-        worker = get_current_worker()
-        log = self.query_one(Log)
         try:
             with Client(timeout_s=10, patience_s=5) as yard:
                 self._reader = yard
                 for item in yard.follow(self.label):
-                    if worker.is_cancelled:
+                    if not on_screen(self, partial(self._take, item)):
                         return
-                    if isinstance(item, bytes):
-                        text = item.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-                        self.app.call_from_thread(log.write, text.translate(_CONTROL))
-                    else:
-                        code = "" if item["exit_code"] is None else f", exit code {item['exit_code']}"
-                        self.app.call_from_thread(self._title, f"{item['state']}{code}")
         except YardError as error:
-            if not worker.is_cancelled:
-                self.app.call_from_thread(self._title, error.message)
+            on_screen(self, partial(self._title, error.message))
+
+    def _take(self, item: "bytes | End") -> None:
+        if isinstance(item, bytes):
+            text = item.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+            # A screen that is just being left has lost its parts already.
+            for log in self.query(Log):
+                log.write(text.translate(_CONTROL))
+        else:
+            code = "" if item["exit_code"] is None else f", exit code {item['exit_code']}"
+            self._title(f"{item['state']}{code}")
 
     def action_follow(self) -> None:
         """Move along with what comes, or stay."""
