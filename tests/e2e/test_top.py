@@ -113,6 +113,8 @@ def test_gpus_queue_and_tenants_and_the_way_to_a_job(teams: Box, monkeypatch: py
 
 
 def test_hold_release_and_cancel_after_a_question(teams: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    filler = teams.submit("-g", 1, "-n", "filler", "--tenant", "interns/ivo", "--", "sleep", 600)
+    teams.wait(filler, "RUNNING")
     job_id = teams.submit("-g", 8, "-n", "doomed", "--tenant", "research/eva", "--", "sleep", 600)
 
     async def use(app: Top, pilot: Pilot[None]) -> None:
@@ -134,6 +136,8 @@ def test_hold_release_and_cancel_after_a_question(teams: Box, monkeypatch: pytes
 
     on_screen(teams, monkeypatch, use)
     teams.wait(job_id, "CANCELLED")
+    assert 0 == teams("cancel", filler).code
+    teams.wait(filler, "CANCELLED")
 
 
 def test_it_waits_for_a_yard_that_goes_away(bare: Box, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +163,14 @@ def test_it_waits_for_a_yard_that_goes_away(bare: Box, monkeypatch: pytest.Monke
 
 
 def test_only_one_tenants_jobs(teams: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    teams.submit("-g", 8, "--hold", "--tenant", "research/ana", "--", "true")
+    teams.submit("-g", 1, "--hold", "--tenant", "interns/uma", "--", "true")
+
     async def use(app: Top, pilot: Pilot[None]) -> None:
         queue = app.query_one(QueuePane)
         await until(pilot, lambda: queue.rows)
-        assert {"interns/ivo"} == {row[3] for row in queue.rows}
-        await until(pilot, lambda: "queue of interns: 1" in seen(app))
+        assert {"interns"} == {row[3].partition("/")[0] for row in queue.rows}
+        await until(pilot, lambda: f"queue of interns: {len(queue.rows)}" in seen(app))
 
     on_screen(teams, monkeypatch, use, size=(80, 24), tenant="interns")
 
