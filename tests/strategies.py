@@ -156,6 +156,12 @@ places: st.SearchStrategy[dict[str, Any]] = st.one_of(
 """Which nodes a job takes, and over how many it is spread."""
 
 
+def _where(draw: st.DrawFn, fussy: int) -> dict[str, Any]:
+    if fussy == 6:
+        return draw(places)
+    return {"nodes_max": draw(st.sampled_from((1, 2, 4)))} if fussy >= 7 else {}
+
+
 @st.composite
 def asks(draw: st.DrawFn) -> Ask:
     """What a job asks for; now and then something that cannot be served."""
@@ -169,8 +175,7 @@ def asks(draw: st.DrawFn) -> Ask:
         memory_mib=draw(st.sampled_from((0, 0, 2048))),
         models=draw(st.sampled_from(((), ("H100",), ("A100-80GB", "H100")))) if fussy == 9 else (),
         pools=("p",) if fussy == 8 else (),
-        nodes_max=draw(st.sampled_from((1, 2, 4))) if fussy >= 7 else 0,
-        **draw(places) if fussy == 6 else {},
+        **_where(draw, fussy),
     )
 
 

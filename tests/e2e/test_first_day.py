@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rigs.terminal import Terminal, there
+from rigs.screen import Terminal, there
 
 from .conftest import Box
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import jobs, lists, streams
+from gpuyard.api import configs, jobs, lists, streams
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
 from gpuyard.api.wire import answer
@@ -46,6 +46,7 @@ def build(yard: Yard) -> FastAPI:
     app.include_router(streams.routes(yard), prefix=PREFIX)
     app.include_router(jobs.routes(yard), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)
+    app.include_router(configs.routes(yard), prefix=PREFIX)
     _add_health(app, yard)
     for kind in (Problem, YardError, EngineError, Exception):
         app.add_exception_handler(kind, _explained)

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Submitted
+from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.http import Connection, Head
 from gpuyard.api.quoting import part as _part
 from gpuyard.api.quoting import query as _query
@@ -54,7 +55,7 @@ class Refused(YardError):
         self.exit_code = 2 if 400 <= status < 500 else 1
 
 
-class Client:
+class Client(ConfigCalls):
     """A connection to a yard. Not to be shared between threads."""
 
     def __init__(
@@ -156,10 +157,17 @@ class Client:
         return Page(found["jobs"], found["next_cursor"])
 
     def queue(
-        self, *, states: Sequence[str] = (), tenant: str = "", user: str = "", limit: int | None = None
+        self,
+        *,
+        states: Sequence[str] = (),
+        tenant: str = "",
+        user: str = "",
+        limit: int | None = None,
+        wide: bool = False,
     ) -> Queue:
-        """Live jobs in the order of the scheduler."""
+        """Live jobs in the order of the scheduler; wide: with more columns."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "limit": limit or ""}
+        query["wide"] = int(wide) or ""
         found: Queue = self._call("GET", f"{API}/queue{_query(query)}")
         return found
 
@@ -255,11 +263,12 @@ class Client:
         for _name, data in self._events(f"{API}/events{_query(query)}"):
             yield data
 
-    def _events(self, path: str) -> Iterator[tuple[str, Any]]:
+    def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
         connection = self._stream = Connection(self._address, _STREAM_TIMEOUT_S)
         try:
-            head = connection.send("GET", path, {**self._headers, "Accept": "text/event-stream"}, None)
+            headers = {**self._headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
+            head = connection.send("GET" if body is None else "POST", path, headers, body)
             if head.status != 200:
                 raise _refused(head, connection.body(head))
             buffer = b""

@@ -48,13 +48,14 @@ class _Lists:
         self._yard = yard
 
     async def queue(self, request: Request) -> Response:
-        """Rows under `columns`: ten thousand jobs in one answer, for a listing."""
+        """Rows under `columns`: ten thousand jobs in one answer, for a listing. `wide=1`: with more columns."""
         query = request.query_params
         wanted = filter_of(query)
         limit = limit_of(query, QUEUE_MAX, QUEUE_MAX)
+        wide = number_of("wide", query.get("wide", "0"), 0, 1) == 1
 
         def made() -> bytes:
-            return encoded(self._yard.views.queue(wanted, limit))
+            return encoded(self._yard.views.queue(wanted, limit, wide=wide))
 
         return Response(await run_in_threadpool(made), media_type="application/json")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from gpuyard.cli.environment import environment
 from gpuyard.cli.options import Argument, Called, Option
 from gpuyard.errors import BadInput
 
 SCRIPT_BYTES_MAX = 1024 * 1024
-_NOT_PASSED_ON = frozenset({"YARD_TOKEN", "YARD_SERVER", "YARD_DATA", "CUDA_VISIBLE_DEVICES"})
 
 WordsArgument = Annotated[
     list[str] | None,
@@ -131,7 +131,7 @@ def request(
     if time_limit:
         fields["time_limit_s"] = _quantity("--time", time_limit, "duration_positive_ms") // 1000
     fields |= _signal(signal) if signal else {}
-    fields["env"] = _environment(env or [], export)
+    fields["env"] = environment(env or [], export=export)
     return fields
 
 
@@ -162,26 +162,6 @@ def _signal(text: str) -> dict[str, int]:
             f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
-
-
-def _environment(more: list[str], export: bool) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON} if export else {}
-    # A variable that is not text cannot go through JSON; it is of no use to most programs either.
-    env = {name: value for name, value in env.items() if _is_text(name) and _is_text(value)}
-    for each in more:
-        name, sign, value = each.partition("=")
-        if not sign or not name:
-            raise BadInput(f"--env {each!r} is not NAME=VALUE")
-        env[name] = value
-    return env
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def command_of(words: list[str] | None, dashes: bool) -> dict[str, Any]:

@@ -27,7 +27,20 @@ class Entry(NamedTuple):
 
 
 PLAIN_MODULES = frozenset(
-    {"completion", "down", "history", "logs", "nodes", "queue", "run", "show", "submit", "top", "verbs"}
+    {
+        "completion",
+        "down",
+        "history",
+        "logs",
+        "nodes",
+        "queue",
+        "run",
+        "show",
+        "submit",
+        "tenants",
+        "top",
+        "verbs",
+    }
 )
 """Modules that do not import Typer and declare their options with `options`."""
 
@@ -38,7 +51,12 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "nodes": Entry("nodes", "Show the nodes and what is free."),
         "drain": Entry("nodes", "Let nothing new start on a node.", no_args_is_help=True),
         "resume": Entry("nodes", "Let a drained node take work again.", no_args_is_help=True),
+        "tenants": Entry("tenants", "Show the tenants, their quotas and what they use."),
         "validate": Entry("validate", "Check a yard.yaml.", no_args_is_help=True),
+        "config": Entry("config", "Print the configuration in force, or its versions."),
+        "diff": Entry("diff", "Show what a yard.yaml would change.", no_args_is_help=True),
+        "apply": Entry("apply", "Put a yard.yaml in force, with a preview.", no_args_is_help=True),
+        "rollback": Entry("apply", "Go back to an earlier configuration."),
         "completion": Entry("completion", "Make a shell complete `yard` on Tab.", no_args_is_help=True),
     },
     "Jobs": {
@@ -65,6 +83,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "continue": Entry("verbs", "Let frozen jobs go on.", "continue_", no_args_is_help=True),
         "requeue": Entry("verbs", "Stop running jobs and let them wait again.", no_args_is_help=True),
         "checkpoint": Entry("verbs", "Say that a running job has saved its work."),
+    },
+    "Other ways in": {
+        "slurm": Entry("slurm.command", "Slurm's own commands, over this yard.", words=True),
     },
     "Foresight": {
         "simulate": Entry(

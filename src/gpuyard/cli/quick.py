@@ -11,6 +11,11 @@ def run(words: Sequence[str]) -> int | None:
     """Run a command that can be read without Typer; None: this one cannot."""
     if list(words) in (["--help"], ["-h"]):
         return _help()
+    if words[:1] == ["slurm"]:
+        # Slurm's commands read their own options.
+        from gpuyard.cli.slurm.face import run as run_slurm
+
+        return run_slurm(words[1:])
     if words and words[0] == "_complete":
         from gpuyard.cli import completing
         from gpuyard.cli.complaints import ended

@@ -13,14 +13,26 @@ from gpuyard.config.values import Cluster, Config, Engine
 
 if TYPE_CHECKING:
     from gpuyard.config.editors import json_schema
-    from gpuyard.config.reading import load, loads
+    from gpuyard.config.reading import load, loads, text_of
 
-__all__ = ["Cluster", "Config", "ConfigError", "Engine", "Place", "Problem", "json_schema", "load", "loads"]
+__all__ = [
+    "Cluster",
+    "Config",
+    "ConfigError",
+    "Engine",
+    "Place",
+    "Problem",
+    "json_schema",
+    "load",
+    "loads",
+    "text_of",
+]
 
 _LATE = {
     "json_schema": "gpuyard.config.editors",
     "load": "gpuyard.config.reading",
     "loads": "gpuyard.config.reading",
+    "text_of": "gpuyard.config.reading",
 }
 
 

@@ -134,8 +134,12 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["classes"] = tuple(_class(file, name) for name in file.classes)
     if file.default_class is not None:
         given["default_class"] = file.default_class
+    if file.prices is not None:
+        given["prices"] = file.prices
     if file.earmark is not None:
         given["earmark_ms"] = file.earmark
+    if file.whole_gpus is not None:
+        given["whole_gpus"] = file.whole_gpus
     if file.fairness is not None:
         fairness = file.fairness.given()
         named = {"half_life": "half_life_ms", "period": "period_ms", "share_weights": "share_weights"}

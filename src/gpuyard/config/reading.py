@@ -12,6 +12,11 @@ from gpuyard.config.values import Config
 
 def load(path: str | os.PathLike[str]) -> Config:
     """Read a configuration file; `ConfigError` with every problem if it cannot be used."""
+    return loads(text_of(path), os.fspath(path))
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """The text of a configuration file; `ConfigError` if it cannot be read."""
     name = os.fspath(path)
     try:
         with Path(path).open("rb") as file:
@@ -26,7 +31,7 @@ def load(path: str | os.PathLike[str]) -> Config:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise _unreadable(name, f"cannot be read: {why}") from None
-    return loads(document.decode(content, name), name)
+    return document.decode(content, name)
 
 
 def loads(text: str, name: str = "yard.yaml") -> Config:

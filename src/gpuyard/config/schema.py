@@ -335,6 +335,9 @@ class YardFile(_Entry):
         "How long freed GPUs are kept for the job they were freed for.",
         default=q.duration_text(_SETTINGS.earmark_ms),
     )
+    whole_gpus: GroupSize | None = _key(
+        "GPUs that stay whole: while no more than these are free, none is cut into MIG slices.", default=0
+    )
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(
         "Policies of your own, by name."

@@ -115,7 +115,7 @@ def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch
     job = record.job
     nodes = state.nodes.node
     parts = [
-        Part(nodes[g.node].name, positions[g.gpus], g.milli, g.cpu_milli, g.memory_mib, g.tasks)
+        Part(nodes[g.node].name, positions[g.gpus], g.milli, g.cpu_milli, g.memory_mib, g.tasks, g.slices)
         for g in record.grants
     ]
     return Launch(

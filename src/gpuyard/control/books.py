@@ -13,7 +13,7 @@ from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Event, PolicySpec
 from gpuyard.policies.registry import build
-from gpuyard.store import Commit, HistoryRow, Store
+from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store
 
 SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
@@ -26,6 +26,8 @@ class Draft:
         self.state = state
         self.events: list[Event] = []
         self.rows: list[HistoryRow] = []
+        self.configs: list[tuple[ConfigVersion, str]] = []
+        """Versions of the configuration to be kept, with their texts; each beside its event."""
 
     def add(self, event: Event) -> None:
         """Fold an event; raises, and adds nothing, where it may not follow what is there."""
@@ -108,7 +110,7 @@ class Books:
             self._fold(new)
             draft = Draft(self.state)
             make(draft)
-            return Commit(draft.events, draft.rows)
+            return Commit(draft.events, draft.rows, draft.configs)
 
         with self.lock:
             if self._wrong:

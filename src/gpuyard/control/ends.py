@@ -35,6 +35,7 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
             "spec": to_plain(spec),
             "limit_ms": record.limit_ms,
             "deadline_ms": job.deadline_ms,
+            "begin_ms": job.begin_ms,
             "grants": to_plain(record.grants),
         },
     )

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.control.books import Books, Draft
+from gpuyard.control.configs import StartFile, put_start
 from gpuyard.control.loop import Controller, Step
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.errors import YardError
-from gpuyard.model import ConfigSet, Settings
 from gpuyard.store import Fenced, Lease, StoreError
 
 _log = logging.getLogger(__name__)
@@ -63,12 +63,16 @@ class Leader:
     """One process's part in leading: a follower most of the time, or the one that decides."""
 
     def __init__(
-        self, books: Books, engine: Engine, settings: Settings, holder: str, now_ms: Callable[[], int]
+        self, books: Books, engine: Engine, start: StartFile, by: str, holder: str, now_ms: Callable[[], int]
     ) -> None:
         self.standing = Standing()
+        self.note = ""
+        """What people should know about the file that this process was started with."""
         self._books = books
         self._engine = engine
-        self._settings = settings
+        self._start: StartFile | None = start
+        """Until it was considered: once, at the start, not at every election."""
+        self._by = by
         self._holder = holder
         self._now_ms = now_ms
         self._stopping = threading.Event()
@@ -129,6 +133,7 @@ class Leader:
     def _follow(self) -> None:
         while self._books.catch_up():
             pass
+        self._configure(None)
         self.standing.error = ""
 
     def _failed(self, what: str, error: Exception) -> None:
@@ -143,7 +148,7 @@ class Leader:
 
     def _lead(self, lease: Lease) -> None:
         standing, books = self.standing, self._books
-        books.commit(lease.epoch, self._configure)
+        self._configure(lease.epoch)
         controller = Controller(books, self._engine, lease.epoch, stopwatch_ns=time.perf_counter_ns)
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
@@ -172,9 +177,18 @@ class Leader:
             woken = self._rest(pause_s)
         self._save()
 
-    def _configure(self, draft: Draft) -> None:
-        if draft.state.settings != self._settings:
-            draft.add(ConfigSet(max(self._now_ms(), draft.state.now_ms), self._settings))
+    def _configure(self, epoch: int | None) -> None:
+        """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""
+        start = self._start
+        if start is None:
+            return
+
+        def make(draft: Draft) -> None:
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            self.note = put_start(draft, self._books.store, start, self._by, now_ms)
+
+        self._books.commit(epoch, make)
+        self._start = None
 
     def _step(self, controller: Controller) -> Step:
         standing = self.standing

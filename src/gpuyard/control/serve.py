@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard import __version__
-from gpuyard.config import load
+from gpuyard.config import loads, text_of
 from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer
+from gpuyard.control.configs import Configurations, StartFile
 from gpuyard.control.desk import Desk
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
 from gpuyard.control.observe import attempt_key
+from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
@@ -67,7 +69,7 @@ class Yard:
         self.options = options
         self.data = DataDir(options.data)
         self.now_ms = now_ms
-        self.fleet = _fleet(options, self.data)
+        self.fleet, self._file = _fleet(options, self.data)
         self.data.prepare()
         self.instance = self.data.instance(options.port, options.shared)
         self.instance.hold({"port": options.port, "version": __version__})
@@ -92,8 +94,12 @@ class Yard:
         self._undo.append(self.committer.close)
         self.desk = Desk(self.books, self.committer, self.now_ms, allow_root=self.fleet.allow_root)
         self.views = Views(self.books, self.now_ms)
+        self.configs = Configurations(
+            self.books, self.committer, self.fleet, self.options.emulate, self.now_ms
+        )
         holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
-        self.leader = Leader(self.books, self.engine, self.fleet.settings, holder, self.now_ms)
+        owner = person(os.geteuid(), os.getegid())
+        self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, self.now_ms)
         self._undo.append(self.leader.stop)
         self._closing = threading.Event()
 
@@ -101,10 +107,12 @@ class Yard:
     def notes(self) -> tuple[str, ...]:
         """What people should know about this yard, in sentences."""
         of_engine = getattr(self.engine, "notes", ())
+        told = (self.leader.note,) if self.leader.note else ()
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
         return (
             *self.fleet.notes,
             *[note for note in of_engine if not (self.fleet.notes and note == EMULATED)],
+            *told,
         )
 
     def start(self) -> None:
@@ -176,11 +184,16 @@ def _percentile_ms(seconds: list[float], percent: int) -> float | None:
     return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3)
 
 
-def _fleet(options: Options, data: DataDir) -> Fleet:
+def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
     path = options.config
     if path is None and data.config.is_file():
         path = data.config
-    return chosen(load(path) if path is not None else None, options.emulate)
+    if path is None:
+        fleet = chosen(None, options.emulate)
+        return fleet, StartFile(fleet.settings)
+    text = text_of(path)
+    fleet = chosen(loads(text, str(path)), options.emulate)
+    return fleet, StartFile(fleet.settings, text, str(path))
 
 
 def check(options: Options) -> None:

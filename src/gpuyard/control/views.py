@@ -13,6 +13,7 @@ from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_state, node_view
 from gpuyard.control.refusals import NotFound
+from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, throttled
 from gpuyard.core import State, decide
 from gpuyard.core.explain import explain
 from gpuyard.core.line import in_order
@@ -100,19 +101,21 @@ class Views:
         if label.index is not None:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
-                return self._ended(rows[0])
+                return self._ended(rows[0], explained)
             raise NotFound(f"there is no job {label}")
         row = self._books.store.history(label.id)
         if row is not None:
-            return self._ended(row)
+            return self._ended(row, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
         if not tasks:
             raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
         return _array(label.id, tasks)
 
-    def _ended(self, row: HistoryRow) -> View:
+    def _ended(self, row: HistoryRow, explained: bool = False) -> View:
+        recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
+        more = {"files": files(self._books.store, recipe)} if recipe else {}
         with self._books.lock:
-            return ended_job(self._books.state, row)
+            return ended_job(self._books.state, row) | more
 
     def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
         after = -1
@@ -127,6 +130,7 @@ class Views:
         reasons = self._reasons(state)
         view = live_job(state, record, reasons(record, None))
         if explained:
+            view["files"] = files(self._books.store, record.job.spec.recipe)
             found = explain(state, self._books.policy, record.id, max(self._now_ms(), state.now_ms))
             if found is not None:
                 view["ahead"] = found.ahead
@@ -217,8 +221,11 @@ class Views:
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None
 
-    def queue(self, wanted: Filter = EVERYTHING, limit: int | None = None) -> View:
-        """Live jobs: those that run, then those that wait in the order of the scheduler, then those set aside."""
+    def queue(self, wanted: Filter = EVERYTHING, limit: int | None = None, *, wide: bool = False) -> View:
+        """Live jobs: those that run, then those that wait in the order of the scheduler, then those set aside.
+
+        Wide: with the columns that only Slurm's commands show.
+        """
         books = self._books
         with books.lock:
             books.catch_up()
@@ -240,7 +247,8 @@ class Views:
             for record, place in places:
                 if not everything and not wanted.live(record):
                     continue
-                rows.append(_row(record, nodes, reasons(record, place)))
+                row = _row(record, nodes, reasons(record, place))
+                rows.append(row + more(state, record) if wide else row)
                 if limit is not None and len(rows) == limit:
                     break
             counts = {
@@ -249,7 +257,8 @@ class Views:
                 "set_aside": len(state.deferred),
             }
             at_ms = max(self._now_ms(), state.now_ms)
-        return {"at_ms": at_ms, **counts, "columns": QUEUE_COLUMNS, "rows": rows}
+        columns = QUEUE_COLUMNS + MORE_COLUMNS if wide else QUEUE_COLUMNS
+        return {"at_ms": at_ms, **counts, "columns": columns, "rows": rows}
 
     def _reasons(self, state: State) -> "Callable[[JobRecord, int | None], str]":
         """Why each job waits, in a few words, from a plan for the state as it is. Called with the books locked."""
@@ -269,6 +278,8 @@ class Views:
             if record.id in deferred:
                 if record.held:
                     return texts[ReasonCode.HELD]
+                if record.pending or record.doomed:
+                    return _waits_text(record)
                 retried = record.begin_ms > record.job.begin_ms
                 return "waits to be tried again" if retried else texts[ReasonCode.BEGIN]
             code = codes.get(record.id)
@@ -329,6 +340,14 @@ def _closed_text(state: State) -> str:
         word, _why = node_state(state, closed[0])
         return f"; node {nodes.node[closed[0]].name} is {word.lower()}"
     return f"; {len(closed)} nodes are drained or down"
+
+
+def _waits_text(record: JobRecord) -> str:
+    if record.doomed:
+        return "what it waits for cannot come true"
+    if throttled(record):
+        return "as many tasks of its array run as may"
+    return _TEXTS[ReasonCode.DEPENDENCY]
 
 
 def _running_text(record: JobRecord) -> str:

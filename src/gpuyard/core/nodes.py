@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gpuyard.core import slicing
 from gpuyard.core.bits import positions
 from gpuyard.core.kinds import Kind
 from gpuyard.model import Grant, Node
@@ -68,6 +69,10 @@ class Nodes:
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
         self.gpu_free = _GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
+        self.cut: slicing.Cut = {}
+        """GPUs that are cut into MIG slices."""
+        self.whole_reserve = 0
+        """How many GPUs stay whole: no further one is cut."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
         self.cpu_free: list[int] = []
@@ -229,23 +234,41 @@ class Nodes:
 
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether the room is there now. The same question at decision and at commit."""
-        for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
             if self.closed[number]:
                 return False
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
                 return False
-            if milli == MILLI:
+            if slices:
+                if not slicing.fits(self, grant):
+                    return False
+            elif milli == MILLI:
                 if gpus & ~self.free_mask[number]:
                     return False
             else:
-                free = self.gpu_free[number]
-                if any(free[gpu] < milli for gpu in positions[gpus]):
+                free, cut = self.gpu_free[number], self.cut.get(number, ())
+                if any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
                     return False
         return True
 
+    def whole_free(self) -> int:
+        """Wholly free GPUs of schedulable nodes."""
+        return sum(
+            [
+                free * bucket.bit_count()
+                for kind in self.kinds
+                for free, bucket in enumerate(kind.buckets)
+                if free
+            ]
+        )
+
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
-        for number, gpus, _milli, _cpu, _memory, _tasks in grants:
+        for grant in grants:
+            number, gpus, _milli, _cpu, _memory, _tasks, slices = grant
+            if slices and slicing.clashes(self, grant):
+                return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
             free = self.gpu_free[number]
@@ -284,7 +307,9 @@ class Nodes:
                 self.shifted |= 1 << grant[0]
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
-        for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
+        for number, gpus, milli, cpu_milli, memory_mib, _tasks, slices in grants:
+            if slices:
+                slicing.shift(self.cut, number, slices, sign)
             if cpu_milli:
                 self.cpu_free[number] += sign * cpu_milli
             if memory_mib:

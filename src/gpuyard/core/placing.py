@@ -10,6 +10,7 @@ from gpuyard.core.bits import choose_gpus, each, lowest, positions
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
@@ -30,7 +31,7 @@ def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
     if count:
         kind = nodes.kinds[nodes.kind[number]]
         gpus = choose_gpus(nodes.free_mask[number], count, kind.group_size, kind.gpus)
-    return _new(Grant, (number, gpus, MILLI, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks))
+    return _new(Grant, (number, gpus, MILLI, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks, ()))
 
 
 def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
@@ -58,7 +59,7 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
                     mask = free & -free
                 else:
                     mask = choose_gpus(free, gpus, kind.group_size, kind.gpus) if gpus else 0
-                return (_new(Grant, (number, mask, MILLI, cpu_milli, memory_mib, 1)),)
+                return (_new(Grant, (number, mask, MILLI, cpu_milli, memory_mib, 1, ())),)
             members ^= low
     return None
 
@@ -77,7 +78,8 @@ def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[G
 def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of a node for one task that wants parts of GPUs: those with the least left that will do; 0: none."""
     free = nodes.gpu_free[number]
-    fitting = sorted((left, gpu) for gpu, left in enumerate(free) if left >= shape.milli)
+    cut = nodes.cut.get(number, ())
+    fitting = sorted((left, gpu) for gpu, left in enumerate(free) if left >= shape.milli and gpu not in cut)
     if len(fitting) < shape.gpus:
         return 0
     mask = 0
@@ -235,6 +237,8 @@ def placer(single: Placer, share: Placer) -> Placer:
     """Join a policy's choices for single tasks and for shares with the common rule for gangs."""
 
     def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+        if shape.profile:
+            return place_slices(nodes, shape, way, among)
         if shape.milli == MILLI:
             return (single if shape.tasks == 1 else gang)(nodes, shape, way, among)
         return share(nodes, shape, way, among)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
+from gpuyard.core.slicing import charge_of, gpus_for
 from gpuyard.model import Ask, Memory, Mig, Milli, Whole
+from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
 
@@ -46,6 +48,8 @@ class Shape:
         "index",
         "memory_mib",
         "milli",
+        "profile",
+        "slices",
         "supported",
         "tasks",
         "way_on",
@@ -63,15 +67,24 @@ class Shape:
             self.milli = request.milli
             if ask.tasks > 1:
                 self.supported = False
-        elif isinstance(request, Mig | Memory):
+        elif isinstance(request, Mig):
+            # Who waits for slices waits for whole GPUs that are enough for them.
+            self.gpus = gpus_for(request.profile, request.count)
+            self.supported = charge_of(request.profile) > 0 and ask.tasks == 1
+        elif isinstance(request, Memory):
             self.supported = False
         else:
             assert isinstance(request, Whole)
         self.tasks = ask.tasks
         self.cpu_milli = ask.cpu_milli
         self.memory_mib = ask.memory_mib
+        self.profile = request.profile if isinstance(request, Mig) else ""
+        """The MIG profile it wants slices of; empty: none."""
+        self.slices = request.count if isinstance(request, Mig) else 0
         self.gpu_milli = self.gpus * self.milli * self.tasks
         """What it counts against quotas."""
+        if self.profile:
+            self.gpu_milli = self.slices * charge_of(self.profile)
         self.ways: tuple[Way, ...] = ()
         """Cheapest GPU model first."""
         self.way_on: dict[int, Way] = {}
@@ -134,6 +147,10 @@ class Shapes:
         if ask.models and (not kind.gpus or nodes.node[_first(members)].gpu_model not in ask.models):
             # A node without GPUs has no GPU model, whatever it is called.
             return None
+        if shape.profile:
+            mold = MOLDS.get(nodes.node[_first(members)].gpu_model)
+            if mold is None or mold.profile(shape.profile) is None:
+                return None
         per_node = shape.tasks
         for want, have in (
             (shape.gpus, kind.gpus),
@@ -163,7 +180,7 @@ class Shapes:
             nodes_max=max(fewest, ask.nodes_max),
             pools=among,
             node_gpus=shape.gpus * (per_node if full else rest)
-            if shape.milli == MILLI and not ask.nodes_max
+            if shape.milli == MILLI and not ask.nodes_max and not shape.profile
             else 0,
             rate=charge_milli(shape, kind) * shape.tasks * weight // MILLI,
         )
@@ -197,7 +214,7 @@ def charge_milli(shape: Shape, kind: Kind) -> int:
     """
     size = max(1, kind.gpus) * MILLI
     return max(
-        shape.gpus * shape.milli,
+        shape.gpu_milli // shape.tasks,
         shape.cpu_milli * size // max(1, kind.cpu_milli),
         shape.memory_mib * size // max(1, kind.memory_mib),
     )

@@ -84,6 +84,7 @@ class State:
         """Put settings in force: tenants are built anew and get back what they used."""
         old = self.tenants
         self.settings = settings
+        self.nodes.whole_reserve = settings.whole_gpus
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]

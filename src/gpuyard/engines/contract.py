@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from gpuyard.model import Node, Outcome
+from gpuyard.model.mig import Slice
 
 
 class Capability(Enum):
@@ -39,6 +40,8 @@ class Part:
     cpu_milli: int
     memory_mib: int
     tasks: int
+    slices: tuple[Slice, ...] = ()
+    """MIG slices of those GPUs, where it gets these instead of whole ones."""
 
 
 @dataclass(frozen=True, slots=True)

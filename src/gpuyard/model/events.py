@@ -19,6 +19,12 @@ class ConfigSet:
 
     at_ms: int
     settings: Settings
+    by: str = ""
+    """Who put them in force."""
+    number: int = 0
+    """The version of the configuration that they are of; 0: of none, as in a simulation."""
+    source: str = ""
+    """Hash of the text that they were read from."""
 
 
 @dataclass(frozen=True, slots=True)

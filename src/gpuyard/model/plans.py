@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuyard.model.jobs import StopCause
+from gpuyard.model.mig import Slice
 
 
 class Grant(NamedTuple):
@@ -19,6 +20,8 @@ class Grant(NamedTuple):
     memory_mib: int
     tasks: int
     """How many of the job's tasks run here."""
+    slices: tuple[Slice, ...] = ()
+    """The MIG slices, where the GPUs are cut; the same number on each."""
 
     @property
     def gpu_milli(self) -> int:

@@ -93,9 +93,13 @@ class Settings:
     """Models beyond the catalogue."""
     share_weights: dict[str, int] = field(default_factory=dict)
     """Milli-dollars an hour by GPU model, where they differ from the list price."""
+    prices: dict[str, int] = field(default_factory=dict)
+    """Micro-dollars for an hour of a GPU by model, where they differ from the list price."""
     half_life_ms: int = 7 * DAY_MS
     period_ms: int = 5 * MINUTE_MS
     """Usage is charged and decayed at the end of each period, aligned to the epoch."""
     earmark_ms: int = 10 * MINUTE_MS
     """How long freed GPUs are kept for the job they were freed for."""
+    whole_gpus: int = 0
+    """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

@@ -5,6 +5,7 @@
 
 from gpuyard.store.backend import Counters
 from gpuyard.store.codec import CODEC, Codec
+from gpuyard.store.configs import ConfigVersion, How, text_hash
 from gpuyard.store.errors import (
     Conflict,
     Fenced,
@@ -27,12 +28,14 @@ __all__ = [
     "Accepted",
     "Codec",
     "Commit",
+    "ConfigVersion",
     "Conflict",
     "Counters",
     "Fenced",
     "HistoryQuery",
     "HistoryRow",
     "Holder",
+    "How",
     "Idempotency",
     "Lease",
     "Numbered",
@@ -46,4 +49,5 @@ __all__ = [
     "StoreUnreachable",
     "Submission",
     "open_store",
+    "text_hash",
 ]

@@ -23,6 +23,10 @@ _COLUMNS = tuple([column.name for column in HISTORY.columns])
 _TEXTS = ("name", "tenant", "user", "klass", "state", "why")
 
 
+ENDED_COLUMNS = ("id", "tenant", "submitted_ms", "started_ms", "ended_ms", "attempts", "detail")
+"""What `History.ended_since` gives of a job; the detail is JSON."""
+
+
 def _upsert(statement: Any) -> Any:
     """Insert, or replace the row of the same id."""
     new = {name: statement.excluded[name] for name in _COLUMNS if name != "id"}
@@ -90,6 +94,26 @@ class History:
     def find_history(self, query: HistoryQuery) -> list[HistoryRow]:
         """A page of ended jobs."""
         return self._found(_select(query))
+
+    def ended_since(
+        self, from_ms: int, before: tuple[int, int] | None = None, limit: int = LIMIT_MAX
+    ) -> list[tuple[Any, ...]]:
+        """Raw rows (`ENDED_COLUMNS`) of jobs that ended from then on, the last to end first; for many of them.
+
+        `before` is when the last row of the page before ended, and its id.
+        """
+        table = HISTORY.c
+        query = (
+            select(*[table[name] for name in ENDED_COLUMNS])
+            .where(table.ended_ms >= from_ms)
+            .order_by(table.ended_ms.desc(), table.id.desc())
+            .limit(limit)
+        )
+        if before is not None:
+            ended_ms, job_id = before
+            query = query.where(table.ended_ms <= ended_ms, or_(table.ended_ms < ended_ms, table.id < job_id))
+        with self._backend.reading() as conn:
+            return [tuple(row) for row in conn.execute(query)]
 
     def array_history(self, array_id: int, after_index: int = -1, limit: int = LIMIT_MAX) -> list[HistoryRow]:
         """Ended tasks of an array, by index."""

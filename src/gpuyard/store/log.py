@@ -13,6 +13,7 @@ from sqlalchemy import Connection, bindparam, select
 from gpuyard.model import Event, JobSubmitted
 from gpuyard.store.backend import Backend, Counters
 from gpuyard.store.codec import Codec
+from gpuyard.store.configs import ConfigVersion, put_configs
 from gpuyard.store.errors import Fenced, StoreDamaged
 from gpuyard.store.history import HistoryRow, put_history
 from gpuyard.store.schema import EVENTS
@@ -40,6 +41,8 @@ class Commit:
 
     events: Sequence[Event] = ()
     history_rows: Sequence[HistoryRow] = ()
+    configs: Sequence[tuple[ConfigVersion, str]] = ()
+    """Versions of the configuration, with their texts; each goes with its event."""
 
 
 class EventLog:
@@ -99,6 +102,7 @@ class EventLog:
             tray = Tray(counters, self._codec, 0)
             tray.put(self._checked(tray, wanted.events))
             put_history(conn, wanted.history_rows)
+            put_configs(conn, wanted.configs)
             self._write(conn, tray)
         self._backend.bell.ring(tray.counters.next_seq - 1)
         return [row["seq"] for row in tray.events]

@@ -98,6 +98,17 @@ HISTORY = Table(
     Index("history_user", "user", "id"),
 )
 
+CONFIGS = Table(
+    "configs",
+    METADATA,
+    Column("version", LONG, primary_key=True, autoincrement=False),
+    Column("at_ms", LONG, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("how", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("restores", LONG, nullable=False),
+)
+
 META = Table(
     "meta",
     METADATA,

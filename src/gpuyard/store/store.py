@@ -9,6 +9,7 @@ from sqlalchemy.exc import ArgumentError
 
 from gpuyard.store.backend import Backend
 from gpuyard.store.codec import CODEC, Codec
+from gpuyard.store.configs import Configs
 from gpuyard.store.errors import StoreError
 from gpuyard.store.history import History
 from gpuyard.store.leader import Holder, Lease
@@ -24,8 +25,8 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(EventLog, Snapshots, History):
-    """Log, snapshots, history, blobs and election of one yard. Any thread may use it."""
+class Store(EventLog, Snapshots, History, Configs):
+    """Log, snapshots, history, versions of the configuration, blobs and election of one yard. Any thread may use it."""
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
         EventLog.__init__(self, backend, codec)

@@ -97,6 +97,7 @@ def test_every_key_of_the_settings() -> None:
             default_class="normal",
             gpu_models=(GpuModel("P100", 16_384, True, False, 1_460_000),),
             share_weights={"H100": 6880},
+            prices={"P100": 1_100_000},
             half_life_ms=14 * DAY_MS,
             period_ms=10 * MINUTE_MS,
             earmark_ms=20 * MINUTE_MS,

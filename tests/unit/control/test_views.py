@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.control.dependencies import Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import NotFound
+from gpuyard.control.slurm_views import MORE_COLUMNS
 from gpuyard.control.views import QUEUE_COLUMNS, Filter
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Whole
 from gpuyard.store import Submission
@@ -97,6 +99,32 @@ def test_the_queue_has_who_runs_who_waits_and_who_is_set_aside_with_reasons(yard
     assert [second] == [
         row[0] for row in yard.views.queue(Filter(user="root", states=frozenset({"PENDING"})))["rows"]
     ][1:2]
+
+
+def test_a_wide_queue_says_what_a_job_waits_for(yard: Rig) -> None:
+    first = yard.submit(gpus=8)
+    after = Dependency("afterok", label_of(str(first)))
+    waits = yard.submit(dependencies=(after,), pools=("p",), cpu_milli=1500)
+    array = yard.submit(array=(3, 4, 5), array_limit=2)
+    queue = yard.views.queue(wide=True)
+    rows = {row[0]: dict(zip(queue["columns"], row, strict=True)) for row in queue["rows"]}
+
+    assert (*QUEUE_COLUMNS, *MORE_COLUMNS) == queue["columns"]
+    assert ("waits for another job", f"afterok:{first}", "p", 1.5) == tuple(
+        rows[waits][key] for key in ("reason", "waits_for", "pools", "cpus")
+    )
+    assert ("as many tasks of its array run as may", "", 2, array, 5) == tuple(
+        rows[array + 3][key] for key in ("reason", "waits_for", "array_limit", "array_id", "array_index")
+    )
+
+
+def test_a_job_says_where_it_writes(yard: Rig) -> None:
+    job_id = yard.submit(cwd="/work", stdout="slurm-%j.out")
+    wanted = {"cwd": "/work", "stdout": "slurm-%j.out", "stderr": ""}
+    assert wanted == yard.views.job(label_of(str(job_id)), explained=True)["files"]
+    yard.start(job_id)
+    yard.end(job_id)
+    assert wanted == yard.views.job(label_of(str(job_id)), explained=True)["files"]
 
 
 def test_a_waiting_job_is_explained_on_demand(yard: Rig) -> None:

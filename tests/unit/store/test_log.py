@@ -149,8 +149,8 @@ def test_events_that_are_gone_are_not_passed_over(store: Store) -> None:
     assert 6 == len(store.read(4))
     with pytest.raises(StoreDamaged, match="after number 3 are missing"):
         store.read(3)
-    store.save_snapshot(10, {}, now_ms=1, keep=1)
-    store.prune(11)
+    store.save_snapshot(10, {}, now_ms=1)
+    assert 6 == store.forget_log(1)
     assert [] == store.read(10)
     with pytest.raises(StoreDamaged, match="after number 9 are missing"):
         store.read(9)

@@ -1,21 +1,25 @@
 """The local engine: the contract of engines on one machine."""
 
 import hashlib
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gpuyard.engines.contract import (
     Answer,
     Busy,
     Capability,
+    EngineError,
     Halt,
     Launch,
     NodeReport,
+    Permanent,
     Phase,
     Reply,
     Report,
@@ -24,13 +28,20 @@ from gpuyard.engines.contract import (
 from gpuyard.engines.local import cgroups, files, machine, processes, translate
 from gpuyard.engines.local.client import Data, Spawner, accepted, read_as, read_own
 from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.mig_nvml import NvmlCutter
+from gpuyard.engines.local.mps import Mps, NoMps
+from gpuyard.engines.local.sharing import Sharing
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
+from gpuyard.model.mig import MOLDS
 
 __all__ = ["EMULATED", "EmulatedGpus", "LocalEngine"]
 
 EMULATED = "the GPUs are emulated"
 """A note for people."""
+
+_log = logging.getLogger(__name__)
 _DONE = Reply(Answer.DONE)
 
 
@@ -66,11 +77,12 @@ class LocalEngine:
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms)
-        self._uuids: tuple[str, ...] | None = None
+        self._readings: list[translate.GpuReading] | None = None
+        self._sharing = self._share()
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
-        self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND} | limits)
+        self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND, Capability.SHARES} | limits)
 
     def _find_groups(self, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
         """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
@@ -104,24 +116,45 @@ class LocalEngine:
         places = translate.alike(gpus)
         readings = [gpus[place] for place in places]
         with self._mutex:
-            self._uuids = tuple(reading.uuid for reading in readings)
+            self._readings = readings
         found = translate.node_of(machine.read_machine(self._node), readings, self._cluster, self._pool)
         node = replace(found, features=self._features)
-        ours = self._watcher.supervisors() if any([reading.pids for reading in readings]) else set()
+        mold = MOLDS.get(node.gpu_model)
+        for trouble in self._sharing.tidy(mold):
+            _log.warning("%s", trouble)
+        ours = set()
+        if any([reading.pids for reading in readings]):
+            ours = self._watcher.supervisors() | self._sharing.daemons()
         busy = tuple(
             Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
             for gpu, reading in enumerate(readings)
             for pid in reading.pids
             # What an attempt started has its supervisor above it, since orphans are adopted there.
-            if not ours & set(processes.ancestors(pid))
+            if not ours & {pid, *processes.ancestors(pid)}
         )
+        if mold is not None and self._emulate is None:
+            cut = [gpu for gpu, reading in enumerate(readings) if self._sharing.foreign(mold, reading.uuid)]
+            busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
         return (NodeReport(node=node, up=True, busy=busy),)
 
-    def _gpus(self) -> tuple[str, ...]:
-        if self._uuids is None:
+    def _gpus(self) -> list[translate.GpuReading]:
+        if self._readings is None:
             self.nodes()
-        assert self._uuids is not None, "reading the node fills in its GPUs"
-        return self._uuids
+        assert self._readings is not None, "reading the node fills in its GPUs"
+        return self._readings
+
+    def _share(self) -> Sharing:
+        root = str(self._data.root)
+        if self._emulate is not None:
+            return Sharing(root, lambda mold: EmulatedCutter(root, mold), NoMps(root), self._live_plans)
+        return Sharing(root, NvmlCutter, Mps(root), self._live_plans)
+
+    def _live_plans(self) -> Iterator[dict[str, Any]]:
+        """What attempts that have not ended were started with."""
+        for key in sorted(os.listdir(os.path.join(self._data.root, files.ATTEMPTS))):
+            folder = self._data.attempt(key)
+            if not os.path.exists(os.path.join(folder, files.END)):
+                yield files.read(os.path.join(folder, files.LAUNCH)) or {}
 
     # ---- acting
 
@@ -152,8 +185,8 @@ class LocalEngine:
 
     def _write(self, launch: Launch) -> Reply | None:
         """Put the launch on disk; None: it is there and waits for a supervisor."""
-        uuids = self._gpus()
-        if flaw := translate.flaw_of(launch, self._node, len(uuids)):
+        readings = self._gpus()
+        if flaw := translate.flaw_of(launch, self._node, len(readings)):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
         account = machine.account(recipe.uid, recipe.gid, recipe.user)
@@ -170,10 +203,16 @@ class LocalEngine:
             return Reply(Answer.REFUSED, "its folder was removed while it ran")
         if os.path.exists(os.path.join(folder, files.CLAIM)):
             return _DONE
+        try:
+            ready = self._sharing.prepare(launch.parts[0], readings, account)
+        except Permanent as error:
+            return Reply(Answer.REFUSED, str(error))
+        except Transient as error:
+            return Reply(Answer.UNSURE, str(error))
         job_folder = self._data.job(launch.job_id)
         place = translate.Place(
             node=self._node,
-            uuids=uuids,
+            uuids=tuple([reading.uuid for reading in readings]),
             boot=self._boot,
             folder=folder,
             job_folder=job_folder,
@@ -182,6 +221,9 @@ class LocalEngine:
             drop=root and account.uid != 0,
             port=machine.free_port() if launch.parts[0].tasks > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
+            devices=ready.devices,
+            environment=ready.environment,
+            held=ready.held,
             yard=self._yard,
         )
         try:
@@ -330,7 +372,11 @@ class LocalEngine:
         return b""
 
     def close(self) -> None:
-        """Let go. What runs goes on under its supervisors."""
+        """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""
+        if self._readings:
+            mold = MOLDS.get(translate.model_of(self._readings[0].name, self._readings[0].memory_mib))
+            with suppress(EngineError):
+                self._sharing.tidy(mold, now=True)
         self._spawner.close()
         self._data.close()
         if self._base:

@@ -76,6 +76,8 @@ class Slices:
         with self._mutex:
             held = set(in_use)
             there = self._cutter.instances(gpu)
+            if there is not None and gpu not in self.own():
+                raise Permanent(f"MIG is on at {gpu}, and not by this yard")
             for each in there or ():
                 if Place(each.profile, each.start) == wanted:
                     return each.uuid

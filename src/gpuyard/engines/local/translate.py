@@ -3,18 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report
 from gpuyard.engines.patterns import expand
 from gpuyard.model import CATALOGUE, Node, Outcome
+from gpuyard.model.units import MILLI
 
 FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
 """By this variable the processes of an attempt are found when nothing else knows them any more.
 
 Not by the key: another yard on the same machine may have chosen the same name.
 """
+
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -54,6 +56,12 @@ class Place:
     port: int
     """A free port for the tasks of a gang."""
     lang: str
+    devices: tuple[str, ...] | None = None
+    """What the job names to see its GPUs or slices; None: the UUIDs of its GPUs."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What it needs to use them."""
+    held: dict[str, Any] = field(default_factory=dict)
+    """What it holds of GPUs that are cut or shared, for others to read."""
     yard: str = ""
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
@@ -93,8 +101,8 @@ def _flaw_of_parts(parts: tuple[Part, ...], node: str, gpus: int) -> str:
             f"this engine has one node, {node}; asked for {', '.join(part.node for part in parts) or 'none'}"
         )
     (part,) = parts
-    if part.gpus and part.milli != 1000:
-        return "this engine gives whole GPUs only"
+    if part.gpus and part.milli != MILLI and (part.tasks > 1 or (len(part.gpus) > 1 and not part.slices)):
+        return "a share is one part of one GPU, for one task"
     if len(set(part.gpus)) != len(part.gpus) or any(not 0 <= gpu < gpus for gpu in part.gpus):
         return f"there are no GPUs {list(part.gpus)} on {node}, which has {gpus}"
     if not 1 <= part.tasks <= TASKS_MAX:
@@ -146,9 +154,10 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "user": account.user,
         "drop": place.drop,
         "envs": [
-            shared | _task_environment(part, rank, place.uuids, recipe.batch)
+            shared | _task_environment(part, rank, place, recipe.batch)
             for rank in range(1 if recipe.batch else part.tasks)
         ],
+        "held": place.held,
         "limit_ms": launch.limit_ms,
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
@@ -172,6 +181,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "LANG": place.lang,
     }
     indices = ",".join(str(gpu) for gpu in part.gpus)
+    ranks = recipe.ranks or part.tasks
     yard = {
         FOLDER_VARIABLE: place.folder,
         "YARD_ATTEMPT_KEY": launch.key,
@@ -184,13 +194,13 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "SLURM_JOB_ID": str(launch.job_id),
         "SLURM_JOBID": str(launch.job_id),
         "SLURM_JOB_NAME": launch.name,
-        "SLURM_NTASKS": str(recipe.ranks or part.tasks),
-        "SLURM_NPROCS": str(recipe.ranks or part.tasks),
+        "SLURM_NTASKS": str(ranks),
+        "SLURM_NPROCS": str(ranks),
         "SLURM_NNODES": "1",
         "SLURM_JOB_NUM_NODES": "1",
         "SLURM_NODEID": "0",
         "SLURM_JOB_NODELIST": place.node,
-        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // part.tasks // 1000)),
+        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // ranks // 1000)),
         "SLURM_GPUS": str(len(part.gpus)),
         "SLURM_JOB_GPUS": indices,
         "SLURM_RESTART_COUNT": str(launch.restarts),
@@ -226,16 +236,18 @@ def _file(pattern: str, launch: Launch) -> str:
     return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))
 
 
-def _task_environment(part: Part, rank: int, uuids: tuple[str, ...], batch: bool) -> dict[str, str]:
+def _task_environment(part: Part, rank: int, place: Place, batch: bool) -> dict[str, str]:
     """What differs from task to task: its number, and which of the GPUs are meant for it.
 
     Every task sees all GPUs of the job here, because training scripts choose theirs by LOCAL_RANK.
     """
-    each, rest = divmod(len(part.gpus), part.tasks)
-    share = part.gpus if rest or batch else part.gpus[rank * each : (rank + 1) * each]
+    devices = place.devices if place.devices is not None else tuple([place.uuids[gpu] for gpu in part.gpus])
+    each, rest = divmod(len(devices), part.tasks)
+    share = devices if rest or batch else devices[rank * each : (rank + 1) * each]
     env = {
-        "CUDA_VISIBLE_DEVICES": ",".join(uuids[gpu] for gpu in part.gpus),
-        "YARD_TASK_GPUS": ",".join(uuids[gpu] for gpu in share),
+        **place.environment,
+        "CUDA_VISIBLE_DEVICES": ",".join(devices),
+        "YARD_TASK_GPUS": ",".join(share),
         "SLURM_PROCID": str(rank),
         "SLURM_LOCALID": str(rank),
     }

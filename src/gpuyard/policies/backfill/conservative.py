@@ -67,12 +67,16 @@ class ConservativePass:
         if type(found) is not tuple:
             return found
         now_ms, shape = current.now_ms, record.shape
-        if self._turns == current.state.queue.count:
+        if self._turns == current.state.queue.count or shape.profile:
+            # Slices are cut where geometry allows; what is booked for them are whole GPUs.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
         ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
         slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.ways) else ways)
         if slot is not None and slot.at_ms == now_ms:
+            if current.state.nodes.cut and not current.state.nodes.fits(slot.grants):
+                # The steps do not know that a GPU which is cut cannot be shared in another way.
+                return self._last_in_line(record, found) or _RESERVATION
             self._starting = (record, slot.way.model)
             return slot.grants
         if len(ways) == len(shape.ways):

@@ -1,0 +1,193 @@
+"""The configuration over HTTP: what is in force, its versions, a difference, a preview, apply and rollback.
+
+All of it is for administrators: a configuration tells what everyone may use.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.peers import asker
+from gpuyard.api.previews import Line, Previews
+from gpuyard.api.problems import Problem, problem_of
+from gpuyard.api.schemas import checked
+from gpuyard.api.wire import answer, encoded, limit_of, number_of
+from gpuyard.config import ConfigError
+from gpuyard.control.configs import Proposal
+from gpuyard.control.serve import Yard
+from gpuyard.errors import BadInput
+
+_log = logging.getLogger(__name__)
+
+DAYS = 7
+DAYS_MAX = 365
+TEXT_MAX = 1 << 20
+NAME_MAX = 4096
+
+
+class ConfigRequest(BaseModel):
+    """A configuration: the text of a yard.yaml, or the number of an earlier version."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    yaml: str | None = Field(None, max_length=TEXT_MAX, description="The text of a yard.yaml.")
+    name: str = Field("yard.yaml", max_length=NAME_MAX, description="The file's name, for messages.")
+    version: int | None = Field(None, ge=1, lt=1 << 53, description="Instead of a text: an earlier version.")
+    against: int | None = Field(
+        None, ge=0, lt=1 << 53, description="The version that was looked at; refused if another is in force."
+    )
+    days: int = Field(DAYS, ge=1, le=DAYS_MAX, description="Preview: how many days of history.")
+
+
+def routes(yard: Yard) -> APIRouter:
+    """Routes of the configuration."""
+    router = APIRouter(tags=["config"])
+    api = _Configs(yard)
+    for method, path, handler, summary in (
+        ("GET", "/config", api.live, "The configuration in force"),
+        ("PUT", "/config", api.apply, "Put a yard.yaml in force"),
+        ("GET", "/config/versions", api.versions, "Versions of the configuration, newest first"),
+        ("GET", "/config/versions/{version}", api.version, "One version with its text"),
+        ("POST", "/config/diff", api.diff, "What a configuration would change"),
+        ("POST", "/config/preview", api.preview, "What it would have done to the recorded jobs"),
+        ("POST", "/config/rollback", api.rollback, "Put an earlier version in force again"),
+        ("GET", "/tenants", api.tenants, "The tree of tenants, what they may use and use"),
+    ):
+        router.add_api_route(path, handler, methods=[method], summary=summary, response_model=None)
+    return router
+
+
+class _Configs:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._configs = yard.configs
+        self._previews = Previews(yard)
+
+    async def live(self, request: Request) -> Response:
+        """The version in force, with its text."""
+        _admins_only(request)
+        return answer(await run_in_threadpool(self._configs.shown))
+
+    async def versions(self, request: Request) -> Response:
+        """Who put which version in force, when and how."""
+        _admins_only(request)
+        limit = limit_of(request.query_params)
+        return answer({"versions": await run_in_threadpool(self._configs.versions, limit)})
+
+    async def version(self, request: Request, version: str) -> Response:
+        """One of them."""
+        _admins_only(request)
+        number = number_of("version", version, 1, 1 << 53)
+        return answer(await run_in_threadpool(self._configs.shown, number))
+
+    async def tenants(self, request: Request) -> Response:
+        """Parents before children."""
+        return answer({"tenants": await run_in_threadpool(self._configs.tenants)})
+
+    async def diff(self, request: Request) -> Response:
+        """Against what is in force, and whether something stands against it."""
+        _admins_only(request)
+        proposal = await self._proposal(await _body(request))
+        return answer(await run_in_threadpool(self._configs.difference, proposal))
+
+    async def apply(self, request: Request) -> Response:
+        """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
+        _admins_only(request)
+        wanted = await _body(request)
+        if wanted.yaml is None:
+            raise Problem(422, "the request has no 'yaml'", "`/config/rollback` takes a 'version'.")
+        return await self._put(request, wanted)
+
+    async def rollback(self, request: Request) -> Response:
+        """To `version`; left out: the one before the present one."""
+        _admins_only(request)
+        wanted = await _body(request)
+        if wanted.yaml is not None:
+            raise Problem(422, "a rollback takes a 'version', not a 'yaml'")
+        return await self._put(request, wanted)
+
+    async def _put(self, request: Request, wanted: ConfigRequest) -> Response:
+        proposal = await self._proposal(wanted)
+        done = self._configs.apply(asker(request.scope), proposal, wanted.against)
+        return answer(await asyncio.wrap_future(done))
+
+    async def _proposal(self, wanted: ConfigRequest) -> Proposal:
+        if wanted.yaml is not None and wanted.version is not None:
+            raise Problem(422, "give a 'yaml' or a 'version', not both")
+        try:
+            if wanted.yaml is not None:
+                return await run_in_threadpool(self._configs.proposal, wanted.yaml, wanted.name)
+            return await run_in_threadpool(self._configs.earlier, wanted.version)
+        except ConfigError as error:
+            raise _not_usable(error) from None
+        except BadInput as error:
+            raise Problem(422, error.message, error.hint, kind="unacceptable") from None
+
+    async def preview(self, request: Request) -> Response:
+        """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
+        _admins_only(request)
+        wanted = await _body(request)
+        proposal = await self._proposal(wanted)
+        difference = await run_in_threadpool(self._configs.difference, proposal)
+        changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
+        lines = self._previews.run(proposal, changed, wanted.days)
+        # The first line before the answer begins: a refusal is then an answer of its own.
+        first = await anext(lines)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return StreamingResponse(
+                _events(first, lines), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            )
+        found: Any = first.get("preview")
+        async for line in lines:
+            found = line.get("preview", found)
+        return answer(found)
+
+
+async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[bytes]:
+    yield _event(first)
+    try:
+        async for line in lines:
+            yield _event(line)
+    except Exception as error:
+        # The answer has begun: what goes wrong now is an event in it.
+        problem = problem_of(error)
+        if problem is None:
+            _log.error("a preview failed", exc_info=error)
+            problem = Problem(500, "the preview failed: a defect of the yard; its log has the details")
+        yield _event({"error": {"detail": problem.detail, "hint": problem.hint}})
+
+
+def _event(line: Line) -> bytes:
+    for name, data in line.items():
+        return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+    return b": still at it\n\n"
+
+
+def _admins_only(request: Request) -> None:
+    if not asker(request.scope).admin:
+        raise Problem(
+            403, "only root and the owner of the yard may see and change the configuration", kind="forbidden"
+        )
+
+
+async def _body(request: Request) -> ConfigRequest:
+    body = await bytes_of(request)
+    return checked(ConfigRequest, object_of(request, body) if body else {})
+
+
+def _not_usable(error: ConfigError) -> Problem:
+    """Every problem of the file with its place."""
+    errors = [
+        {"field": f"{problem.place.line}:{problem.place.column}", "detail": problem.text}
+        for problem in error.problems[:50]
+    ]
+    return Problem(422, error.message, error.hint, kind="configuration", errors=errors)

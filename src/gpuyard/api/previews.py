@@ -1,0 +1,137 @@
+"""Previews on recorded history, each in a process of its own that is watched, bounded and ended with its asker.
+
+The history is handed on page by page as it is read, so that a long one is never in the server's memory.
+"""
+
+import asyncio
+import json
+import pickle
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from gpuyard.control.configs import Proposal
+from gpuyard.control.refusals import Overloaded
+from gpuyard.control.serve import Yard
+from gpuyard.core.dump import dump
+from gpuyard.model.units import DAY_MS
+
+JOBS_MAX = 100_000
+"""Ended jobs that are simulated at most: the latest."""
+PAGE = 2000
+LIMIT_S = 600.0
+"""How long a preview may take."""
+QUIET_S = 10.0
+"""After so long without news the asker is told that it goes on."""
+LINE_BYTES_MAX = 4 * 1024 * 1024
+
+Line = dict[str, Any]
+"""`{"progress": …}` any number of times, then `{"preview": …}`; or an empty one: still at it."""
+
+
+@dataclass(slots=True)
+class Previews:
+    """The previews of one server: one at a time, since each takes a core."""
+
+    yard: Yard
+    busy: bool = False
+
+    async def run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
+        """Simulate; gives how far it is, and at last the preview."""
+        if self.busy:
+            raise Overloaded(
+                "another preview is being made", "Try again when it is done, or use --no-preview."
+            )
+        self.busy = True
+        try:
+            async for line in self._run(proposal, changed, days):
+                yield line
+        finally:
+            self.busy = False
+
+    async def _run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gpuyard.sim.preview_process",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        feeding = asyncio.create_task(self._feed(process.stdin, proposal, changed, days))
+        complaints = asyncio.create_task(process.stderr.read())
+        until_s = asyncio.get_running_loop().time() + LIMIT_S
+        try:
+            while True:
+                if asyncio.get_running_loop().time() > until_s:
+                    raise Overloaded(f"the preview took longer than {LIMIT_S:.0f} s", "Ask for fewer --days.")
+                try:
+                    line = await asyncio.wait_for(process.stdout.readline(), QUIET_S)
+                except TimeoutError:
+                    yield {}
+                    continue
+                if not line:
+                    break
+                yield json.loads(line)
+            await feeding
+            if await process.wait():
+                raise RuntimeError(
+                    f"the preview failed: {(await complaints).decode(errors='replace')[-2000:]}"
+                )
+        finally:
+            feeding.cancel()
+            complaints.cancel()
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    async def _feed(
+        self, pipe: asyncio.StreamWriter, proposal: Proposal, changed: list[str], days: int
+    ) -> None:
+        """The state, the question, and the history from the latest end backwards."""
+        until_ms = self.yard.now_ms()
+        from_ms = until_ms - days * DAY_MS
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await _send(pipe, await run_in_threadpool(self._header, proposal, changed, from_ms, until_ms))
+            before: tuple[int, int] | None = None
+            sent = 0
+            while True:
+                rows = await run_in_threadpool(self.yard.store.ended_since, from_ms, before, PAGE)
+                sent += len(rows)
+                about: dict[str, Any] = {}
+                if rows:
+                    before = (rows[-1][4], rows[-1][0])
+                    if sent >= JOBS_MAX:
+                        about = {"from_ms": before[0], "shortened": True}
+                await _send(pipe, pickle.dumps({"rows": rows, "about": about}))
+                if len(rows) < PAGE or about:
+                    break
+            await _send(pipe, pickle.dumps(None))
+            pipe.close()
+
+    def _header(self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int) -> bytes:
+        books = self.yard.books
+        with books.lock:
+            books.catch_up()
+            plain = dump(books.state)
+            live = books.store.config_version()
+        return pickle.dumps(
+            {
+                "state": plain,
+                "settings": proposal.settings,
+                "changed": tuple(changed),
+                "from_ms": from_ms,
+                "until_ms": max(until_ms, from_ms + 1),
+                "since_ms": live.at_ms if live is not None else 0,
+            }
+        )
+
+
+async def _send(pipe: asyncio.StreamWriter, piece: bytes) -> None:
+    pipe.write(piece)
+    await pipe.drain()

@@ -1,0 +1,38 @@
+"""`yard diff`: what a yard.yaml would change."""
+
+import typer
+
+from gpuyard.cli.changes import FileOption, read, show_changes, show_notes
+from gpuyard.cli.listing import Output
+from gpuyard.cli.options import OutputOption
+from gpuyard.cli.places import client
+
+DIFFERS = 1
+
+
+def diff(file: FileOption, output: OutputOption = Output.TABLE) -> None:
+    """Compare a yard.yaml with the configuration in force: what it says, not how it is written.
+
+    Exit code 0 if nothing would change, 1 if something would, 2 or more if it cannot be told.
+    """
+    wanted = read(file)
+    with client() as yard:
+        difference = yard.config_diff(**wanted)
+    if output in (Output.TABLE, Output.WIDE):
+        if difference["same"]:
+            print(f"nothing would change: version {difference['version']} is in force")
+        else:
+            print(f"against version {difference['version']}, which is in force:")
+            show_changes(difference)
+        show_notes([*difference["obstacles"], *difference["notes"]])
+    elif output is Output.CSV:
+        from gpuyard.cli.tables import emit
+
+        emit(difference["changes"], (), output.value)
+    else:
+        from gpuyard.cli.listing import Listing
+        from gpuyard.cli.listing import emit as emit_listing
+
+        emit_listing(Listing(difference, lambda: difference["changes"], lambda _wide: ()), output)
+    if not difference["same"]:
+        raise typer.Exit(DIFFERS)

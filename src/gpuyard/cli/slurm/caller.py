@@ -1,0 +1,13 @@
+"""Who calls."""
+
+import os
+import pwd
+
+
+def user_name() -> str:
+    """The name of whoever runs this command."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(uid))

@@ -1,0 +1,54 @@
+"""`yard slurm`: names one of Slurm's commands, or puts them all on the PATH."""
+
+import sys
+from collections.abc import Sequence
+
+from gpuyard.cli.slurm.programs import PROGRAMS, run_program
+
+HELP = """\
+Usage: yard slurm COMMAND [ARGS]...
+       yard slurm --install-links DIR
+
+Slurm's commands over this yard: the same options, columns, messages and exit codes.
+Partitions are pools, accounts are tenants, a QOS is a class.
+
+Commands:
+  sbatch     Submit a batch script.
+  squeue     Show what runs and what waits.
+  scancel    Cancel jobs.
+  sinfo      Show partitions and nodes.
+  sacct      Show jobs of today, ended ones too.
+  srun       Run a command and watch it; inside a job, a step of it.
+  scontrol   Show jobs, nodes and partitions; hold, release, requeue, suspend, resume, drain.
+  sshare     Show shares and what was used of them.
+
+Options:
+  --install-links DIR  Put them into DIR under their own names, for the PATH.
+  -h, --help           Show this and exit.
+"""
+_BAD_INPUT = 2
+assert all(f"  {name} " in HELP for name in PROGRAMS)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run what the words after `yard slurm` say; the exit code."""
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP, end="", file=sys.stdout if words else sys.stderr)
+        return 0 if words else _BAD_INPUT
+    first, *rest = words
+    if first in PROGRAMS:
+        return run_program(first, rest)
+    if first.split("=")[0] == "--install-links":
+        from gpuyard.cli.slurm.links import install
+
+        folders = [first.partition("=")[2], *rest] if "=" in first else rest
+        return install(folders)
+    from gpuyard.config.problems import quoted, remedy
+
+    known = [*PROGRAMS, "--install-links"]
+    print(
+        f"yard: there is no command {quoted('slurm ' + first)}; {remedy(first, known, 'commands')}",
+        file=sys.stderr,
+    )
+    print("'yard slurm --help' lists what it takes.", file=sys.stderr)
+    return _BAD_INPUT

@@ -1,0 +1,50 @@
+"""Slurm's tasks on one node become one task of the yard, which has room for all of them.
+
+A batch script runs once, whatever it asks for, and starts its own processes with `srun`, `torchrun` or `mpirun`. So
+`-n 4 --gpus-per-task=1` is one task with four GPUs on one node, and the script is told that it has four ranks.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from gpuyard.intake.values import Intake
+
+_COUNTED = ("gpus", "cpus", "memory_mib")
+
+
+def on_one_node(taken: Intake) -> Intake:
+    """The job with its tasks folded into one; as it was, if it has to have several nodes."""
+    job: dict[str, Any] = dict(taken.job)
+    if job.get("nodes_min", 1) > 1:
+        return taken
+    tasks = job.pop("tasks", 1)
+    ranks = job.pop("ranks", tasks)
+    for name in ("batch", "nodes_min", "nodes_max"):
+        job.pop(name, None)
+    for name in _COUNTED:
+        if name in job:
+            job[name] *= tasks
+    if ranks > 1:
+        job["ranks"] = ranks
+    return replace(taken, job=job)
+
+
+def as_gang(taken: Intake) -> Intake:
+    """The job as so many tasks that all run the same command, for `srun`; what it asks for is shared among them."""
+    job: dict[str, Any] = dict(taken.job)
+    if job.get("nodes_min", 1) > 1:
+        return taken
+    tasks = job.pop("tasks", 1)
+    ranks = job.pop("ranks", tasks)
+    for name in ("batch", "nodes_min", "nodes_max"):
+        job.pop(name, None)
+    if ranks != tasks:
+        for name in _COUNTED:
+            whole = job.get(name, 0) * tasks
+            # What cannot be shared evenly is rounded up: each gets at least its part.
+            each = whole / ranks if name == "cpus" else -(-whole // ranks)
+            if whole:
+                job[name] = round(each, 3) if name == "cpus" else each
+    if ranks > 1:
+        job["tasks"] = ranks
+    return replace(taken, job=job)

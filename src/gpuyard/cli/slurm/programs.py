@@ -1,0 +1,58 @@
+"""Which commands there are, and the way in and out of each."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from gpuyard.cli.slurm.stopping import Stop
+from gpuyard.errors import YardError
+
+PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare")
+VERSION = "slurm-wlm 22.05.8"
+"""Which Slurm these commands are like. Scripts look at the number; what follows it says who answers."""
+_INTERRUPTED = 130
+
+
+def run_program(name: str, words: Sequence[str]) -> int:
+    """Run one of Slurm's commands; its exit code. Only defects of ours escape as exceptions."""
+    try:
+        module = import_module(f"gpuyard.cli.slurm.{name}")
+        code = _plain(module, words)
+        if code is None:
+            code = int(module.run(list(words)))
+        sys.stdout.flush()
+    except Stop as stop:
+        sys.stdout.flush()
+        for line in stop.lines:
+            print(line, file=sys.stderr)
+        return stop.code
+    except YardError as wrong:
+        sys.stdout.flush()
+        lines = wrong.message.splitlines() or ["failed"]
+        for line in [*lines, *([wrong.hint] if wrong.hint else [])]:
+            print(f"{name}: error: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except OSError as wrong:
+        from gpuyard.cli.streams import give_up_output
+
+        code = give_up_output()
+        if not isinstance(wrong, BrokenPipeError):
+            where = f"{wrong.filename}: " if wrong.filename else ""
+            print(f"{name}: error: {where}{wrong.strerror or wrong}", file=sys.stderr)
+    return code
+
+
+def _plain(module: object, words: Sequence[str]) -> int | None:
+    """--help, --usage and --version, which all of them have and which need no yard."""
+    first = words[0] if words else ""
+    if first in ("--version", "-V"):
+        from gpuyard import __version__
+
+        print(f"{VERSION} (gpuyard {__version__})")
+        return 0
+    if first in ("--help", "--usage"):
+        print(module.HELP)  # type: ignore[attr-defined]
+        return 0
+    return None

@@ -1,0 +1,191 @@
+"""`sbatch`: submit a batch script."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuyard.api.client import Client, Refused
+from gpuyard.cli.slurm.getopt import Grammar, Opt, read
+from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.errors import BadInput
+from gpuyard.intake.sbatch.options import OPTIONS, Takes
+
+if TYPE_CHECKING:
+    from gpuyard.intake.values import Intake
+
+_VALUE = {Takes.VALUE: True, Takes.NOTHING: False, Takes.MAYBE: None}
+GRAMMAR = Grammar(
+    "sbatch",
+    tuple(Opt(each.name, each.short, _VALUE[each.takes], each.means) for each in OPTIONS),
+    anywhere=False,
+    code=255,
+)
+HELP = """\
+Usage: sbatch [OPTIONS(0)...] script [args(0)...]
+Submits a batch script to the yard: a file, standard input, or --wrap=command. All options of sbatch 22.05 are read;
+what a yard does not serve is named in a warning, what it cannot do without is refused.
+Partitions are pools, accounts are tenants, a QOS is a class. Output goes to slurm-%j.out unless --output says so."""
+_UNREADABLE = 255
+_FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
+
+
+def run(words: Sequence[str]) -> int:
+    """Submit what the words say."""
+    given = read(GRAMMAR, words)
+    if given.has("version") or given.has("help") or given.has("usage"):
+        print(HELP)
+        return 0
+    options = words[: len(words) - len(given.rest)]
+    name, text, arguments = _script(given.rest, wrapped=given.has("wrap"))
+    taken = take(options, name, text, arguments)
+    for warning in taken.warnings:
+        print(f"sbatch: warning: {warning.located(name)}", file=sys.stderr)
+    if taken.handing.test_only:
+        return _test_only(taken)
+    with Client() as yard:
+        job = _submitted(yard, request_of(taken))
+        if taken.handing.parsable:
+            print(job["id"], flush=True)
+        elif not taken.handing.quiet:
+            print(f"Submitted batch job {job['id']}", flush=True)
+        return _waited(yard, job["id"]) if taken.handing.wait else 0
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def _script(rest: Sequence[str], *, wrapped: bool) -> tuple[str, str, tuple[str, ...]]:
+    """Name and text of the script, and its arguments."""
+    if wrapped:
+        if rest:
+            raise error("sbatch", "Script arguments not permitted with --wrap option")
+        return "", "", ()
+    if not rest:
+        return "<stdin>", _text(sys.stdin.buffer.read(), "<stdin>"), ()
+    path = _found(rest[0])
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
+        raise error("sbatch", f"Unable to open file {rest[0]}") from None
+    return path, _text(content, rest[0]), tuple(rest[1:])
+
+
+def _found(name: str) -> str:
+    """The file, or where the PATH has it, as sbatch looks for it."""
+    if "/" in name or os.path.isfile(name):
+        return name
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.R_OK):
+            return path
+    return name
+
+
+def _text(content: bytes, name: str) -> str:
+    """The script, refused in Slurm's words where Slurm refuses it."""
+    from gpuyard.intake import BYTES_MAX, decode
+
+    if not content:
+        raise error("sbatch", "Batch script is empty!")
+    if not content.strip():
+        raise error("sbatch", "Batch script contains only whitespace!")
+    if not content.startswith(b"#!"):
+        raise Stop(
+            "sbatch: error: This does not look like a batch script.  The first",
+            "sbatch: error: line must start with #! followed by the path to an interpreter.",
+            "sbatch: error: For instance: #!/bin/sh",
+        )
+    if b"\0" in content:
+        raise Stop(
+            "sbatch: error: The Slurm controller does not allow scripts that",
+            "sbatch: error: contain a NULL character '\\0'.",
+        )
+    if b"\r\n" in content:
+        raise Stop(
+            "sbatch: error: Batch script contains DOS line breaks (\\r\\n)",
+            "sbatch: error: instead of expected UNIX line breaks (\\n).",
+        )
+    return decode(content[: BYTES_MAX + 1], name)
+
+
+def take(options: Sequence[str], name: str, text: str, arguments: tuple[str, ...]) -> "Intake":
+    """The job that options and script describe."""
+    from datetime import datetime
+
+    from gpuyard.intake.sbatch.taking import read_sbatch
+    from gpuyard.intake.values import Caller
+
+    kept = list(options[:-1]) if options[-1:] == ["--"] else list(options)
+    caller = Caller(
+        now=datetime.now().astimezone(),
+        cwd=os.getcwd(),
+        arguments=tuple(kept),
+        script_arguments=arguments,
+        environment={key: value for key, value in os.environ.items() if key.startswith("SBATCH_")},
+        slurm_output=True,
+    )
+    try:
+        return read_sbatch(text, name, caller)
+    except BadInput as wrong:
+        raise error(
+            "sbatch", "\n".join([*wrong.message.splitlines(), *wrong.hint.splitlines()]), _UNREADABLE
+        ) from None
+
+
+def request_of(taken: "Intake") -> dict[str, Any]:
+    """The job for the wire, with the environment that goes along."""
+    from gpuyard.cli.environment import environment
+    from gpuyard.cli.slurm.folding import on_one_node
+
+    nodes = taken.job.get("nodes_min", 1)
+    if nodes > 1:
+        raise failed(
+            f"it asks for {nodes} nodes, and a batch script of a yard runs on one\n"
+            f"ask for --nodes=1, or submit tasks that start together: yard submit --tasks {nodes} -- COMMAND"
+        )
+    folded = on_one_node(taken)
+    try:
+        fields = {"cwd": os.getcwd()} | folded.request()
+    except BadInput as wrong:
+        raise failed("\n".join([*wrong.message.splitlines(), *wrong.hint.splitlines()])) from None
+    fields["env"] = folded.environment(environment())
+    return fields
+
+
+# -- handing in ----------------------------------------------------------------------------------------------------
+
+
+def failed(why: str) -> Stop:
+    """It was read, and is not taken."""
+    return error("sbatch", f"Batch job submission failed: {why}")
+
+
+def _submitted(yard: Client, fields: dict[str, Any]) -> Any:
+    try:
+        return yard.submit(fields)
+    except Refused as refusal:
+        raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
+
+
+def _waited(yard: Client, job_id: int) -> int:
+    """The exit code of the job; of an array the highest."""
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        job = yard.job(job_id, explain=False)
+        if job["state"] not in ("PENDING", "RUNNING", "SUSPENDED"):
+            tasks: Sequence[Any] = job["jobs"] if job.get("array") else [job]
+            return max([task["exit_code"] or int(task["state"] != "COMPLETED") for task in tasks])
+        time.sleep(pause_s)
+        pause_s = min(_PAUSE_MAX_S, pause_s * 1.5)
+
+
+def _test_only(taken: "Intake") -> int:
+    """A yard has no trial submission yet: what can be said is whether the script is understood."""
+    request_of(taken)
+    raise error(
+        "sbatch",
+        "--test-only: the script is understood and nothing was submitted; when it would start a yard cannot say yet",
+    )

@@ -1,0 +1,113 @@
+"""Nodes grouped as `sinfo` shows them: by partition and by what they have in common."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from gpuyard.cli.slurm.hosts import folded, natural
+
+STATES = {
+    "idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain", "down": "down",
+}  # fmt: skip
+"""States of nodes, long and short."""
+NO_NODE = "n/a"
+"""The state of no node at all."""
+
+
+class SlurmNode(NamedTuple):
+    """A node in Slurm's words."""
+
+    name: str
+    pool: str
+    state: str
+    why: str
+    model: str
+    gpus: int
+    gpus_used: int | float
+    cpus: int
+    cpus_used: int
+    memory_mib: int
+    memory_used: int
+    jobs: int
+
+    @property
+    def gres(self) -> str:
+        """`gpu:a100-80gb:8`."""
+        return f"gpu:{self.model.lower()}:{self.gpus}" if self.gpus else "(null)"
+
+    @property
+    def up(self) -> bool:
+        """Whether it takes work."""
+        return self.state in ("idle", "mixed", "allocated")
+
+
+def of_view(node: Mapping[str, Any]) -> SlurmNode:
+    """A node as the yard has it."""
+    used = node["gpus"] - node["gpus_free"]
+    cpus = round(node["cpus"])
+    cpus_used = min(cpus, max(round(node["cpus"] - node["cpus_free"]), 1 if node["jobs"] else 0))
+    return SlurmNode(
+        node["name"], node["pool"], _state(node), node["why"], node["gpu_model"], node["gpus"], used,
+        cpus, cpus_used, node["memory_mib"], node["memory_mib"] - node["memory_mib_free"], len(node["jobs"]),
+    )  # fmt: skip
+
+
+def _state(node: Mapping[str, Any]) -> str:
+    if node["state"] == "DOWN":
+        return "down"
+    busy = bool(node["jobs"])
+    if node["state"] == "DRAINED":
+        return "draining" if busy else "drained"
+    if not busy:
+        return "idle"
+    # As in Slurm it is the cores that count: a node whose GPUs are all taken may still be mixed.
+    return "mixed" if node["cpus_free"] > 0 else "allocated"
+
+
+class Group(NamedTuple):
+    """Nodes of one line."""
+
+    partition: str
+    default: bool
+    nodes: list[SlurmNode]
+
+    @property
+    def shown_partition(self) -> str:
+        """With a star if it is the one that needs no name."""
+        return self.partition + ("*" if self.default else "")
+
+    @property
+    def nodelist(self) -> str:
+        """Names, folded."""
+        return folded(sorted([node.name for node in self.nodes], key=natural))
+
+    def sums(self, *parts: Iterable[int]) -> str:
+        """Numbers with slashes."""
+        return "/".join([str(sum(part)) for part in parts])
+
+    def counted(self) -> tuple[int, int, int]:
+        """Nodes that are busy, that are idle, and that take no work."""
+        idle = sum([node.state == "idle" for node in self.nodes])
+        out = sum([not node.up for node in self.nodes])
+        return len(self.nodes) - idle - out, idle, out
+
+    def span(self, values: Iterable[int]) -> str:
+        """One number, or the least with a plus."""
+        found = sorted(set(values))
+        return f"{found[0] if found else 0}{'+' if len(found) > 1 else ''}"
+
+
+NOTHING = SlurmNode("", "", NO_NODE, "", "", 0, 0, 0, 0, 0, 0, 0)
+"""Stands for the nodes of a line that has none."""
+
+_ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")
+"""As Slurm has them in a partition."""
+
+
+def groups_of(nodes: Iterable[SlurmNode], default: str, alike: Any) -> list[Group]:
+    """Lines: partitions by name, in each the nodes that are alike."""
+    found: dict[tuple[Any, ...], Group] = {}
+    for node in sorted(nodes, key=lambda node: (node.pool, _ORDER.index(node.state), natural(node.name))):
+        key = (node.pool, alike(node))
+        group = found.setdefault(key, Group(node.pool, node.pool == default, []))
+        group.nodes.append(node)
+    return list(found.values())

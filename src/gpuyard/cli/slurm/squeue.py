@@ -1,0 +1,230 @@
+"""`squeue`: what runs and what waits."""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from gpuyard.api.client import Client, Refused
+from gpuyard.cli.slurm import squeue_fields as f
+from gpuyard.cli.slurm.caller import user_name
+from gpuyard.cli.slurm.columns import Format, long_format, short_format
+from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.ids import Wanted, wanted_ids
+from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.cli.slurm.times import head_clock
+from gpuyard.cli.slurm.words import CODES, LIVE, YARDS, no_state, states_named
+
+GRAMMAR = Grammar(
+    "squeue",
+    options(
+        """
+        account,A= all,a array,r array-unique clusters,M= cluster=:clusters federation Format,O= format,o=
+        help hide iterate,i= jobs,j? json licenses,L= local long,l me name,n= noconvert nodelist,w=
+        nodes=:nodelist noheader,h partition,p= qos,q= reservation,R= sib sibling:sib sort,S= start steps,s?
+        states,t= usage user,u= users=:user verbose,v version,V yaml
+        """
+    ),
+)
+HELP = """\
+Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-n names] [-o format | -O format] [-p partitions] [-q qos]
+              [-S fields] [-t states] [-u users | --me] [-w nodes] [--start] [--json] [-hlr]
+Shows what runs and what waits on the yard. Partitions are pools, accounts are tenants, a QOS is a class."""
+_NOT_SERVED = {
+    "clusters": "there is one yard",
+    "licenses": "there are no licenses",
+    "reservation": "there are no reservations by name",
+    "steps": "a yard knows no steps",
+    "yaml": "ask for --json",
+}
+_STATES_BY_DEFAULT = {*LIVE, "COMPLETING", "CONFIGURING"}
+_ENDED_MS = 300_000
+"""Slurm forgets a job five minutes after its end (MinJobAge); -t CD shows as far back."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Print the queue."""
+    given = read(GRAMMAR, words)
+    if given.rest and given.has("jobs") and not given.last("jobs"):
+        # `-j 17` is two words for the option parser and one wish for everybody else.
+        given.given.append(("jobs", given.rest.pop(0)))
+    if given.rest:
+        raise Stop(f"squeue: error: Unrecognized option: {given.rest[0]}", *HELP.splitlines()[:2])
+    for name, why in _NOT_SERVED.items():
+        if given.has(name):
+            raise error("squeue", f"--{name} is not served: {why}")
+    chosen = _format(given)
+    with Client() as yard:
+        while True:
+            _print(yard, given, chosen)
+            pause = given.last("iterate")
+            if not pause:
+                return 0
+            if not pause.isdecimal() or not int(pause):
+                raise error("squeue", f"--iterate: {pause!r} is no number of seconds")
+            sys.stdout.flush()
+            time.sleep(int(pause))
+            print(head_clock())
+
+
+def _format(given: Read) -> Format:
+    which = next((key for key, _ in reversed(given.given) if key in ("format", "Format")), "")
+    if which == "Format":
+        chosen = long_format(given.last("Format"), f.BY_NAME)
+    else:
+        default = f.START if given.has("start") else f.LONG if given.has("long") else f.DEFAULT
+        chosen = short_format(given.last("format") if which else default, f.BY_LETTER)
+    for name in chosen.unknown:
+        print(f"squeue: error: Invalid job format specification: {name}", file=sys.stderr)
+    return chosen
+
+
+def _print(yard: Client, given: Read, chosen: Format) -> None:
+    jobs = _chosen(yard, given)
+    if given.has("json"):
+        from gpuyard.cli.slurm.as_json import jobs_json
+
+        print(jobs_json(jobs))
+        return
+    lines = []
+    if given.has("long") and not given.has("noheader"):
+        lines.append(head_clock())
+    if not given.has("noheader"):
+        lines.append(chosen.header())
+    lines += chosen.lines(jobs)
+    if lines:
+        print("\n".join(lines))
+
+
+def _chosen(yard: Client, given: Read) -> list[SlurmJob]:
+    """The jobs that were asked for, in order."""
+    states = _states(given)
+    users = _users(given)
+    pools = Pools(yard.nodes())
+    found = yard.queue(user=users[0] if users and len(users) == 1 else "", wide=True)
+    jobs = of_queue(found, pools)
+    ids = wanted_ids("squeue", given.last("jobs"))
+    if states - _STATES_BY_DEFAULT:
+        jobs += _ended(yard, pools, found["at_ms"], states - _STATES_BY_DEFAULT)
+    if ids:
+        _check_ids(yard, ids, jobs, found["at_ms"])
+        jobs = [job for job in jobs if any(want.holds(job) for want in ids)]
+        states = states if given.has("states") else _STATES_BY_DEFAULT
+    jobs = [job for job in jobs if job.state in states and _holds(given, users, job)]
+    if given.has("start"):
+        jobs = [job for job in jobs if job.state == "PENDING"]
+        _guess(yard, jobs)
+    if not given.has("array"):
+        jobs = fold_arrays(jobs)
+    return _sorted(jobs, given.last("sort") or ("S" if given.has("start") else "P,t,-p"))
+
+
+def _states(given: Read) -> set[str]:
+    names = given.listed("states")
+    if not names:
+        return set(_STATES_BY_DEFAULT)
+    if [name.lower() for name in names] == ["all"]:
+        return set(CODES)
+    known = states_named(names)
+    if known is None:
+        raise no_state("squeue", names)
+    return set(known)
+
+
+def _users(given: Read) -> list[str] | None:
+    """Names; None: everybody's. One that nobody has is said, and its jobs are not there, as with Slurm."""
+    if given.has("me"):
+        return [user_name()]
+    if not given.has("user"):
+        return None
+    import pwd
+
+    users = []
+    for name in given.listed("user"):
+        if name.isdecimal():
+            with suppress(KeyError):
+                users.append(pwd.getpwuid(int(name)).pw_name)
+                continue
+        try:
+            users.append(pwd.getpwnam(name).pw_name)
+        except KeyError:
+            print(f"squeue: error: Invalid user: {name}\n", file=sys.stderr)
+            # A yard elsewhere may know users that this machine does not.
+            users.append(name)
+    return users
+
+
+def _holds(given: Read, users: list[str] | None, job: SlurmJob) -> bool:
+    """Whether a job is one of those that were asked for, apart from its id and state."""
+    if users is not None and job.user not in users:
+        return False
+    if given.has("name") and job.name not in given.listed("name"):
+        return False
+    if given.has("partition") and not set(given.listed("partition")) & set(job.partition.split(",")):
+        return False
+    if given.has("qos") and job.klass not in given.listed("qos"):
+        return False
+    if given.has("account") and not any(
+        f"{job.tenant}/".startswith(f"{account}/") for account in given.listed("account")
+    ):
+        return False
+    if given.has("nodelist"):
+        from gpuyard.intake.sbatch.hostlists import expand
+
+        try:
+            return bool(set(expand(given.last("nodelist"))) & set(job.nodes))
+        except ValueError as wrong:
+            raise error("squeue", f"--nodelist {wrong}") from None
+    return True
+
+
+def _ended(yard: Client, pools: Pools, now_ms: int, states: set[str]) -> list[SlurmJob]:
+    """Jobs that ended a moment ago, which Slurm still lists."""
+    wanted = sorted(states & YARDS)
+    jobs, cursor = [], None
+    while wanted:
+        page = yard.history(states=wanted, since_ms=max(0, now_ms - _ENDED_MS), limit=1000, cursor=cursor)
+        jobs += [of_view(each, pools, now_ms) for each in page.jobs]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return jobs
+
+
+def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob], now_ms: int) -> None:
+    """One id that is no job's is an error; of several, those that are there are shown."""
+    if len(ids) > 1 or any(ids[0].holds(job) for job in jobs):
+        return
+    try:
+        found = yard.job(ids[0].label, explain=False)
+    except Refused as refusal:
+        if refusal.status != 404:
+            raise
+        raise Stop("slurm_load_jobs error: Invalid job id specified") from None
+    # Slurm has forgotten a job a while after its end; so have we, for `squeue`.
+    if (found.get("ended_ms") or now_ms) < now_ms - _ENDED_MS:
+        raise Stop("slurm_load_jobs error: Invalid job id specified")
+
+
+def _guess(yard: Client, jobs: list[SlurmJob]) -> None:
+    """When each is expected to start. One question for each, so not for thousands."""
+    for job in jobs[:100]:
+        if not job.begin_ms and job.reason in ("Resources", "Priority", "None"):
+            with suppress(Refused):
+                job.start_guess_ms = yard.job(job.label).get("expected_start_ms") or 0
+
+
+def _sorted(jobs: list[SlurmJob], keys: str) -> list[SlurmJob]:
+    """By several keys, the last first, each sort keeping what the one before made of equals."""
+    for key in reversed([key.strip() for key in keys.split(",") if key.strip()]):
+        letter, down = key.lstrip("+-"), key.startswith("-")
+        if letter in ("p", "Q"):
+            if not down:
+                jobs.reverse()
+            continue
+        by = f.KEYS.get(letter)
+        if by is None:
+            raise error("squeue", f"Invalid sort specification: {letter}")
+        jobs.sort(key=by, reverse=down)  # type: ignore[arg-type]
+    return jobs

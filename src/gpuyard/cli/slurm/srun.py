@@ -1,0 +1,176 @@
+"""`srun`: run a command and watch it; inside a job, start processes on what the job has."""
+
+import os
+import signal as signals
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gpuyard.api.client import Client, Refused
+from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
+from gpuyard.cli.slurm.stopping import Stop, error
+
+_NOT_SRUNS = frozenset(
+    {"array", "wrap", "parsable", "wait", "ignore-pbs", "batch", "get-user-env", "export-file", "test-only"}
+)
+_OWN = options(
+    """
+    label,l unbuffered,u pty? wait,W= immediate,I? kill-on-bad-exit,K? mpi= cpu-bind= relative,r= exact
+    overlap jobid= no-allocate,Z threads,T= disable-status,X multi-prog preserve-env,E prolog= epilog=
+    task-prolog= task-epilog= resv-ports? slurmd-debug= bcast? whole interactive het-group= msg-timeout=
+    quit-on-interrupt
+    """
+)
+_TAKEN = {option.short for option in _OWN if option.short}
+GRAMMAR = Grammar(
+    "srun",
+    (
+        *[
+            option._replace(short="") if option.short in _TAKEN else option
+            for option in SBATCH.options
+            if option.name not in _NOT_SRUNS
+        ],
+        *_OWN,
+    ),
+    anywhere=False,
+    code=255,
+)
+HELP = """\
+Usage: srun [OPTIONS(0)...] executable(0) [args(0)...]
+Runs a command on the yard, shows what it writes as it comes, and ends with its exit code. With -n N it runs N times at
+once, as a gang. Inside a job it starts the processes there, on what the job has; --label marks their lines."""
+_REFUSED = {
+    "pty": "there are no terminals on a yard",
+    "multi-prog": "all tasks run the same command",
+    "no-allocate": "every command needs an allocation",
+    "jobid": "a command cannot be put into another job",
+    "het-group": "there are no heterogeneous jobs",
+}
+_SILENT = frozenset(
+    {
+        "label", "unbuffered", "kill-on-bad-exit", "disable-status", "exact", "overlap", "cpu-bind", "mpi", "wait",
+        "preserve-env", "threads", "msg-timeout", "quit-on-interrupt", "whole", "slurmd-debug",
+    }
+)  # fmt: skip
+"""Options that say how to start and watch, and ask for nothing of the job."""
+_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
+_BROKEN_PIPE = 141
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command."""
+    given = read(GRAMMAR, words)
+    if given.has("version") or given.has("help") or given.has("usage"):
+        print(HELP)
+        return 0
+    for name, why in _REFUSED.items():
+        if given.has(name):
+            raise error("srun", f"--{name} is not served: {why}")
+    if not given.rest:
+        raise Stop("srun: fatal: No command given to execute.")
+    if os.environ.get("SLURM_JOB_ID") and os.environ.get("YARD_JOB_ID"):
+        from gpuyard.cli.slurm.step import run_step
+
+        return run_step(given)
+    return _allocated(given)
+
+
+def _allocated(given: Read) -> int:
+    """Outside a job: submit, watch, end as it ends."""
+    fields = _fields(given)
+    for number in (signals.SIGTERM, signals.SIGHUP):
+        signals.signal(number, _interrupt)
+    with Client() as yard:
+        try:
+            job = yard.submit(fields)
+        except Refused as refusal:
+            why = "\n".join([refusal.message, *refusal.hint.splitlines()])
+            raise error("srun", f"Unable to allocate resources: {why}") from None
+        return _watched(yard, job)
+
+
+def _fields(given: Read) -> dict[str, Any]:
+    from gpuyard.cli.environment import environment
+    from gpuyard.cli.slurm.folding import as_gang
+    from gpuyard.cli.slurm.sbatch import take
+    from gpuyard.errors import BadInput
+
+    own = {option.name for option in _OWN}
+    if given.has("label"):
+        print(
+            "srun: warning: --label is served inside a job only: lines of a gang come as they are",
+            file=sys.stderr,
+        )
+    for name, _ in given.given:
+        if name in own and name not in _SILENT:
+            print(f"srun: warning: --{name} is not served", file=sys.stderr)
+    kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
+    try:
+        taken = take([*kept, "--wrap=true"], "", "", ())
+    except Stop as stop:
+        raise Stop(*[line.replace("sbatch: ", "srun: ", 1) for line in stop.lines], code=stop.code) from None
+    for warning in taken.warnings:
+        print(f"srun: warning: {warning.text}", file=sys.stderr)
+    gang = as_gang(taken)
+    try:
+        fields = {"cwd": os.getcwd()} | gang.request()
+    except BadInput as wrong:
+        raise error("srun", f"Unable to allocate resources: {wrong.message}") from None
+    del fields["script"]
+    fields["command"] = list(given.rest)
+    if not given.has("job-name"):
+        from gpuyard.intake.names import job_name
+
+        fields["name"] = job_name(os.path.basename(given.rest[0]))
+    if not given.has("output"):
+        fields.pop("stdout", None)
+    fields["env"] = gang.environment(environment())
+    return fields
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _watched(yard: Client, job: Any) -> int:
+    try:
+        return _code(_copied(yard, job["id"]))
+    except KeyboardInterrupt:
+        print(f"srun: interrupt: cancelling job {job['label']}", file=sys.stderr)
+        yard.cancel(job["id"])
+        return 130
+    except BrokenPipeError:
+        yard.cancel(job["id"])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _copied(yard: Client, job_id: int) -> Any:
+    """Copy what the job writes until it ends."""
+    out = sys.stdout.buffer
+    for item in yard.follow(job_id):
+        if isinstance(item, bytes):
+            out.write(item)
+            out.flush()
+            continue
+        return item
+    raise AssertionError("a job that is followed ends")
+
+
+def _code(end: Any) -> int:
+    code = int(end["exit_code"] or 0)
+    state = end["state"]
+    if state == "TIMEOUT":
+        code = _CODES[state]
+        print(f"srun: error: job {end['label']} reached its time limit", file=sys.stderr)
+    elif state == "FAILED" and code > 128:
+        print(
+            f"srun: error: job {end['label']}: {signals.strsignal(code - 128) or 'Killed'}", file=sys.stderr
+        )
+    elif state == "FAILED" and code:
+        print(f"srun: error: job {end['label']}: Exited with exit code {code}", file=sys.stderr)
+    elif state != "COMPLETED":
+        print(f"srun: error: job {end['label']} ended with {state}: {end['reason']}", file=sys.stderr)
+        code = code or _CODES.get(state, 1)
+    return code

@@ -1,0 +1,182 @@
+"""Two configurations held against each other: what is added, removed or changed, in the notation of the file.
+
+What is compared is what the settings say, not how a file says it: a comment, the order of keys or a default that is
+written out make no difference.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from gpuyard.config.quantities import decimal, duration_text
+from gpuyard.model import Budget, JobClass, PolicySpec, Settings, Tenant
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
+
+_NO_LIMIT = "no limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. Nothing before: it was added; nothing after: it was removed."""
+
+    kind: str
+    """`tenant`, `class`, `price`, `GPU model`, `policy` or `setting`."""
+    name: str
+    """Whose: a tenant's path, a class; empty where there is only one."""
+    key: str
+    """Which key of it; empty: all of it."""
+    before: str
+    after: str
+
+    @property
+    def what(self) -> str:
+        """`added`, `removed` or `changed`."""
+        if not self.key and not self.before:
+            return "added"
+        return "removed" if not self.key and not self.after else "changed"
+
+
+def compare(before: Settings, after: Settings) -> list[Change]:
+    """What a change from one to the other amounts to, section by section, names sorted."""
+    return [
+        *_entries("tenant", _by(before.tenants, "path"), _by(after.tenants, "path"), _tenant),
+        *_entries("class", _by(before.classes, "name"), _by(after.classes, "name"), _klass),
+        *_entries("GPU model", _by(before.gpu_models, "name"), _by(after.gpu_models, "name"), _model),
+        *_entries("price", before.prices, after.prices, lambda micro: {"": f"{_usd(micro)} USD/h"}),
+        *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
+        *_entries(
+            "share weight", before.share_weights, after.share_weights,
+            lambda milli: {"": f"{decimal(Fraction(milli, MILLI))} USD/h"},
+        ),
+        *_parts("setting", "", _rest(before), _rest(after)),
+    ]  # fmt: skip
+
+
+def _by(values: tuple[Any, ...], key: str) -> dict[str, Any]:
+    return {getattr(value, key): value for value in values}
+
+
+def _entries(
+    kind: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    texts: Callable[[Any], dict[str, str]],
+) -> Iterator[Change]:
+    for name in sorted({*before, *after}):
+        if name not in before:
+            yield Change(kind, name, "", "", _told(texts(after[name])))
+        elif name not in after:
+            yield Change(kind, name, "", _told(texts(before[name])), "")
+        else:
+            yield from _parts(kind, name, texts(before[name]), texts(after[name]))
+
+
+def _parts(kind: str, name: str, before: dict[str, str], after: dict[str, str]) -> Iterator[Change]:
+    for key in dict.fromkeys((*before, *after)):
+        # What only one of them says, a quota for a GPU model, the other leaves to what holds without it.
+        empty = _WITHOUT.get(key.partition(" ")[0], "none")
+        old, new = before.get(key, empty), after.get(key, empty)
+        if old != new:
+            yield Change(kind, name, key, old, new)
+
+
+def _told(texts: dict[str, str]) -> str:
+    """A whole entry in one line, without what holds for all that say nothing."""
+    said = [
+        f"{key} {text}".strip()
+        for key, text in texts.items()
+        if text != _WITHOUT.get(key.partition(" ")[0]) and text not in ("", "none")
+    ]
+    return ", ".join(said) or "all defaults"
+
+
+_WITHOUT = {
+    "weight": "1",
+    "guarantee": "0",
+    "limit": _NO_LIMIT,
+    "borrow": _NO_LIMIT,
+    "lend": "all",
+    "max_gpus_per_job": _NO_LIMIT,
+    "max_gpus_per_user": _NO_LIMIT,
+    "max_running_jobs": _NO_LIMIT,
+    "budget": _NO_LIMIT,
+}
+"""What holds where a tenant's entry says nothing."""
+
+
+def _tenant(tenant: Tenant) -> dict[str, str]:
+    quota = tenant.quota
+    texts = {"weight": str(tenant.weight)}
+    for key in ("guarantee", "limit", "borrow", "lend"):
+        amounts: dict[str, int] = getattr(quota, key)
+        models = {model: milli for model, milli in amounts.items() if model != TOTAL}
+        # A guarantee by model has its sum as total, which the file need not say.
+        derived = key == "guarantee" and models and amounts.get(TOTAL) == sum(models.values())
+        if TOTAL in amounts and not derived:
+            texts[key] = _gpus(amounts[TOTAL])
+        elif key != "guarantee" or not models:
+            texts[key] = _WITHOUT[key]
+        for model in sorted(models):
+            texts[f"{key} {model}"] = _gpus(models[model])
+    for key in ("max_gpus_per_job", "max_gpus_per_user"):
+        most = getattr(quota, key)
+        texts[key] = _NO_LIMIT if most is None else _gpus(most)
+    texts["max_running_jobs"] = _NO_LIMIT if quota.max_running_jobs is None else str(quota.max_running_jobs)
+    texts["budget"] = _NO_LIMIT if tenant.budget is None else _budget(tenant.budget)
+    return texts
+
+
+def _gpus(milli: int) -> str:
+    return decimal(Fraction(milli, MILLI))
+
+
+def _budget(budget: Budget) -> str:
+    return f"{decimal(Fraction(budget.gpu_ms, HOUR_MS))} GPU-hours in {duration_text(budget.window_ms)}"
+
+
+def _klass(klass: JobClass) -> dict[str, str]:
+    return {
+        "priority": str(klass.priority),
+        "preemptible": _yes(klass.preemptible),
+        "limit": _NO_LIMIT if klass.limit_ms >= NO_LIMIT_MS else duration_text(klass.limit_ms),
+        "min_run": duration_text(klass.min_run_ms),
+        "grace": duration_text(klass.grace_ms),
+    }
+
+
+def _model(model: Any) -> dict[str, str]:
+    texts = {field.name: getattr(model, field.name) for field in fields(model) if field.name != "name"}
+    price = texts.pop("list_price_micro_usd_h")
+    return {**{key: str(value) for key, value in texts.items()}, "price": f"{_usd(price)} USD/h"}
+
+
+def _usd(micro: int) -> str:
+    return decimal(Fraction(micro, MICRO_USD))
+
+
+def _policy(policy: PolicySpec) -> dict[str, str]:
+    return {
+        "name": policy.name,
+        "order": ", ".join(policy.order),
+        "placement": policy.placement,
+        "backfill": policy.backfill,
+        "backfill_depth": str(policy.backfill_depth),
+        "depth_per_tenant": str(policy.depth_per_tenant),
+        "preemption": ", ".join(policy.preemption) or "none",
+        "quotas": _yes(policy.quotas),
+    }
+
+
+def _rest(settings: Settings) -> dict[str, str]:
+    return {
+        "default_class": settings.default_class,
+        "half_life": duration_text(settings.half_life_ms),
+        "period": duration_text(settings.period_ms),
+        "earmark": duration_text(settings.earmark_ms),
+    }
+
+
+def _yes(value: bool) -> str:
+    return str(value).lower()

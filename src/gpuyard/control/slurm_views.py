@@ -1,0 +1,68 @@
+"""What a listing for people does without and Slurm's commands show: more columns of the queue, and a job's files."""
+
+import json
+from typing import Any
+
+from gpuyard.core import State
+from gpuyard.core.records import JobRecord
+from gpuyard.model.units import MILLI
+from gpuyard.store import Store
+
+MORE_COLUMNS = (
+    "pools", "gpu_models", "tasks", "cpus", "memory_mib", "begin_ms", "waits_for", "array_id", "array_index",
+    "array_limit", "restarts", "requeue",
+)  # fmt: skip
+
+
+def more(state: State, record: JobRecord) -> tuple[Any, ...]:
+    """The values of one job."""
+    job, spec = record.job, record.job.spec
+    ask = spec.ask
+    cpu_milli = ask.cpu_milli
+    return (
+        ",".join(ask.pools) if ask.pools else "",
+        ",".join(ask.models) if ask.models else "",
+        ask.tasks,
+        cpu_milli // MILLI if cpu_milli % MILLI == 0 else cpu_milli / MILLI,
+        ask.memory_mib,
+        record.begin_ms,
+        _waits_for(state, record) if record.pending else "",
+        job.array_id,
+        job.array_index,
+        _array_limit(record) if spec.after and job.array_id else 0,
+        max(0, record.attempt - 1),
+        spec.requeue,
+    )
+
+
+def _own(record: JobRecord, job_id: int) -> bool:
+    """Whether another job is an earlier task of the same array."""
+    return 0 < record.job.array_id < job_id < record.id
+
+
+def throttled(record: JobRecord) -> bool:
+    """Whether it waits for nothing but earlier tasks of its own array."""
+    return bool(record.pending) and all([_own(record, after.job_id) for after in record.pending])
+
+
+def _array_limit(record: JobRecord) -> int:
+    """How many tasks of its array may run at a time, told by the one it stands behind; 0: not told by this task."""
+    own = [after.job_id for after in record.job.spec.after if _own(record, after.job_id)]
+    return record.id - own[-1] if own else 0
+
+
+def _waits_for(state: State, record: JobRecord) -> str:
+    """`afterok:17,afterany:12_3`, without the tasks of its own array that it stands behind."""
+    found = []
+    for after in record.pending:
+        if not _own(record, after.job_id):
+            other = state.jobs.get(after.job_id)
+            found.append(f"{after.kind.value}:{other.job.label if other else after.job_id}")
+    return ",".join(found)
+
+
+def files(store: Store, recipe: str) -> dict[str, str]:
+    """Where a job runs and writes, as it was handed in; empty if that is not known any more."""
+    body = store.blob(recipe) if recipe else None
+    found = {} if body is None else json.loads(body)
+    return {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}

@@ -1,0 +1,166 @@
+"""MPS: one daemon for a GPU and a user, so that several of that user's jobs compute on it at the same time, each within
+its caps.
+
+A server of MPS serves one user at a time, and what one client breaks may reach its neighbours; so shares of one GPU
+belong to one user. The daemon runs as that user, in a folder that the user owns. What is capped: the memory that a
+program may allocate, and the part of the multiprocessors that it computes on. What is not: bandwidth and caches.
+"""
+
+import hashlib
+import os
+import subprocess
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from gpuyard.engines.contract import Transient
+from gpuyard.engines.local.translate import Account
+
+CONTROL = "nvidia-cuda-mps-control"
+_ASK_S_MAX = 10.0
+_READY_S_MAX = 10.0
+_PAUSE_S = 0.05
+
+
+class Daemon(NamedTuple):
+    """Where one daemon is reached."""
+
+    gpu: str
+    uid: int
+    folder: str
+
+    @property
+    def pipe(self) -> str:
+        """The folder of its sockets."""
+        return os.path.join(self.folder, "pipe")
+
+    @property
+    def log(self) -> str:
+        """The folder of its logs."""
+        return os.path.join(self.folder, "log")
+
+    def environment(self) -> dict[str, str]:
+        """What its clients, and whoever controls it, must have."""
+        return {"CUDA_MPS_PIPE_DIRECTORY": self.pipe, "CUDA_MPS_LOG_DIRECTORY": self.log}
+
+
+def caps(milli: int, memory_mib: int) -> dict[str, str]:
+    """The limits of one share: its part of the multiprocessors, and of the memory of the GPU."""
+    return {
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, milli // 10)),
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib * milli // 1000}M",
+    }
+
+
+class Mps:
+    """The daemons of one yard."""
+
+    def __init__(self, data: str) -> None:
+        # Not below the yard's own folder: a path to a socket may have no more than a hundred characters.
+        mark = hashlib.sha256(data.encode()).hexdigest()[:10]
+        self._root = f"/tmp/gpuyard-mps-{mark}"
+
+    def _daemon(self, gpu: str, uid: int) -> Daemon:
+        short = hashlib.sha256(gpu.encode()).hexdigest()[:8]
+        return Daemon(gpu, uid, os.path.join(self._root, f"{short}-{uid}"))
+
+    def ensure(self, gpu: str, account: Account) -> Daemon:
+        """The daemon for this GPU and user, started now if it does not answer."""
+        daemon = self._daemon(gpu, account.uid)
+        if self.answers(daemon):
+            return daemon
+        self._make_folders(daemon, account)
+        done = self._run(daemon, account.uid, account.gid, [CONTROL, "-d"])
+        until_s = time.monotonic() + _READY_S_MAX
+        while not self.answers(daemon):
+            if time.monotonic() > until_s:
+                raise Transient(f"the MPS daemon for {gpu} does not answer: {done.strip()[:300]}")
+            time.sleep(_PAUSE_S)
+        return daemon
+
+    def _make_folders(self, daemon: Daemon, account: Account) -> None:
+        os.makedirs(self._root, mode=0o711, exist_ok=True)
+        if os.stat(self._root).st_uid != os.geteuid():
+            raise Transient(f"{self._root} belongs to somebody else")
+        for folder in (daemon.folder, daemon.pipe, daemon.log):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.geteuid() == 0:
+                os.chown(folder, account.uid, account.gid)
+
+    def answers(self, daemon: Daemon) -> bool:
+        """Whether it is there."""
+        if not os.path.exists(os.path.join(daemon.pipe, "control")):
+            return False
+        try:
+            self._run(daemon, daemon.uid, -1, [CONTROL], "get_server_list\n")
+        except Transient:
+            return False
+        return True
+
+    def stop(self, daemon: Daemon) -> None:
+        """End it. Whoever still computes there loses its GPU."""
+        if os.path.exists(os.path.join(daemon.pipe, "control")):
+            with suppress(Transient):
+                self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
+
+    def all(self) -> list[Daemon]:
+        """Every daemon of this yard that may be there, by the folders they left. The GPU of one is not told."""
+        if not os.path.isdir(self._root):
+            return []
+        names = sorted(os.listdir(self._root))
+        return [Daemon("", int(name.rpartition("-")[2]), os.path.join(self._root, name)) for name in names]
+
+    def pids(self) -> set[int]:
+        """Process numbers of the daemons: what computes below them is ours."""
+        found = set()
+        for daemon in self.all():
+            with (
+                suppress(OSError, ValueError),
+                open(f"{daemon.pipe}/{CONTROL}.pid", encoding="ascii") as file,
+            ):
+                found.add(int(file.read()))
+        return found
+
+    def stop_unused(self, used: set[tuple[str, int]]) -> None:
+        """End every daemon but those of these GPUs and users."""
+        wanted = {self._daemon(gpu, uid).folder for gpu, uid in used}
+        for daemon in self.all():
+            if daemon.folder not in wanted:
+                self.stop(daemon)
+
+    @staticmethod
+    def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:
+        """A command as the daemon's user."""
+        environment = {**daemon.environment(), "PATH": os.environ.get("PATH", os.defpath)}
+        if daemon.gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = daemon.gpu
+        other = os.geteuid() == 0 and uid != 0
+        try:
+            done = subprocess.run(
+                words,
+                env=environment,
+                input=said,
+                capture_output=True,
+                text=True,
+                timeout=_ASK_S_MAX,
+                check=False,
+                cwd="/",
+                user=uid if other else None,
+                group=gid if other and gid >= 0 else None,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Transient(f"{words[0]}: {error}") from error
+        if done.returncode:
+            raise Transient(f"{words[0]}: {done.stderr.strip() or done.stdout.strip() or done.returncode}")
+        return done.stdout
+
+
+class NoMps(Mps):
+    """For GPUs that are only pretended to be there: clients get their variables, and there is no daemon."""
+
+    def ensure(self, gpu: str, account: Account) -> Daemon:
+        """Nothing to start."""
+        return self._daemon(gpu, account.uid)
+
+    def stop_unused(self, used: set[tuple[str, int]]) -> None:
+        """Nothing to end."""

@@ -1,0 +1,137 @@
+"""GPUs of this machine made ready for an attempt: whole, cut into MIG slices, or shared through MPS.
+
+What live attempts hold is read from their plans on disk, never remembered, so a server that comes back knows it. What
+nobody has used for a while is put back: slices are taken away, MIG is switched off, daemons are ended. Until then they
+stay, because the next job is likely to want the same.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuyard.core.geometry import Place
+from gpuyard.engines.contract import Part, Permanent, Transient
+from gpuyard.engines.local.mig import Cutter, Slices
+from gpuyard.engines.local.mps import Mps, caps
+from gpuyard.engines.local.translate import Account, GpuReading, model_of
+from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.units import MILLI
+
+IDLE_S = 60.0
+"""How long slices and daemons outlive their last user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What an attempt gets."""
+
+    devices: tuple[str, ...]
+    """What it names to see its GPUs or slices, and nothing else."""
+    environment: dict[str, str] = field(default_factory=dict)
+    held: dict[str, Any] = field(default_factory=dict)
+    """For its plan: what it holds, so that others leave it alone."""
+
+
+class Sharing:
+    """The hand that makes GPUs ready."""
+
+    def __init__(
+        self,
+        folder: str,
+        cutter: Callable[[Mold], Cutter],
+        mps: Mps,
+        plans: Callable[[], Iterator[dict[str, Any]]],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._cutter = cutter
+        self._mps = mps
+        self._plans = plans
+        self._clock_s = clock_s
+        self._idle_since: dict[str, float] = {}
+        self._mold: Mold | None = None
+
+    def _slices(self, mold: Mold) -> Slices:
+        return Slices(self._folder, self._cutter(mold))
+
+    def prepare(self, part: Part, readings: list[GpuReading], account: Account) -> Ready:
+        """Make the GPUs of an attempt ready; `Transient` if that must be tried again."""
+        uuids = [readings[gpu].uuid for gpu in part.gpus]
+        if not uuids:
+            return Ready(())
+        mold = MOLDS.get(model_of(readings[0].name, readings[0].memory_mib))
+        self._mold = mold
+        if part.slices:
+            return self._cut(part, readings, mold)
+        if mold is not None:
+            slices = self._slices(mold)
+            own = slices.own()
+            for uuid in uuids:
+                if uuid in own:
+                    slices.whole(uuid, self._cuts().get(uuid, set()))
+        if part.milli == MILLI:
+            return Ready(tuple(uuids), held={"gpus": uuids})
+        if len(uuids) > 1:
+            raise Permanent("a share is of one GPU here")
+        daemon = self._mps.ensure(uuids[0], account)
+        reading = readings[part.gpus[0]]
+        environment = daemon.environment() | caps(part.milli, reading.memory_mib)
+        return Ready(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
+
+    def _cut(self, part: Part, readings: list[GpuReading], mold: Mold | None) -> Ready:
+        if mold is None:
+            raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
+        slices, used = self._slices(mold), self._cuts()
+        devices, held = [], []
+        for gpu, profile, start in part.slices:
+            uuid = readings[gpu].uuid
+            devices.append(slices.ensure(mold, uuid, Place(profile, start), used.get(uuid, set())))
+            used.setdefault(uuid, set()).add(Place(profile, start))
+            held.append([uuid, profile, start])
+        return Ready(tuple(devices), held={"slices": held})
+
+    def _cuts(self) -> dict[str, set[Place]]:
+        """Slices that live attempts hold, by GPU."""
+        found: dict[str, set[Place]] = {}
+        for plan in self._plans():
+            for uuid, profile, start in plan.get("held", {}).get("slices", ()):
+                found.setdefault(uuid, set()).add(Place(profile, start))
+        return found
+
+    def foreign(self, mold: Mold, uuid: str) -> bool:
+        """Whether somebody else has cut this GPU."""
+        slices = self._slices(mold)
+        if uuid in slices.own():
+            return bool(slices.foreign(uuid))
+        return self._cutter(mold).instances(uuid) is not None
+
+    def daemons(self) -> set[int]:
+        """Processes below which what computes is ours."""
+        return self._mps.pids()
+
+    def tidy(self, mold: Mold | None, *, now: bool = False) -> list[str]:
+        """Put back what nobody has used for a while; what could not be, in words."""
+        troubles: list[str] = []
+        plans = list(self._plans())
+        used = {(uuid, uid) for plan in plans for uuid, uid in plan.get("held", {}).get("mps", ())}
+        if self._rests("mps", bool(used), now):
+            self._mps.stop_unused(used)
+        if mold is None:
+            return troubles
+        slices, cuts = self._slices(mold), self._cuts()
+        for uuid in sorted(slices.own()):
+            if self._rests(uuid, bool(cuts.get(uuid)), now):
+                try:
+                    slices.whole(uuid, cuts.get(uuid, set()))
+                except (Transient, Permanent) as error:
+                    troubles.append(str(error))
+        return troubles
+
+    def _rests(self, name: str, used: bool, now: bool) -> bool:
+        """Whether something has been idle long enough."""
+        if used:
+            self._idle_since.pop(name, None)
+            return False
+        since_s = self._idle_since.setdefault(name, self._clock_s())
+        return now or self._clock_s() - since_s >= IDLE_S

@@ -1,0 +1,262 @@
+"""What a change of the configuration would have done: the recorded days, simulated as they were and as they would be.
+
+Both sides are simulated, with the same jobs on the fleet as it is, so that what the simulator does not know is missing
+on both. What really happened stands beside the first, as a check of the simulator itself.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuyard.core import State, apply
+from gpuyard.core.admission import never
+from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
+from gpuyard.model.units import MINUTE_MS
+from gpuyard.policies import registry
+from gpuyard.sim.preview_words import alone_text, counted_text, sentence, span_text
+from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
+from gpuyard.sim.result import Result
+from gpuyard.sim.simulate import Simulation
+from gpuyard.sim.summary import nearest_rank, whole
+
+FEW_JOBS = 50
+"""With fewer, chance says more than the policy."""
+OFF_FACTOR = 2
+"""A simulated wait that is off by more than this, and by more than a minute, is told."""
+
+Progress = Callable[[str, int, int], None]
+"""Told which side is simulated, how many jobs have ended, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be previewed."""
+
+    state: State
+    """The yard as it is: fleet, live jobs, settings."""
+    settings: Settings
+    """What would be put in force."""
+    changed: tuple[str, ...]
+    """Tenants that the change names."""
+    from_ms: int
+    until_ms: int
+    since_ms: int = 0
+    """Since when the present settings are in force: what happened before is no check of the simulation."""
+    shortened: bool = False
+    """Whether more was recorded than can be simulated in a reasonable time."""
+
+
+def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
+    """Simulate both sides and tell what differs, as plain JSON data."""
+    state = asked.state
+    rows = list(rows)
+    # A yard that is younger than the days asked for was not idle before.
+    born_ms = min([row[2] for row in rows] + [r.job.submitted_ms for r in state.jobs.values()], default=0)
+    asked = replace(asked, from_ms=min(max(asked.from_ms, born_ms), asked.until_ms - 1))
+    history = recorded(rows, state, asked.from_ms, asked.until_ms)
+    before_settings = state.settings
+    pools, away = _fleet(state)
+    doomed = _never(state, asked)
+    # The copy of the yard has served; a simulation builds its own.
+    sides = [
+        _simulated(history, pools, settings, name, progress)
+        for name, settings in (("as it is", before_settings), ("as it would be", asked.settings))
+    ]
+    tenants = _tenants(history, sides, asked.changed)
+    jobs = sum(history.counted)
+    found = {
+        "from_ms": asked.from_ms,
+        "until_ms": asked.until_ms,
+        "jobs": jobs,
+        "live": history.live,
+        "all": _compared("all", history, sides, lambda _path: True),
+        "tenants": tenants,
+        "utilisation": [_utilisation(history, side) for side in sides],
+        "preemptions": [side.preemptions for side in sides],
+        "timeouts": [side.timeouts for side in sides],
+        "never": [side.rejected for side in sides],
+        "unfinished": [side.unfinished for side in sides],
+        "check": _check(history, sides[0], asked.since_ms - asked.from_ms),
+        "cpu_s": round(sum(side.cpu_s for side in sides), 3),
+    }
+    found["sentence"] = sentence(found)
+    found["notes"] = _notes(asked, history, before_settings, found, away, doomed)
+    return found
+
+
+def _fleet(state: State) -> tuple[list[Pool], list[str]]:
+    """Nodes that take work now, and the names of those that do not."""
+    nodes: dict[tuple[str, str], list[Node]] = {}
+    away = []
+    for number, node in enumerate(state.nodes.node):
+        if state.nodes.down[number] or state.nodes.cordoned[number]:
+            away.append(node.name)
+        else:
+            nodes.setdefault((node.cluster, node.pool), []).append(node)
+    return [
+        Pool(pool, cluster, Market.RESERVED, 0, tuple(each)) for (cluster, pool), each in nodes.items()
+    ], away
+
+
+def _never(state: State, asked: Asked) -> list[str]:
+    """Labels of waiting jobs that could start now or later and never could under the new settings."""
+    waiting = [record for record in state.jobs.values() if record.phase is None]
+    could: list[Any] = [record for record in waiting if never(state, record.job.spec) is None]
+    apply(state, ConfigSet(state.now_ms, asked.settings))
+    return [record.job.label for record in could if never(state, record.job.spec) is not None]
+
+
+def _simulated(
+    history: Recorded, pools: list[Pool], settings: Settings, name: str, progress: Progress
+) -> Result:
+    simulation = Simulation(history.trace, pools, settings, registry.build(settings.policy))
+    return whole(simulation.run(lambda done, jobs: progress(name, done, jobs)))
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _tenants(history: Recorded, sides: list[Result], changed: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Tenants at the top, and those further down that the change names."""
+    tops = {
+        path.partition("/")[0]
+        for path, counted in zip(history.tenant, history.counted, strict=True)
+        if counted
+    }
+    deeper = {path for path in changed if "/" in path}
+    return [
+        {**_compared(path, history, sides, _below(path)), "changed": path in changed}
+        for path in sorted({*tops, *deeper}, key=lambda path: path.split("/"))
+    ]
+
+
+def _below(path: str) -> Callable[[str], bool]:
+    return lambda tenant: tenant == path or tenant.startswith(f"{path}/")
+
+
+def _compared(
+    name: str, history: Recorded, sides: list[Result], wanted: Callable[[str], bool]
+) -> dict[str, Any]:
+    """Waits of some tenants' jobs, those that ended on both sides. None: there is none."""
+    both = set(sides[0].job_id) & set(sides[1].job_id)
+    waits = [_waits(history, side, both, wanted) for side in sides]
+    jobs = sum(
+        counted and wanted(path) for path, counted in zip(history.tenant, history.counted, strict=True)
+    )
+    return {
+        "tenant": name,
+        "jobs": jobs,
+        "compared": len(waits[0]),
+        "wait_mean_ms": [sum(each) // len(each) if each else None for each in waits],
+        "wait_p95_ms": [nearest_rank(each, 95) if each else None for each in waits],
+    }
+
+
+def _waits(history: Recorded, side: Result, both: set[int], wanted: Callable[[str], bool]) -> list[int]:
+    ended = zip(side.job_id, side.wait_ms, strict=False)
+    return sorted(
+        wait_ms
+        for job_id, wait_ms in ended
+        if job_id in both and history.counted[job_id - 1] and wanted(history.tenant[job_id - 1])
+    )
+
+
+def _utilisation(history: Recorded, side: Result) -> float | None:
+    """GPU time used within the recorded days, of what the fleet had to give."""
+    offered = side.capacity_milli * history.span_ms
+    if offered <= 0:
+        return None
+    used = 0
+    for job_id, wait_ms, jct_ms, milli in zip(
+        side.job_id, side.wait_ms, side.jct_ms, side.gpu_milli, strict=False
+    ):
+        end_ms = history.trace.submit_ms[job_id - 1] + jct_ms
+        start_ms = end_ms - (jct_ms - wait_ms)
+        used += milli * max(0, min(end_ms, history.span_ms) - min(start_ms, history.span_ms))
+    return round(used / offered, 6)
+
+
+def _check(history: Recorded, side: Result, since_ms: int) -> dict[str, Any]:
+    """What really happened against the simulation of it, over jobs that started and were not tried again.
+
+    Only those count that came since the present settings are in force and before the first that waits still.
+    """
+    until_ms = history.settled_ms
+    pairs = [
+        (history.waited_ms[job_id - 1], wait_ms)
+        for job_id, wait_ms in zip(side.job_id, side.wait_ms, strict=False)
+        if history.waited_ms[job_id - 1] != UNKNOWN
+        and since_ms <= history.trace.submit_ms[job_id - 1] < until_ms
+    ]
+    count = len(pairs)
+    return {
+        "jobs": count,
+        "really_mean_ms": sum(real for real, _ in pairs) // count if count else None,
+        "simulated_mean_ms": sum(simulated for _, simulated in pairs) // count if count else None,
+    }
+
+
+# -- notes -----------------------------------------------------------------------------------------------------------
+
+
+_ENDS = {"never": "could never start", "timeouts": "reach their time limit", "unfinished": "never end"}
+
+
+def _notes(
+    asked: Asked,
+    history: Recorded,
+    before: Settings,
+    found: dict[str, Any],
+    away: list[str],
+    doomed: list[str],
+) -> list[str]:
+    """What the figures do not say."""
+    notes = [f"waiting jobs that could never start under it: {', '.join(doomed[:10])}"] if doomed else []
+    counted = found["jobs"]
+    if counted < FEW_JOBS:
+        notes.append(f"it stands on {counted_text(counted, 'job')}: too few to say much")
+    if asked.shortened:
+        notes.append("more was recorded than is simulated: only the latest part of it counts")
+    for key, text in _ENDS.items():
+        old, new = found[key]
+        if new != old:
+            notes.append(f"jobs that {text}: {old} → {new}")
+    unknown = _strangers(history, asked.settings)
+    if unknown:
+        names = ", ".join(sorted(set(unknown))[:5])
+        notes.append(
+            f"{counted_text(len(unknown), 'job')} of tenants that it does not have ({names}) "
+            "count with weight 1; new ones would be refused"
+        )
+    if asked.since_ms > asked.from_ms:
+        span = span_text(asked.until_ms - asked.since_ms).removeprefix("the last ")
+        span = span if span[0].isdigit() else f"one {span}"
+        notes.append(f"the present configuration is {span} old; it is simulated for the whole time")
+    if away:
+        notes.append(f"without nodes that are down or drained: {', '.join(away[:5])}")
+    if any(tenant.budget for tenant in (*before.tenants, *asked.settings.tenants)):
+        notes.append("budgets begin unspent")
+    check = found["check"]
+    if check["jobs"]:
+        real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
+        text = (
+            f"check: {counted_text(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
+            f"{alone_text(simulated)} in the simulation"
+        )
+        low, high = sorted((real, simulated))
+        if high > OFF_FACTOR * low and high - low > MINUTE_MS:
+            text += ": the simulation is off, take the difference for a direction only"
+        notes.append(text)
+    return notes
+
+
+def _strangers(history: Recorded, settings: Settings) -> list[str]:
+    tops = {tenant.path.partition("/")[0] for tenant in settings.tenants}
+    if not tops:
+        return []
+    found = [
+        path.partition("/")[0]
+        for path, counted in zip(history.tenant, history.counted, strict=True)
+        if counted
+    ]
+    return [top for top in found if top not in tops]

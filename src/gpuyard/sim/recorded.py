@@ -1,0 +1,156 @@
+"""What a yard has recorded, as a trace: the jobs that ended in the last days, and those that are live.
+
+The record tells when a job was submitted, started and ended, not how long it will run if it has not ended. A job that
+runs is taken to be half-way; one that waits, to run as long as the median of its tenant. Jobs that were there when the
+days begin take their room then, and are not counted in the waits.
+"""
+
+import json
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpuyard.core import State
+from gpuyard.core.plain import from_plain
+from gpuyard.core.records import JobRecord
+from gpuyard.model import JobSpec
+from gpuyard.model.units import HOUR_MS, NO_LIMIT_MS
+from gpuyard.sim.trace import Trace
+
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A trace, with what is known of each of its jobs beside it."""
+
+    trace: Trace
+    span_ms: int
+    """How long the record is. Work goes on after it until every job is done."""
+    tenant: list[str] = field(default_factory=list)
+    counted: list[bool] = field(default_factory=list)
+    """Whether its wait is counted: it was submitted in these days."""
+    waited_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    """How long it really waited; -1: it waits still, or was tried more than once."""
+    settled_ms: int = 0
+    """Until when every job that came has started. After that, those that have are the lucky ones."""
+    live: int = 0
+    """Jobs that have not ended."""
+    carried: int = 0
+    """Jobs that were there when the days begin."""
+    never_ran: int = 0
+    """Jobs that ended without having started: they are left out."""
+    retried: int = 0
+    """Jobs with several attempts, of which the last counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One job on its way into the trace. Times are from the beginning of the record."""
+
+    submit_ms: int
+    id: int
+    spec: JobSpec
+    run_ms: int
+    limit_ms: int
+    tenant: str
+    counted: bool
+    waited_ms: int
+
+
+def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms: int) -> Recorded:
+    """Rows of the history (`store.history.ENDED_COLUMNS`) and the live jobs of a state, as one trace."""
+    found = Recorded(Trace("history"), until_ms - from_ms, settled_ms=until_ms - from_ms)
+    ended = [(*row[:6], json.loads(row[6])) for row in rows]
+    ends = {row[0]: row[4] for row in ended}
+    jobs: list[_Row] = []
+    runs: dict[str, list[int]] = {}
+    for job_id, tenant, submitted_ms, started_ms, ended_ms, attempts, detail in ended:
+        if not started_ms:
+            found.never_ran += 1
+            continue
+        found.retried += attempts > 1
+        runs.setdefault(_top(tenant), []).append(ended_ms - started_ms)
+        spec = from_plain(JobSpec, detail["spec"])
+        # It could not start before its begin time, nor before the jobs it waited for had ended.
+        after = [ends[each.job_id] for each in spec.after if each.job_id in ends]
+        ready_ms = min(started_ms, max([submitted_ms, detail.get("begin_ms", 0), *after]))
+        limit_ms = detail["limit_ms"]
+        waited_ms = started_ms - ready_ms if attempts == 1 else UNKNOWN
+        jobs.append(_row(from_ms, job_id, spec, tenant, ready_ms, started_ms, ended_ms, limit_ms, waited_ms))
+    median = {tenant: sorted(times)[len(times) // 2] for tenant, times in runs.items()}
+    every = sorted(time for times in runs.values() for time in times)
+    for record in state.jobs.values():
+        if record.held or record.pending or record.doomed:
+            # It waits for a person or for another job, whatever the policy.
+            continue
+        found.live += 1
+        usual_ms = median.get(_top(record.job.spec.tenant), every[len(every) // 2] if every else HOUR_MS)
+        row = _live_row(record, from_ms, until_ms, usual_ms)
+        if record.phase is None:
+            found.settled_ms = min(found.settled_ms, row.submit_ms)
+        jobs.append(row)
+    jobs.sort(key=lambda job: (job.submit_ms, job.id))
+    _fill(found, jobs)
+    return found
+
+
+def _row(
+    from_ms: int,
+    job_id: int,
+    spec: JobSpec,
+    tenant: str,
+    ready_ms: int,
+    started_ms: int,
+    ended_ms: int,
+    limit_ms: int,
+    waited_ms: int,
+) -> _Row:
+    counted = ready_ms >= from_ms
+    # What ran before the record begins is behind it.
+    run_ms = max(1, ended_ms - max(started_ms, from_ms))
+    limit_ms = 0 if limit_ms >= NO_LIMIT_MS else limit_ms
+    plain = replace(spec, recipe="", name="", after=(), after_one=False)
+    submit_ms = max(0, ready_ms - from_ms)
+    return _Row(
+        submit_ms, job_id, plain, run_ms, limit_ms, tenant, counted, waited_ms if counted else UNKNOWN
+    )
+
+
+def _live_row(record: JobRecord, from_ms: int, until_ms: int, usual_ms: int) -> _Row:
+    """A job that has not ended: one that runs is half-way, one that waits is like its tenant's others."""
+    job = record.job
+    ready_ms = min(until_ms, max(job.submitted_ms, record.begin_ms))
+    waited_ms = UNKNOWN
+    if record.phase is None:
+        run_ms = min(usual_ms, record.limit_ms)
+        started_ms, ended_ms = until_ms, until_ms + run_ms
+    else:
+        started_ms = record.started_ms
+        waited_ms = max(0, started_ms - ready_ms) if record.attempt == 1 else UNKNOWN
+        ended_ms = started_ms + min(2 * max(1, until_ms - started_ms), record.limit_ms)
+    return _row(
+        from_ms, job.id, job.spec, job.spec.tenant, ready_ms, started_ms, ended_ms, record.limit_ms, waited_ms
+    )
+
+
+def _top(tenant: str) -> str:
+    return tenant.partition("/")[0]
+
+
+def _fill(found: Recorded, jobs: list[_Row]) -> None:
+    trace = found.trace
+    specs: dict[JobSpec, int] = {}
+    for job in jobs:
+        trace.spec.append(specs.setdefault(job.spec, len(specs)))
+        trace.submit_ms.append(job.submit_ms)
+        trace.run_ms.append(job.run_ms)
+        trace.limit_ms.append(job.limit_ms)
+        trace.deadline_ms.append(0)
+        found.tenant.append(job.tenant)
+        found.counted.append(job.counted)
+        found.waited_ms.append(job.waited_ms)
+        found.carried += not job.counted
+    trace.specs = list(specs)
+    trace.rows = len(jobs)

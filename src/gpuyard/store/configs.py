@@ -1,0 +1,98 @@
+"""Versions of the configuration: the text of every yard.yaml that was put in force, who did it, when and how.
+
+The settings themselves are in the log (`ConfigSet`). A version is written in the transaction of its event, so there is
+never one without the other; the text is a blob, and equal texts are kept once.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuyard.store.backend import Backend
+from gpuyard.store.schema import BLOBS, CONFIGS
+
+VERSIONS_MAX = 1000
+"""Versions on one page at most."""
+
+_INSERT_BLOBS: dict[str, Any] = {
+    "sqlite": sqlite.insert(BLOBS).on_conflict_do_nothing(),
+    "postgresql": postgresql.insert(BLOBS).on_conflict_do_nothing(),
+}
+
+
+class How(Enum):
+    """How a version came in force."""
+
+    START = "start"
+    """A server was started with it."""
+    APPLY = "apply"
+    """Someone applied it to the running yard."""
+    ROLLBACK = "rollback"
+    """Someone went back to an earlier version."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigVersion:
+    """One configuration that was put in force. The one with the highest number is in force."""
+
+    version: int
+    at_ms: int
+    by: str
+    how: How
+    hash: str
+    """Of the text, under which its blob is kept."""
+    restores: int = 0
+    """After a rollback: the version whose text it is."""
+
+
+def text_hash(text: str) -> str:
+    """The name under which a text is kept."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Configs:
+    """The versions of one store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def config_version(self, version: int | None = None) -> ConfigVersion | None:
+        """One version; the one in force if none is named. Nothing if there is no such version."""
+        query = _SELECT.where(CONFIGS.c.version == version) if version is not None else _SELECT
+        found = self._versions(query.limit(1))
+        return found[0] if found else None
+
+    def config_versions(self, limit: int = VERSIONS_MAX) -> list[ConfigVersion]:
+        """The last versions, newest first."""
+        return self._versions(_SELECT.limit(max(1, min(limit, VERSIONS_MAX))))
+
+    def _versions(self, query: Select[Any]) -> list[ConfigVersion]:
+        with self._backend.reading() as conn:
+            rows = conn.execute(query).mappings().all()
+        return [ConfigVersion(**{**row, "how": How(row["how"])}) for row in rows]
+
+
+_SELECT = select(CONFIGS).order_by(CONFIGS.c.version.desc())
+
+
+def put_configs(conn: Connection, configs: Sequence[tuple[ConfigVersion, str]]) -> None:
+    """Write versions with their texts, inside a transaction that holds the log's lock."""
+    for version, text in configs:
+        blob = {"hash": version.hash, "body": text.encode(), "created_ms": version.at_ms}
+        conn.execute(_INSERT_BLOBS[conn.dialect.name], [blob])
+        conn.execute(
+            insert(CONFIGS),
+            {
+                "version": version.version,
+                "at_ms": version.at_ms,
+                "by": version.by,
+                "how": version.how.value,
+                "hash": version.hash,
+                "restores": version.restores,
+            },
+        )

@@ -1,0 +1,123 @@
+"""A Slurm user runs their script with only PATH changed: in a terminal, through the installed commands."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigs.postgres import skip_or_fail
+from rigs.terminal import NoTerminal, Terminal
+
+from .conftest import Box, until
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=2
+#SBATCH --gres=gpu:2
+#SBATCH --time=00:10:00
+
+echo "job $SLURM_JOB_ID: $SLURM_NTASKS ranks, $(echo $CUDA_VISIBLE_DEVICES | tr , '\\n' | wc -l) GPUs"
+srun --label bash -c 'echo "rank $SLURM_PROCID of $SLURM_NTASKS"'
+while [ ! -e go ]; do sleep 0.1; done
+exit 3
+"""
+HEAD = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
+
+
+@pytest.fixture(scope="module")
+def terminal(box: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A shell in the user's folder, with the commands on its PATH."""
+    folder, links = tmp_path_factory.mktemp("user"), tmp_path_factory.mktemp("links")
+    (folder / "train.sh").write_text(SCRIPT, encoding="utf-8")
+    done = box("slurm", "--install-links", links)
+    assert (0, "") == (done.code, done.err)
+    clean = {k: v for k, v in box.environment.items() if not k.startswith(("SLURM", "SBATCH", "TMUX"))}
+    try:
+        terminal = Terminal(tmp_path_factory.mktemp("terminal"), clean)
+    except NoTerminal as refusal:
+        skip_or_fail(str(refusal))
+        raise
+    terminal.run(f"cd {folder}")
+    # The line that --install-links prints, and nothing else.
+    terminal.run(done.out.splitlines()[-1])
+    yield terminal
+    terminal.close()
+
+
+def folder_of(terminal: Terminal) -> Path:
+    return Path(terminal.run("pwd")[0])
+
+
+def test_only_the_path_is_changed(terminal: Terminal, box: Box) -> None:
+    folder = folder_of(terminal)
+    user = terminal.run("id -un")[0]
+    with box.client() as client:
+        node = client.nodes()[0]["name"]
+
+    submitted = terminal.run("sbatch train.sh")
+    assert ["Submitted batch job 1", "code=0"] == submitted
+
+    box.wait(1, "RUNNING")
+    terminal.run("until grep -q 'rank 1' slurm-1.out; do sleep 0.1; done")
+    head, line, code = terminal.run("squeue")
+    assert (HEAD, "code=0") == (head, code)
+    assert ["1", "local", "train", user, "R"] == line.split()[:5]
+    assert ["1", node] == line.split()[-2:]
+    # Every field ends where its heading ends.
+    assert f"{'1':>18} {'local':>9} {'train':>8} {user:>8.8} {'R':>2} " == line[:50]
+
+    # Allocated is a node whose cores are all taken, which depends on the machine.
+    shown, code = terminal.run("sinfo -h")
+    assert ["local*", "up", "infinite", "1", "code=0"] == [*shown.split()[:4], code]
+    assert shown.split()[4] in ("mix", "alloc")
+
+    wrote = (folder / "slurm-1.out").read_text(encoding="utf-8")
+    assert "job 1: 2 ranks, 2 GPUs" in wrote
+    assert {"0: rank 0 of 2", "1: rank 1 of 2"} <= set(wrote.splitlines())
+
+    terminal.run("touch go")
+    box.wait(1, "FAILED")
+    assert [HEAD, "code=0"] == terminal.run("squeue")
+    assert [
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode",
+        "------------ ---------- ---------- ---------- ---------- ---------- --------",
+        f"1                 train      local {user:>10}          2     FAILED      3:0",
+        f"1.batch           batch            {user:>10}          2     FAILED      3:0",
+        "code=0",
+    ] == [each.rstrip() for each in terminal.run("sacct -j 1")]
+
+
+def test_a_job_is_cancelled(terminal: Terminal, box: Box) -> None:
+    (number,) = [
+        int(line) for line in terminal.run("sbatch --parsable --wrap 'sleep 600'") if line.isdecimal()
+    ]
+    box.wait(number, "RUNNING")
+
+    assert ["code=0"] == terminal.run(f"scancel {number}")
+
+    box.wait(number, "CANCELLED")
+    assert [f"CANCELLED by {os.geteuid()}", "code=0"] == terminal.run(f"sacct -n -X -P -j {number} -o state")
+
+
+def test_srun_shows_what_the_command_writes_and_ends_as_it_does(terminal: Terminal) -> None:
+    lines = terminal.run("srun --gres=gpu:1 bash -c 'echo here; exit 5'")
+    assert "here" in lines
+    assert "code=5" == lines[-1]
+
+
+def test_an_interrupt_cancels_what_srun_runs(terminal: Terminal, box: Box) -> None:
+    terminal.type("clear; srun -J forever sleep 600")
+    found: list[list[object]] = []
+
+    def runs() -> bool:
+        with box.client() as client:
+            found[:] = [row for row in client.queue()["rows"] if row[2] == "forever" and row[6] == "RUNNING"]
+        return bool(found)
+
+    until(runs)
+    terminal.interrupt()
+    terminal.wait(f"cancelling job {found[0][1]}")
+    box.wait(found[0][0], "CANCELLED")

@@ -1,0 +1,58 @@
+"""Command lines are read as the C library reads them, and refused in its words."""
+
+import pytest
+
+from gpuyard.cli.slurm.getopt import Grammar, options, read
+from gpuyard.cli.slurm.stopping import Stop
+
+GRAMMAR = Grammar(
+    "squeue", options("format,o= long,l noheader,h jobs,j? sort,S= start states,t= users=:user user,u=")
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "rest"),
+    [
+        ([], [], []),
+        (["-o", "%i"], [("format", "%i")], []),
+        (["-o%i"], [("format", "%i")], []),
+        (["-ho%i %j"], [("noheader", ""), ("format", "%i %j")], []),
+        (["--format=%i"], [("format", "%i")], []),
+        (["--format", "%i"], [("format", "%i")], []),
+        (["--form=%i"], [("format", "%i")], []),
+        (["--us", "root"], [("user", "root")], []),
+        (["--users=root"], [("user", "root")], []),
+        (["-j", "17"], [("jobs", "")], ["17"]),
+        (["-j17"], [("jobs", "17")], []),
+        (["x", "-l", "y"], [("long", "")], ["x", "y"]),
+        (["-l", "--", "-h"], [("long", "")], ["-h"]),
+        (["-"], [], ["-"]),
+        (["-o", ""], [("format", "")], []),
+    ],
+)
+def test_it_is_read(words: list[str], given: list[tuple[str, str]], rest: list[str]) -> None:
+    assert (given, rest) == tuple(read(GRAMMAR, words))
+
+
+def test_the_first_other_word_ends_the_options_where_a_command_follows() -> None:
+    found = read(GRAMMAR._replace(anywhere=False), ["-l", "script", "-h"])
+    assert ([("long", "")], ["script", "-h"]) == tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--foo"], "squeue: unrecognized option '--foo'"),
+        (["--foo=3"], "squeue: unrecognized option '--foo'"),
+        (["-lZ"], "squeue: invalid option -- 'Z'"),
+        (["-S"], "squeue: option requires an argument -- 'S'"),
+        (["--sort"], "squeue: option '--sort' requires an argument"),
+        (["--long=3"], "squeue: option '--long' doesn't allow an argument"),
+        (["--st"], "squeue: option '--st' is ambiguous; possibilities: '--start' '--states'"),
+    ],
+)
+def test_it_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(Stop) as stop:
+        read(GRAMMAR, words)
+    assert (message, 'Try "squeue --help" for more information') == stop.value.lines
+    assert 1 == stop.value.code

@@ -1,0 +1,215 @@
+"""What a yard says in Slurm's words, and what Slurm's users say in the yard's."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.cli.slurm import squeue_fields
+from gpuyard.cli.slurm.face import run
+from gpuyard.cli.slurm.folding import as_gang, on_one_node
+from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue
+from gpuyard.cli.slurm.links import text_of
+from gpuyard.cli.slurm.programs import PROGRAMS
+from gpuyard.cli.slurm.sacct_fields import Line, exit_code, state
+from gpuyard.cli.slurm.sshare import rows_of
+from gpuyard.cli.slurm.words import REASONS, reason
+from gpuyard.control.slurm_views import MORE_COLUMNS
+from gpuyard.control.views import _TEXTS, QUEUE_COLUMNS
+from gpuyard.intake import Caller, Intake, read_sbatch
+
+POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
+
+
+def job(**more: Any) -> SlurmJob:
+    values: dict[str, Any] = {
+        "id": 17, "label": "17", "name": "train", "tenant": "lab/ana", "user": "ana", "class": "batch",
+        "state": "PENDING", "attempt_state": "", "gpus": 2, "nodes": "", "submitted_ms": 1000, "started_ms": 0,
+        "time_limit_s": 0, "reason": "no room", "pools": "", "gpu_models": "", "tasks": 1, "cpus": 4,
+        "memory_mib": 0, "begin_ms": 0, "waits_for": "", "array_id": 0, "array_index": 0, "array_limit": 0,
+        "restarts": 0, "requeue": True,
+    }  # fmt: skip
+    assert list(values) == [*QUEUE_COLUMNS, *MORE_COLUMNS]
+    values |= more
+    return of_queue({"at_ms": 61_000, "rows": [list(values.values())]}, POOLS)[0]
+
+
+def test_every_reason_of_the_yard_has_a_word() -> None:
+    assert [] == [text for text in _TEXTS.values() if text not in REASONS]
+    assert ("Priority", "Priority", "None") == (reason("in line"), reason("in line, 7 ahead"), reason(""))
+
+
+def test_a_running_job() -> None:
+    one = job(state="RUNNING", attempt_state="RUNNING", nodes="n2,n1,n2", started_ms=1000, reason="")
+    shown = {letter: squeue_fields.BY_LETTER[letter].text(one) for letter in "iPtTMDRlLrC"}
+    assert {
+        "i": "17", "P": "gpu", "t": "R", "T": "RUNNING", "M": "1:00", "D": "2", "R": "n[1-2]", "l": "UNLIMITED",
+        "L": "UNLIMITED", "r": "None", "C": "4",
+    } == shown  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("attempt", "letters"), [("STARTING", "CF"), ("STOPPING", "CG"), ("UNKNOWN", "R"), ("RUNNING", "R")]
+)
+def test_what_is_starting_or_stopping(attempt: str, letters: str) -> None:
+    one = job(state="RUNNING", attempt_state=attempt, nodes="n1", started_ms=1)
+    assert letters == squeue_fields.BY_LETTER["t"].text(one)
+
+
+def test_waiting_tasks_of_an_array_are_one_line() -> None:
+    tasks = [
+        job(id=20 + n, label=f"19_{n}", array_id=19, array_index=n, array_limit=2 if n > 2 else 0)
+        for n in range(1, 6)
+    ]
+    tasks[0].state = "RUNNING"
+    assert ["19_1", "19_[2-5%2]"] == [each.shown_id for each in fold_arrays(tasks)]
+    assert ["19_5"] == [each.shown_id for each in fold_arrays(tasks[4:])]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "step", "shown"),
+    [
+        ("COMPLETED", 0, False, "0:0"),
+        ("FAILED", 3, False, "3:0"),
+        ("FAILED", 137, False, "0:9"),
+        ("FAILED", 255, False, "255:0"),
+        ("CANCELLED", 143, False, "0:0"),
+        ("CANCELLED", 143, True, "0:15"),
+        ("TIMEOUT", 143, False, "0:0"),
+    ],
+)
+def test_exit_codes(how: str, code: int, step: bool, shown: str) -> None:
+    one = job(state=how)
+    one.exit_code = code
+    assert shown == exit_code(Line(one, step))
+
+
+def test_who_cancelled_it() -> None:
+    one = job(state="CANCELLED", reason="cancelled by root")
+    assert ("CANCELLED by 0", "CANCELLED") == (state(Line(one)), state(Line(one, step=True)))
+
+
+# -- what is handed in -------------------------------------------------------------------------------------------
+
+
+def taken(options: str) -> Intake:
+    caller = Caller(
+        now=datetime(2027, 1, 1, tzinfo=UTC), cwd="/work", arguments=tuple(options.split()), slurm_output=True
+    )
+    return read_sbatch("#!/bin/sh\ntrue\n", "a.sh", caller)
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "cpus", "ranks"),
+    [
+        ("", 0, 1, None),
+        ("--gres=gpu:2 -c4", 2, 4, None),
+        ("-n 4 -c 2 --gpus-per-task=1", 4, 8, "4"),
+        ("-N1 --ntasks-per-node=4 --gres=gpu:4", 4, 4, "4"),
+        ("-n 3", 0, 3, "3"),
+    ],
+)
+def test_a_batch_job_of_several_tasks_is_one_task_that_has_room_for_all(
+    options: str, gpus: int, cpus: int, ranks: str | None
+) -> None:
+    fields = on_one_node(taken(options)).request()
+    assert (gpus, cpus, ranks) == (
+        fields.get("gpus", 0),
+        fields["cpus"],
+        fields.get("env", {}).get("YARD_RANKS"),
+    )
+    assert "tasks" not in fields
+
+
+def test_several_nodes_stay_what_they_are() -> None:
+    assert "nodes_min" in on_one_node(taken("-N2 --gres=gpu:8")).lacking
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks", "gpus", "cpus"),
+    [("", 1, 0, 1), ("-n 4 --gpus-per-task=1", 4, 1, 1), ("-N1 -n 4 --gres=gpu:8 -c2", 4, 2, 2)],
+)
+def test_srun_runs_as_a_gang(options: str, tasks: int, gpus: int, cpus: float) -> None:
+    fields = as_gang(taken(options)).request()
+    assert (tasks, gpus, cpus) == (fields.get("tasks", 1), fields.get("gpus", 0), fields["cpus"])
+
+
+def test_shares_are_a_tree_with_users_at_its_ends() -> None:
+    rows = rows_of([{"path": "lab"}, {"path": "lab/vision"}, {"path": "lab/vision/ana"}, {"path": "solo"}])
+    assert [("lab", "", 0), ("vision", "", 1), ("vision", "ana", 2), ("solo", "", 0)] == [
+        row[:3] for row in rows
+    ]
+
+
+# -- on the PATH -------------------------------------------------------------------------------------------------
+
+
+def test_links_are_written_and_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "with space" / "bin"
+    for _ in range(2):
+        assert 0 == run(["--install-links", str(folder)])
+        assert f"export PATH='{folder}':$PATH" in capsys.readouterr().out
+    assert sorted(PROGRAMS) == sorted(os.listdir(folder))
+    done = subprocess.run([folder / "squeue", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("slurm-wlm 22.05")
+
+
+def test_what_others_made_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sinfo").write_text("#!/bin/sh\n")
+    assert 2 == run(["--install-links", str(tmp_path)])
+    assert "was not made by yard; nothing was written" in capsys.readouterr().err
+    assert ["sinfo"] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "python", ["/usr/bin/python3", "/with space/python3", "/" + "long/" * 40 + "python3"]
+)
+def test_the_first_line_of_a_link_is_one_that_kernels_take(python: str) -> None:
+    first = text_of("squeue", python).splitlines()[0]
+    assert len(first) <= 127
+    assert first in (f"#!{python}", "#!/bin/sh")
+
+
+@pytest.mark.parametrize("words", [["nosuch"], ["--install-links"], ["--install-links", "a", "b"]])
+def test_what_cannot_be_read_ends_with_two(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == run(words)
+    assert capsys.readouterr().err.startswith("yard: ")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_helps_itself_without_a_yard(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run([name, "--help"])
+    assert capsys.readouterr().out.startswith(f"Usage: {name}")
+
+
+def test_without_a_yard_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("YARD_DATA", str(tmp_path))
+    assert 1 == run(["squeue"])
+    assert "squeue: error: no yard is running here: start one with `yard up -d`\n" == capsys.readouterr().err
+
+
+def test_squeue_imports_nothing_that_takes_time() -> None:
+    code = (
+        "import sys, gpuyard.cli.quick, gpuyard.cli.slurm.face, gpuyard.cli.slurm.squeue; print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {
+        "typer",
+        "pydantic",
+        "rich",
+        "yaml",
+        "dataclasses",
+        "inspect",
+        "datetime",
+        "gpuyard.core",
+        "gpuyard.intake",
+    }
+    assert set() == heavy & set(loaded)

@@ -1,0 +1,151 @@
+"""MIG slices in the books: placed by geometry, never moved, and gone when their job is."""
+
+import random
+
+import pytest
+
+from builders import Yard, ask, node, nodes, share
+from gpuyard.core import State, apply
+from gpuyard.core.dump import canonical, derived, dump, load
+from gpuyard.core.estimate import estimate_starts
+from gpuyard.core.geometry import Place
+from gpuyard.model import Mig, NodeAdded, Settings, Start
+from gpuyard.model.mig import MOLDS
+from unit.core.test_geometry import lawful
+
+
+def slices(here: Yard, start: Start) -> list[tuple[int, int, str, int]]:
+    return [(grant.node, *piece) for grant in start.grants for piece in grant.slices]
+
+
+def started(here: Yard, *wanted: object) -> list[Start]:
+    jobs = [here.submit(each if not isinstance(each, Mig) else ask(each)) for each in wanted]  # type: ignore[arg-type]
+    starts = {start.job_id: start for start in here.step().starts}
+    return [starts[job] for job in jobs if job in starts]
+
+
+def test_a_slice_is_cut_from_one_gpu_and_the_next_from_the_same() -> None:
+    here = Yard("fifo", nodes(2, model="H200"))
+    found = started(here, Mig(1, "1g.18gb"), Mig(1, "3g.71gb"), Mig(2, "1g.18gb"))
+    assert {(0, 0)} == {piece[:2] for start in found for piece in slices(here, start)}
+    assert lawful(MOLDS["H200"], here.state.nodes.cut[0][0])
+    assert [143, 500, 286] == [here.state.jobs[start.job_id].shape.gpu_milli for start in found]
+    # The GPU is neither whole nor shared: a whole job and a share go elsewhere.
+    whole, part = started(here, 8, share(500))
+    assert ({1}, {0}) == ({g.node for g in whole.grants}, {g.node for g in part.grants})
+    assert not part.grants[0].gpus & 1
+
+
+def test_a_gpu_is_whole_again_when_its_last_slice_ends() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    one, two = started(here, Mig(1, "1g.18gb"), Mig(1, "2g.35gb"))
+    waits = here.submit(1)
+    assert [] == here.started(here.step())
+    here.end(one.job_id)
+    assert [] == here.started(here.step())
+    here.end(two.job_id)
+    assert [waits] == here.started(here.step())
+    assert {} == here.state.nodes.cut
+
+
+def test_slices_do_not_go_on_a_shared_gpu() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    (part,) = started(here, share(250))
+    waits = here.submit(ask(Mig(1, "1g.18gb")))
+    assert [] == here.started(here.step())
+    here.end(part.job_id)
+    assert [waits] == here.started(here.step())
+
+
+def test_who_waits_for_a_whole_gpu_is_promised_one_that_is_cut() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    job = here.submit(ask(Mig(1, "1g.18gb")), limit_ms=50_000)
+    assert [job] == here.started(here.step())
+    waits = here.submit(1, limit_ms=1000)
+    assert [] == here.started(here.step())
+    assert 50_000 == estimate_starts(here.state, here.policy, here.now_ms, waits)
+    # A slice that would still be there then is not cut in between; one that is over by then is.
+    late, early = (
+        here.submit(ask(Mig(1, "1g.18gb")), limit_ms=60_000),
+        here.submit(ask(Mig(1, "1g.18gb")), limit_ms=9000),
+    )
+    assert [early] == here.started(here.step())
+    assert late in here.state.jobs
+
+
+def test_enough_gpus_stay_whole() -> None:
+    here = Yard("fifo", nodes(1, gpus=4, model="H200"), settings=Settings(whole_gpus=3))
+    found = started(here, *[Mig(1, "3g.71gb")] * 4)
+    assert 2 == len(found)
+    assert {0} == {piece[1] for start in found for piece in slices(here, start)}
+    assert 3 == here.state.nodes.whole_free()
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "says"),
+    [("H200", "9g.999gb", "profiles"), ("T4", "1g.18gb", "H200"), ("H100", "1g.18gb", "1g.10gb")],
+)
+def test_what_no_gpu_here_can_be_cut_to_never_starts(model: str, profile: str, says: str) -> None:
+    here = Yard("fifo", nodes(1, model=model))
+    job = here.submit(ask(Mig(1, profile)))
+    assert [] == here.started(here.step())
+    assert () == here.state.jobs[job].shape.ways
+
+
+def cuts(here: Yard, *, earmarks: bool) -> dict[tuple[int, int], list[Place]]:
+    """By node and GPU, the slices that run, and those that are kept for someone."""
+    found: dict[tuple[int, int], list[Place]] = {}
+    for record in here.state.jobs.values():
+        kept = record.earmark.grants if earmarks and record.earmark else ()
+        for grant in (*record.grants, *kept):
+            for piece in grant.slices:
+                found.setdefault((grant.node, piece.gpu), []).append(Place(piece.profile, piece.start))
+    return found
+
+
+@pytest.mark.parametrize("policy", ["fifo", "default", "conservative", "fgd"])
+@pytest.mark.parametrize("seed", range(6))
+def test_streams_of_slices_keep_to_the_geometry(policy: str, seed: int) -> None:
+    """Random slices, shares and whole jobs come and go; no layout is unlawful, nothing that runs moves."""
+    rng = random.Random(seed)
+    fleet = [node(f"n{n}", gpus=2, model=rng.choice(["H200", "H100", "A30"])) for n in range(3)]
+    here = Yard(policy, fleet)
+    where: dict[int, object] = {}
+    names = sorted({profile.name for mold in MOLDS.values() for profile in mold.profiles})
+    for _ in range(60):
+        here.now_ms += rng.randrange(1, 5000)
+        for _job in range(rng.randrange(3)):
+            wanted = rng.choice([ask(Mig(rng.choice([1, 1, 1, 2]), rng.choice(names))), ask(1), share(400)])
+            here.submit(wanted, limit_ms=rng.randrange(1000, 90_000), klass=rng.choice(["", "urgent"]))
+        for job_id in sorted(here.state.running):
+            if rng.random() < 0.2:
+                where.pop(job_id, None)
+                here.end(job_id)
+        here.step()
+        for job_id, record in here.state.running.items():
+            assert where.setdefault(job_id, record.grants) == record.grants
+        ran, kept = cuts(here, earmarks=False), cuts(here, earmarks=True)
+        for (number, _gpu), held in ran.items():
+            assert lawful(MOLDS[here.state.nodes.node[number].gpu_model], tuple(held))
+        booked = {
+            (number, gpu): list(held)
+            for number, row in here.state.nodes.cut.items()
+            for gpu, held in row.items()
+        }
+        assert {place: sorted(held) for place, held in kept.items()} == {
+            p: sorted(h) for p, h in booked.items()
+        }
+        again = load(dump(here.state))
+        again.reindex(here.policy.order)
+        assert canonical(here.state) == canonical(again)
+        assert derived(here.state) == derived(again)
+
+
+def test_the_log_tells_the_slices() -> None:
+    here = Yard("fifo", nodes(1, model="H200"))
+    started(here, Mig(1, "2g.35gb"))
+    state = State()
+    for event in here.log:
+        apply(state, event)
+    assert canonical(here.state) == canonical(state)
+    assert isinstance(here.log[1], NodeAdded)

@@ -1,0 +1,198 @@
+"""The yard's own MIG slices: made where told, nothing of others touched, nothing left behind by a crash."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.core.geometry import Place
+from gpuyard.engines.contract import Part, Permanent, Transient
+from gpuyard.engines.local.mig import Slices
+from gpuyard.engines.local.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.mps import NoMps, caps
+from gpuyard.engines.local.sharing import IDLE_S, Sharing
+from gpuyard.engines.local.translate import Account, GpuReading
+from gpuyard.model.mig import MOLDS, Slice
+
+H200 = MOLDS["H200"]
+GPU = "GPU-a"
+ONE, TWO, THREE, WHOLE = Place("1g.18gb", 0), Place("2g.35gb", 0), Place("3g.71gb", 4), Place("7g.141gb", 0)
+ANA = Account(1001, 1001, "ana", "/home/ana", "/bin/sh")
+
+
+class Dies(EmulatedCutter):
+    """A driver during whose n-th call the server dies, before or after the call had its effect."""
+
+    def __init__(self, folder: str, call: int, after: bool) -> None:
+        super().__init__(folder, H200)
+        self._left, self._after = call, after
+
+    def _maybe(self, effect: Any) -> Any:
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            raise KeyboardInterrupt
+        found = effect()
+        if self._left == 0:
+            raise KeyboardInterrupt
+        return found
+
+    def switch(self, gpu: str, on: bool) -> None:
+        self._maybe(lambda: super(Dies, self).switch(gpu, on))
+
+    def make(self, gpu: str, profile: str, start: int) -> str:
+        found: str = self._maybe(lambda: super(Dies, self).make(gpu, profile, start))
+        return found
+
+    def destroy(self, gpu: str, start: int) -> None:
+        self._maybe(lambda: super(Dies, self).destroy(gpu, start))
+
+
+@pytest.fixture
+def cutter(tmp_path: Path) -> EmulatedCutter:
+    return EmulatedCutter(str(tmp_path), H200)
+
+
+@pytest.fixture
+def slices(tmp_path: Path, cutter: EmulatedCutter) -> Slices:
+    return Slices(str(tmp_path), cutter)
+
+
+def there(cutter: EmulatedCutter) -> set[Place] | None:
+    found = cutter.instances(GPU)
+    return None if found is None else {Place(each.profile, each.start) for each in found}
+
+
+def test_a_slice_is_made_once_and_found_again(slices: Slices, cutter: EmulatedCutter) -> None:
+    uuid = slices.ensure(H200, GPU, THREE, ())
+    assert uuid == slices.ensure(H200, GPU, THREE, {THREE})
+    assert uuid != slices.ensure(H200, GPU, TWO, {THREE})
+    assert {THREE, TWO} == there(cutter)
+
+
+def test_what_is_idle_and_in_the_way_goes_and_what_is_used_stays(
+    slices: Slices, cutter: EmulatedCutter
+) -> None:
+    slices.ensure(H200, GPU, THREE, ())
+    slices.ensure(H200, GPU, TWO, {THREE})
+    slices.ensure(H200, GPU, ONE, {THREE})
+    assert {THREE, ONE} == there(cutter)
+    with pytest.raises(Transient):
+        slices.ensure(H200, GPU, WHOLE, {THREE})
+    assert there(cutter) is not None
+    assert THREE in (there(cutter) or set())
+    slices.ensure(H200, GPU, WHOLE, ())
+    assert {WHOLE} == there(cutter)
+
+
+def test_a_gpu_is_made_whole_only_when_nobody_uses_it(slices: Slices, cutter: EmulatedCutter) -> None:
+    slices.ensure(H200, GPU, THREE, ())
+    with pytest.raises(Transient, match="in use"):
+        slices.whole(GPU, {THREE})
+    slices.whole(GPU, ())
+    assert there(cutter) is None
+    assert {} == slices.own()
+
+
+def test_slices_of_others_are_never_touched(slices: Slices, cutter: EmulatedCutter) -> None:
+    cutter.switch(GPU, True)
+    with pytest.raises(Permanent, match="not by this yard"):
+        slices.whole(GPU, ())
+    cutter.make(GPU, *THREE)
+    assert [THREE] == [Place(each.profile, each.start) for each in slices.foreign(GPU)]
+    with pytest.raises(Permanent, match="not by this yard"):
+        slices.ensure(H200, GPU, WHOLE, ())
+    slices.sweep({})
+    assert {THREE} == there(cutter)
+
+
+def _work(slices: Slices) -> None:
+    for _ in range(9):
+        slices.ensure(H200, GPU, TWO, ())
+        slices.ensure(H200, GPU, THREE, {TWO})
+        slices.ensure(H200, GPU, ONE, {THREE})
+        slices.whole(GPU, ())
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", range(1, 9))
+def test_a_server_that_dies_at_any_call_leaves_nothing_that_the_next_does_not_find(
+    tmp_path: Path, call: int, after: bool
+) -> None:
+    dying = Slices(str(tmp_path), Dies(str(tmp_path), call, after))
+    with pytest.raises(KeyboardInterrupt):
+        _work(dying)
+    fresh = EmulatedCutter(str(tmp_path), H200)
+    heir = Slices(str(tmp_path), fresh)
+    made = there(fresh)
+    assert made is None or made <= heir.own().get(GPU, set())
+    heir.ensure(H200, GPU, THREE, ())
+    heir.sweep({})
+    assert there(fresh) is None
+
+
+class Box:
+    """Sharing over one pretended GPU, with plans and a clock set by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plans: list[dict[str, Any]] = []
+        self.now_s = 0.0
+        self.cutter = EmulatedCutter(str(folder), H200)
+        self.readings = [GpuReading(GPU, "NVIDIA H200", 143_771)]
+        self.sharing = Sharing(
+            str(folder), lambda _mold: self.cutter, NoMps(str(folder)), self._all, lambda: self.now_s
+        )
+
+    def _all(self) -> Iterator[dict[str, Any]]:
+        yield from self.plans
+
+    def start(self, part: Part) -> tuple[str, ...]:
+        ready = self.sharing.prepare(part, self.readings, ANA)
+        self.plans.append({"held": ready.held})
+        return ready.devices
+
+
+def part(milli: int = 1000, *slices: Slice) -> Part:
+    return Part("n", (0,), milli, 0, 0, 1, slices)
+
+
+def test_gpus_are_made_ready_and_put_back_after_a_while(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    (device,) = box.start(part(428, Slice(0, *THREE)))
+    assert device.startswith("MIG-")
+    with pytest.raises(Transient, match="in use"):
+        box.start(part())
+    box.plans.clear()
+    assert [] == box.sharing.tidy(H200)
+    box.now_s += IDLE_S - 1
+    box.sharing.tidy(H200)
+    assert {THREE} == there(box.cutter)
+    box.now_s += 2
+    box.sharing.tidy(H200)
+    assert there(box.cutter) is None
+    assert (GPU,) == box.start(part())
+
+
+def test_a_whole_job_does_not_wait_for_idle_slices_to_be_put_back(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    box.start(part(428, Slice(0, *THREE)))
+    box.plans.clear()
+    assert (GPU,) == box.start(part())
+    assert there(box.cutter) is None
+
+
+def test_a_share_has_its_caps(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    ready = box.sharing.prepare(part(250), box.readings, ANA)
+    assert (GPU,) == ready.devices
+    assert {"mps": [[GPU, 1001]]} == ready.held
+    assert "25" == ready.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+    assert f"0={143_771 // 4}M" == ready.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
+    assert ready.environment.keys() >= caps(250, 1).keys() | {"CUDA_MPS_PIPE_DIRECTORY"}
+
+
+def test_a_model_without_mig_is_not_cut(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    box.readings = [GpuReading(GPU, "Tesla T4", 15_360)]
+    with pytest.raises(Permanent, match="no MIG"):
+        box.start(part(428, Slice(0, *THREE)))
