@@ -81,6 +81,7 @@ def test_tab_watch_and_top_in_a_terminal(bare: Box, terminal: Terminal) -> None:
     terminal.press("Tab")
     terminal.until(lambda screen: screen.endswith(f"$ yard cancel {job_id}"))
     terminal.press("C-c")
+    terminal.until(lambda screen: screen.endswith("\n$"))
 
     terminal.type("yard queue --watch 1")
     terminal.press("Enter")
