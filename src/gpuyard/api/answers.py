@@ -99,6 +99,43 @@ class Queue(TypedDict):
     rows: list[list[Any]]
 
 
+class NodeGpus(TypedDict):
+    """A node, GPU by GPU."""
+
+    name: str
+    state: str
+    why: str
+    gpu_model: str
+    gpus: list[tuple[int, str, str]]
+    """For each the milli-GPU in use, the tenant and the job; the job `foreign` is none of the yard's."""
+
+
+class TenantUse(TypedDict):
+    """What a tenant holds, with all below it."""
+
+    tenant: str
+    weight: int
+    running: int
+    waiting: int
+    gpus: int | float
+    gpus_wanted: int | float
+    """By jobs that wait."""
+    guarantee: int | float
+    limit: int | float | None
+
+
+class Overview(TypedDict):
+    """The whole yard, for a screen."""
+
+    at_ms: int
+    running: int
+    waiting: int
+    set_aside: int
+    nodes_in_all: int
+    nodes: list[NodeGpus]
+    tenants: list[TenantUse]
+
+
 class Page(NamedTuple):
     """Some jobs, and where the next ones begin; None: there are no more."""
 

@@ -21,13 +21,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gpuyard.api.answers import Asked, End, Job, Node, Page, Queue, Submitted
+from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Submitted
 from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.client_people import PeopleCalls
 from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.finding import find
 from gpuyard.api.http import Connection, Head
-from gpuyard.api.quoting import part_of, query_of
+from gpuyard.api.quoting import part as _part
+from gpuyard.api.quoting import query as _query
 from gpuyard.errors import YardError
 
 API = "/api/v1"
@@ -73,6 +74,8 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._connection: Connection | None = None
+        self._stream: Connection | None = None
+        self._hung_up = False
         place = find(server, token, data, ca)
         self._address = place.address
         self._tls = place.tls
@@ -95,6 +98,12 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
             self._connection.close()
             self._connection = None
 
+    def hang_up(self) -> None:
+        """End the stream that is read in another thread; the one thing that another thread may ask for."""
+        self._hung_up = True
+        if self._stream is not None:
+            self._stream.shut_down()
+
     # -- jobs ----------------------------------------------------------------------------------------------------
 
     def submit(
@@ -115,18 +124,18 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
 
     def job(self, job_id: int | str, *, explain: bool = True) -> Job:
         """One job, live or ended."""
-        found: Job = self._call("GET", f"{API}/jobs/{part_of(job_id)}?explain={str(explain).lower()}")
+        found: Job = self._call("GET", f"{API}/jobs/{_part(job_id)}?explain={str(explain).lower()}")
         return found
 
     def why(self, job_id: int | str, *, at_ms: int | None = None) -> dict[str, Any]:
         """Why a job waits, or did at a time that is past: `GET /jobs/{id}/why`."""
-        query = query_of({"at_ms": "" if at_ms is None else at_ms})
-        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{part_of(job_id)}/why{query}")
+        query = _query({"at_ms": "" if at_ms is None else at_ms})
+        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/why{query}")
         return found
 
     def share(self, tenant: str = "") -> dict[str, Any]:
         """How the tenants stand: `GET /share`."""
-        found: dict[str, Any] = self._call("GET", f"{API}/share{query_of({'tenant': tenant})}")
+        found: dict[str, Any] = self._call("GET", f"{API}/share{_query({'tenant': tenant})}")
         return found
 
     def jobs(
@@ -141,7 +150,7 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
     ) -> Page:
         """A page of jobs, newest first."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "name": name, "limit": limit}
-        found = self._call("GET", f"{API}/jobs{query_of(query | {'cursor': cursor or ''})}")
+        found = self._call("GET", f"{API}/jobs{_query(query | {'cursor': cursor or ''})}")
         return Page(found["jobs"], found["next_cursor"])
 
     def history(
@@ -158,7 +167,7 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         """A page of ended jobs, newest first."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "name": name, "limit": limit}
         more = {"cursor": cursor or "", "since_ms": "" if since_ms is None else since_ms}
-        found = self._call("GET", f"{API}/history{query_of(query | more)}")
+        found = self._call("GET", f"{API}/history{_query(query | more)}")
         return Page(found["jobs"], found["next_cursor"])
 
     def queue(
@@ -173,29 +182,29 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         """Live jobs in the order of the scheduler; wide: with more columns."""
         query = {"state": ",".join(states), "tenant": tenant, "user": user, "limit": limit or ""}
         query["wide"] = int(wide) or ""
-        found: Queue = self._call("GET", f"{API}/queue{query_of(query)}")
+        found: Queue = self._call("GET", f"{API}/queue{_query(query)}")
         return found
 
     def ask(self, verb: str, job_id: int | str) -> Asked:
         """`cancel`, `hold`, `release`, `suspend`, `continue` or `requeue` a job or an array."""
-        done: Asked = self._call("POST", f"{API}/jobs/{part_of(job_id)}/{part_of(verb)}")
+        done: Asked = self._call("POST", f"{API}/jobs/{_part(job_id)}/{_part(verb)}")
         return done
 
     def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[Asked]:
         """The same for many jobs: an answer for each."""
         body = json.dumps({"ids": list(ids)}).encode()
-        done: list[Asked] = self._call("POST", f"{API}/jobs/{part_of(verb)}", body)["results"]
+        done: list[Asked] = self._call("POST", f"{API}/jobs/{_part(verb)}", body)["results"]
         return done
 
     def cancel(self, job_id: int | str) -> Asked:
         """Cancel a job, or all live tasks of an array."""
-        done: Asked = self._call("DELETE", f"{API}/jobs/{part_of(job_id)}")
+        done: Asked = self._call("DELETE", f"{API}/jobs/{_part(job_id)}")
         return done
 
     def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> dict[str, Any]:
         """Say that a running job has saved its work: now, or at that time."""
         body = None if saved_at_ms is None else json.dumps({"saved_at_ms": saved_at_ms}).encode()
-        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{part_of(job_id)}/checkpoint", body)
+        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{_part(job_id)}/checkpoint", body)
         return done
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -205,16 +214,21 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         found: list[Node] = self._call("GET", f"{API}/nodes")["nodes"]
         return found
 
+    def overview(self) -> Overview:
+        """Every GPU and who is on it, every tenant and what it holds."""
+        found: Overview = self._call("GET", f"{API}/overview")
+        return found
+
     def drain(self, node: str, why: str = "") -> dict[str, Any]:
         """Let nothing new start on a node."""
         done: dict[str, Any] = self._call(
-            "POST", f"{API}/nodes/{part_of(node)}/drain", json.dumps({"why": why}).encode()
+            "POST", f"{API}/nodes/{_part(node)}/drain", json.dumps({"why": why}).encode()
         )
         return done
 
     def resume(self, node: str) -> dict[str, Any]:
         """Let a node take work again."""
-        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{part_of(node)}/resume")
+        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/resume")
         return done
 
     # -- what is written -----------------------------------------------------------------------------------------
@@ -226,7 +240,7 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         offset, limit = 0, 1024 * 1024
         while True:
             query = {"stream": stream, "offset": offset, "limit": limit, "attempt": attempt or ""}
-            piece = self._raw("GET", f"{API}/jobs/{part_of(job_id)}/logs{query_of(query)}")
+            piece = self._raw("GET", f"{API}/jobs/{_part(job_id)}/logs{_query(query)}")
             if not piece:
                 return
             yield piece
@@ -238,7 +252,7 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         while True:
             query = {"stream": stream, "follow": "true", "offset": offset, "attempt": attempt or ""}
             try:
-                for name, data in self._events(f"{API}/jobs/{part_of(job_id)}/logs{query_of(query)}"):
+                for name, data in self._events(f"{API}/jobs/{_part(job_id)}/logs{_query(query)}"):
                     failures = 0
                     if name == "log":
                         piece = _piece(data)
@@ -251,6 +265,8 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
                         return
             except OSError as error:
                 failures += 1
+                if self._hung_up:
+                    return
                 if failures > 5:
                     raise NoServer(f"the connection to the yard was lost: {error}") from error
             time.sleep(_FIRST_PAUSE_S * 2**failures)
@@ -258,12 +274,12 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
     def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The log of the yard, as it grows."""
         query = {"after": "" if after is None else after}
-        for _name, data in self._events(f"{API}/events{query_of(query)}"):
+        for _name, data in self._events(f"{API}/events{_query(query)}"):
             yield data
 
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
-        connection = Connection(self._address, _STREAM_TIMEOUT_S, self._tls)
+        connection = self._stream = Connection(self._address, _STREAM_TIMEOUT_S, self._tls)
         try:
             headers = {**self._headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
             head = connection.send("GET" if body is None else "POST", path, headers, body)

@@ -5,6 +5,7 @@ The standard library's client takes longer to import than a command has to answe
 
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+    def shut_down(self) -> None:
+        """Hang up from another thread: whoever reads here finds the end."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Head:
         """Ask, and read the answer's head. The body has to be read before the next request."""

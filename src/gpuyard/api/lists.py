@@ -9,7 +9,14 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
-from gpuyard.api.replies import DrainReply, JobsReply, NodesReply, QueueReply, SnapshotReply
+from gpuyard.api.replies import (
+    DrainReply,
+    JobsReply,
+    NodesReply,
+    OverviewReply,
+    QueueReply,
+    SnapshotReply,
+)
 from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, limit, query
 from gpuyard.api.schemas import DrainRequest, checked
 from gpuyard.api.wire import answer, cursor_of, encoded, filter_of, id_cursor, limit_of, number_of
@@ -31,6 +38,8 @@ def routes(yard: Yard) -> APIRouter:
     add(router, "GET", "/history", api.history, Action.SEE_JOB, "Jobs that have ended, newest first",
         JobsReply, parameters=(*kinds, since, limit(PAGE_MAX), CURSOR), tags=["lists"])  # fmt: skip
     add(router, "GET", "/nodes", api.nodes, Action.SEE_NODES, "The fleet", NodesReply, tags=["lists"])
+    add(router, "GET", "/overview", api.overview, Action.SEE_NODES, "Every GPU and who is on it, every tenant's use",
+        OverviewReply, tags=["lists"])  # fmt: skip
     add(router, "GET", "/debug/snapshot", api.snapshot, Action.SEE_ALL, "The whole state, to be replayed elsewhere",
         SnapshotReply, tags=["lists"])  # fmt: skip
     add(router, "POST", "/nodes/{name}/drain", api.drain, Action.MANAGE_NODES, "Let nothing new start on a node",
@@ -77,6 +86,14 @@ class _Lists:
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it."""
         return answer({"nodes": await run_in_threadpool(self._yard.views.nodes)})
+
+    async def overview(self, request: Request) -> Response:
+        """For a screen that is drawn again and again."""
+
+        def made() -> bytes:
+            return encoded(self._yard.views.overview())
+
+        return Response(await run_in_threadpool(made), media_type="application/json")
 
     async def drain(self, request: Request, name: str) -> Response:
         """What runs there goes on."""

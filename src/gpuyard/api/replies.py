@@ -135,6 +135,41 @@ class NodesReply(BaseModel):
     nodes: list[NodeReply]
 
 
+class NodeGpusReply(BaseModel):
+    """A node, GPU by GPU: how much of it is taken, by which tenant and which job."""
+
+    name: str
+    state: str
+    why: str
+    gpu_model: str
+    gpus: list[list[Any]]
+
+
+class TenantUseReply(BaseModel):
+    """What a tenant holds and wants."""
+
+    tenant: str
+    weight: int
+    running: int
+    waiting: int
+    gpus: float
+    gpus_wanted: float
+    guarantee: float
+    limit: float | None
+
+
+class OverviewReply(BaseModel):
+    """The whole yard, for a screen."""
+
+    at_ms: Milliseconds
+    running: int
+    waiting: int
+    set_aside: int
+    nodes_in_all: int
+    nodes: list[NodeGpusReply]
+    tenants: list[TenantUseReply]
+
+
 class DrainReply(BaseModel):
     """Whether a node takes new work."""
 
@@ -295,7 +330,7 @@ class VersionReply(BaseModel):
 
 DESCRIBED: tuple[type[BaseModel], ...] = (
     JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin, CheckpointRequest, CheckpointReply,
-    JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, DrainReply,
+    JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, OverviewReply, DrainReply,
     AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
     HealthReply, ReadyReply, VersionReply,
 )  # fmt: skip

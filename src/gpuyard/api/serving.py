@@ -22,6 +22,7 @@ import uvicorn
 from gpuyard.api.app import build, quick
 from gpuyard.api.peers import Door, Gate, LocalDoor, PeerProtocol, TokenDoor
 from gpuyard.api.rates import Rates
+from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
 from gpuyard.errors import BadInput, YardError
 
@@ -41,6 +42,8 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
         signal.signal(number, lambda *_: None)
     check_address(options)
     tls = _tls(options)
+    # Before the port: whoever starts a yard twice is told that it runs, not that its port is taken.
+    DataDir(options.data).instance(options.port, options.shared).check_free()
     listener = _tcp(options.host, options.port)
     with contextlib.closing(listener):
         options = replace(options, port=listener.getsockname()[1])

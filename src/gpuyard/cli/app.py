@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuyard.cli.complaints import complain, complain_of_usage
-from gpuyard.cli.lazy import LazyGroup
+from gpuyard.cli.complaints import complain_of_usage, ended
+from gpuyard.cli.group import LazyGroup
+from gpuyard.cli.overall_help import ABOUT
 from gpuyard.cli.streams import give_up_output
-from gpuyard.errors import YardError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -17,7 +17,9 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="yard",
     cls=LazyGroup,
-    help="Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it.",
+    help=ABOUT,
+    # Ours, `yard completion`, knows the jobs and nodes of the yard.
+    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Help in plain text reads well at 80 columns and in a pipe, and comes in half the time that Rich takes.
@@ -45,11 +47,14 @@ def _yard(
 
 def run(arguments: Sequence[str]) -> int:
     """Run `yard` with these arguments and return its exit code. Only defects of ours escape as exceptions."""
-    try:
+
+    def call() -> int:
         code: Any = app(list(arguments), prog_name="yard", standalone_mode=False)
         sys.stdout.flush()
-    except YardError as error:
-        return complain(error)
+        return code if isinstance(code, int) else 0
+
+    try:
+        return ended(call)
     except typer.TyperException as error:
         return complain_of_usage(error)
     except typer.Abort:
@@ -57,9 +62,3 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         # Typer's own answer to a reader that has gone away.
         return give_up_output() if stop.code == 1 else stop.code if isinstance(stop.code, int) else 0
-    except OSError as error:
-        code = give_up_output()
-        if not isinstance(error, BrokenPipeError):
-            where = f"{error.filename}: " if error.filename else ""
-            complain(YardError(f"{where}{error.strerror or error}"))
-    return code if isinstance(code, int) else 0

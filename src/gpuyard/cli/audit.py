@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import OutputOption, UserOption
 from gpuyard.cli.places import client
-from gpuyard.cli.queue import UserOption
 
 
 def audit(

@@ -3,10 +3,28 @@
 Messages go to standard error, so that standard output stays what a script expects.
 """
 
-import typer
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from gpuyard.cli.streams import notice
+from gpuyard.cli.streams import give_up_output, notice
 from gpuyard.errors import YardError
+
+if TYPE_CHECKING:
+    import typer
+
+
+def ended(call: Callable[[], int]) -> int:
+    """Run a command to its end and return its exit code. Only defects of ours escape as exceptions."""
+    try:
+        return call()
+    except YardError as error:
+        return complain(error)
+    except OSError as error:
+        code = give_up_output()
+        if not isinstance(error, BrokenPipeError):
+            where = f"{error.filename}: " if error.filename else ""
+            complain(YardError(f"{where}{error.strerror or error}"))
+        return code
 
 
 def complain(error: YardError) -> int:
@@ -28,7 +46,7 @@ _WORDING = {": Value error, ": ": ", ": Input should": ": it should"}
 """Typer checks options with pydantic, whose words are for programmers."""
 
 
-def complain_of_usage(error: typer.TyperException) -> int:
+def complain_of_usage(error: "typer.TyperException") -> int:
     """The command was called in a way it does not know."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "yard"

@@ -134,7 +134,7 @@ def _until(holds: Callable[[], bool], s: float) -> None:
 
 def _watch(client: "Client", say: Say, sent: dict[str, int]) -> None:
     """The queue, once in full while it is at its most crowded, then a line now and then until all is done."""
-    from gpuyard.cli.queue_table import print_queue
+    from gpuyard.cli.queue import print_queue
 
     time.sleep(1.5)
     say(

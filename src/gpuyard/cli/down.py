@@ -4,8 +4,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gpuyard.cli.options import Option
 from gpuyard.cli.places import DataOption
 from gpuyard.errors import YardError
 
@@ -18,7 +17,7 @@ JOBS_S = 600.0
 
 def down(
     data: DataOption = None,
-    jobs: Annotated[bool, typer.Option("--jobs", help="Cancel all jobs first, running and waiting.")] = False,
+    jobs: Annotated[bool, Option("--jobs", help="Cancel all jobs first, running and waiting.")] = False,
 ) -> None:
     """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs all are cancelled first."""
     from gpuyard.cli.streams import notice

@@ -3,46 +3,97 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import (
+    ColumnsOption,
+    Option,
+    Output,
+    OutputOption,
+    StateOption,
+    TenantOption,
+    UserOption,
+    WatchOption,
+)
 from gpuyard.cli.places import client
-from gpuyard.cli.queue import StateOption, TenantOption, UserOption
 
 PAGE = 1000
+FIELDS = (
+    "id",
+    "label",
+    "name",
+    "tenant",
+    "user",
+    "class",
+    "state",
+    "attempt_state",
+    "gpus",
+    "gpu_models",
+    "tasks",
+    "cpus",
+    "memory_mib",
+    "nodes",
+    "gpu_indices",
+    "submitted",
+    "submitted_ms",
+    "started",
+    "started_ms",
+    "ended",
+    "ended_ms",
+    "time_limit_s",
+    "attempts",
+    "preemptions",
+    "restarts",
+    "exit_code",
+    "held",
+    "wanted",
+    "reason",
+    "array_id",
+    "array_index",
+)
+"""Names of the data, the same whether or not there are rows."""
 
 
 def history(
     state: StateOption = None,
     tenant: TenantOption = "",
     user: UserOption = "",
-    name: Annotated[
-        str, typer.Option("-n", "--name", help="Only jobs of this name.", show_default=False)
-    ] = "",
+    name: Annotated[str, Option("-n", "--name", help="Only jobs of this name.", show_default=False)] = "",
     since: Annotated[
         str,
-        typer.Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
+        Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
     ] = "",
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")
-    ] = 50,
+    limit: Annotated[int, Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
     output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
 ) -> None:
     """Show jobs that have ended, the newest first."""
-    since_ms = _since_ms(since) if since else None
-    found: list[Any] = []
-    cursor: str | None = None
-    with client() as yard:
-        while len(found) < limit:
-            page = yard.history(
-                states=state or [], tenant=tenant, user=user, name=name, since_ms=since_ms,
-                limit=min(PAGE, limit - len(found)), cursor=cursor,
-            )  # fmt: skip
-            found += page.jobs
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+    from gpuyard.cli.watching import repeated
+
+    def show() -> None:
+        since_ms = _since_ms(since) if since else None
+        found: list[Any] = []
+        cursor: str | None = None
+        with client() as yard:
+            while len(found) < limit:
+                page = yard.history(
+                    states=state or [],
+                    tenant=tenant,
+                    user=user,
+                    name=name,
+                    since_ms=since_ms,
+                    limit=min(PAGE, limit - len(found)),
+                    cursor=cursor,
+                )
+                found += page.jobs
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+        _print(found, output, columns)
+
+    repeated(show, watch)
+
+
+def _print(found: list[Any], output: Output, wanted: str) -> None:
     from gpuyard.cli.tables import Column, clock, emit, number
 
     columns = [
@@ -62,7 +113,7 @@ def history(
         Column("ENDED", lambda job: clock(job["ended_ms"])),
         Column("WHY", lambda job: job["reason"]),
     ]
-    emit(found, columns, output)
+    emit(found, columns, output, fields=FIELDS, wanted=wanted)
 
 
 def _since_ms(text: str) -> int:

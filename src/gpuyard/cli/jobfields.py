@@ -6,53 +6,44 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from gpuyard.cli.environment import environment
+from gpuyard.cli.options import Argument, Called, Option
 from gpuyard.errors import BadInput
 
 SCRIPT_BYTES_MAX = 1024 * 1024
 
 WordsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="COMMAND [ARGS]...", help="What to run.", show_default=False),
+    Argument(metavar="COMMAND [ARGS]...", help="What to run.", show_default=False),
 ]
-Gpus = Annotated[int, typer.Option("-g", "--gpus", metavar="N", min=0, help="GPUs of each task.")]
+Gpus = Annotated[int, Option("-g", "--gpus", metavar="N", min=0, help="GPUs of each task.")]
 GpuModel = Annotated[
     list[str] | None,
-    typer.Option(
-        "--gpu-model", metavar="MODEL", help="A model that will do; may be repeated.", show_default=False
-    ),
+    Option("--gpu-model", metavar="MODEL", help="A model that will do; may be repeated.", show_default=False),
 ]
-JobName = Annotated[str, typer.Option("-n", "--name", help="For people.", show_default=False)]
-Tenant = Annotated[
-    str, typer.Option("--tenant", metavar="PATH", help="For whom it counts.", show_default=False)
-]
-Klass = Annotated[
-    str, typer.Option("--class", metavar="CLASS", help="How it is treated.", show_default=False)
-]
+JobName = Annotated[str, Option("-n", "--name", help="For people.", show_default=False)]
+Tenant = Annotated[str, Option("--tenant", metavar="PATH", help="For whom it counts.", show_default=False)]
+Klass = Annotated[str, Option("--class", metavar="CLASS", help="How it is treated.", show_default=False)]
 TimeLimit = Annotated[
     str,
-    typer.Option("-t", "--time", metavar="TIME", help="Time limit: 90s, 30m, 2h, 1d12h.", show_default=False),
+    Option("-t", "--time", metavar="TIME", help="Time limit: 90s, 30m, 2h, 1d12h.", show_default=False),
 ]
-Tasks = Annotated[
-    int, typer.Option("--tasks", metavar="N", min=1, help="Tasks that start together or not at all.")
-]
+Tasks = Annotated[int, Option("--tasks", metavar="N", min=1, help="Tasks that start together or not at all.")]
 Cpus = Annotated[
-    float, typer.Option("-c", "--cpus", metavar="N", min=0, help="Cores of each task.", show_default=False)
+    float, Option("-c", "--cpus", metavar="N", min=0, help="Cores of each task.", show_default=False)
 ]
 Memory = Annotated[
     str,
-    typer.Option("-m", "--memory", metavar="SIZE", help="Memory of each task: 512M, 8G.", show_default=False),
+    Option("-m", "--memory", metavar="SIZE", help="Memory of each task: 512M, 8G.", show_default=False),
 ]
 Env = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="NAME=VALUE", help="Set a variable; may be repeated.", show_default=False),
+    Option("--env", metavar="NAME=VALUE", help="Set a variable; may be repeated.", show_default=False),
 ]
-Export = Annotated[bool, typer.Option("--export/--no-export", help="Pass on this shell's environment.")]
+Export = Annotated[bool, Option("--export/--no-export", help="Pass on this shell's environment.")]
 Signal = Annotated[
     str,
-    typer.Option(
+    Option(
         "--signal",
         metavar="SIG[@SECONDS]",
         help="Warn with this signal before it is stopped, so long ahead of its time limit.",
@@ -61,7 +52,7 @@ Signal = Annotated[
 ]
 Array = Annotated[
     str,
-    typer.Option(
+    Option(
         "--array",
         metavar="INDICES",
         help="Many tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end no more than 4 at a time.",
@@ -70,7 +61,7 @@ Array = Annotated[
 ]
 After = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--after",
         metavar="[KIND:]JOB",
         help="Wait for a job, an array or a task: afterok (if no kind is given), afterany, afternotok, after, "
@@ -78,23 +69,21 @@ After = Annotated[
         show_default=False,
     ),
 ]
-Stdout = Annotated[str, typer.Option("--stdout", metavar="FILE", help="For its output.", show_default=False)]
-Stderr = Annotated[str, typer.Option("--stderr", metavar="FILE", help="For its errors.", show_default=False)]
+Stdout = Annotated[str, Option("--stdout", metavar="FILE", help="For its output.", show_default=False)]
+Stderr = Annotated[str, Option("--stderr", metavar="FILE", help="For its errors.", show_default=False)]
 Retries = Annotated[
     int,
-    typer.Option("--retries", metavar="N", min=0, max=100, help="How often it is tried again if it fails."),
+    Option("--retries", metavar="N", min=0, max=100, help="How often it is tried again if it fails."),
 ]
-Requeue = Annotated[bool, typer.Option("--requeue/--no-requeue", help="Wait again when its node is lost.")]
-Hold = Annotated[bool, typer.Option("--hold", help="Do not start it before `yard release`.")]
+Requeue = Annotated[bool, Option("--requeue/--no-requeue", help="Wait again when its node is lost.")]
+Hold = Annotated[bool, Option("--hold", help="Do not start it before `yard release`.")]
 
 DryRun = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="Say where and when it would start and what it would cost; submit nothing."
-    ),
+    Option("--dry-run", help="Say where and when it would start and what it would cost; submit nothing."),
 ]
 HostProcess = Annotated[
-    bool, typer.Option("--host-process", help="Run a container's command as a process, without its image.")
+    bool, Option("--host-process", help="Run a container's command as a process, without its image.")
 ]
 
 
@@ -111,10 +100,9 @@ def is_file_to_read(words: list[str] | None, dashes: bool) -> bool:
         return b"\n#SBATCH" in file.read(SCRIPT_BYTES_MAX + 1)
 
 
-def was_given(ctx: typer.Context, option: str) -> bool:
+def was_given(ctx: Called, option: str) -> bool:
     """Whether someone gave an option, rather than leaving it at its default."""
-    source = ctx.get_parameter_source(option) if option else None
-    return source is not None and source.name == "COMMANDLINE"
+    return option in ctx.given
 
 
 def request(

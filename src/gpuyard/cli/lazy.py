@@ -4,12 +4,7 @@ Typer builds every command of a program before it runs one. With thirty commands
 so here a table has their names and what they do, and only the one that is called is built.
 """
 
-from importlib import import_module
 from typing import Any, NamedTuple
-
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_group
 
 
 class Entry(NamedTuple):
@@ -25,6 +20,29 @@ class Entry(NamedTuple):
     words: bool = False
     """Whether it takes a command line of its own: what follows the first word is not ours."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether it starts at once, without Typer."""
+        return self.module in PLAIN_MODULES
+
+
+PLAIN_MODULES = frozenset(
+    {
+        "completion",
+        "down",
+        "history",
+        "logs",
+        "nodes",
+        "queue",
+        "run",
+        "show",
+        "submit",
+        "tenants",
+        "top",
+        "verbs",
+    }
+)
+"""Modules that do not import Typer and declare their options with `options`."""
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "The yard": {
@@ -39,6 +57,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "diff": Entry("diff", "Show what a yard.yaml would change.", no_args_is_help=True),
         "apply": Entry("apply", "Put a yard.yaml in force, with a preview.", no_args_is_help=True),
         "rollback": Entry("apply", "Go back to an earlier configuration."),
+        "completion": Entry("completion", "Make a shell complete `yard` on Tab.", no_args_is_help=True),
     },
     "Jobs": {
         "convert": Entry("convert", "Turn a script or a manifest into native YAML.", no_args_is_help=True),
@@ -53,6 +72,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "run", "Run a command and watch it.", no_args_is_help=True, cls="words:WordsCommand", words=True
         ),
         "queue": Entry("queue", "Show what runs and what waits, in order."),
+        "top": Entry("top", "Watch GPUs, queue and tenants on a full screen."),
         "show": Entry("show", "Show a job, and why it waits.", no_args_is_help=True),
         "eta": Entry("eta", "Say when waiting jobs will start.", no_args_is_help=True),
         "why": Entry("why", "Say why a job waits, now or then, and what would help.", no_args_is_help=True),
@@ -92,53 +112,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
 ENTRIES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
-class LazyGroup(TyperGroup):
-    """A group whose commands stand in `SECTIONS`."""
-
-    def __init__(self, **attrs: Any) -> None:
-        super().__init__(**attrs)
-        # The names are what suggestions for a mistyped one are made from.
-        self.commands = dict.fromkeys(ENTRIES)  # type: ignore[assignment]
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the help."""
-        return list(ENTRIES)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, built now."""
-        entry = ENTRIES.get(cmd_name)
-        return None if entry is None else build(cmd_name, entry)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The table, section by section, without importing anything."""
-        width = max(map(len, ENTRIES))
-        for section, entries in SECTIONS.items():
-            with formatter.section(section):
-                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in entries.items()])
-
-
 def build(name: str, entry: Entry) -> Any:
-    """A command or a group of them."""
-    module = import_module(f"gpuyard.cli.{entry.module}")
-    found = getattr(module, entry.attribute or name)
-    alone = typer.Typer(
-        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, suggest_commands=True
-    )
-    if entry.attribute == "app":
-        alone.add_typer(found, name=name, short_help=entry.help)
-        return get_group(alone).commands[name]
-    kind: Any = TyperCommand
-    if entry.cls:
-        place, _, class_name = entry.cls.partition(":")
-        kind = getattr(import_module(f"gpuyard.cli.{place}"), class_name)
-    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-    if entry.words:
-        settings["allow_interspersed_args"] = False
-    alone.command(
-        name,
-        cls=kind,
-        short_help=entry.help,
-        no_args_is_help=entry.no_args_is_help,
-        context_settings=settings,
-    )(found)
-    return get_command(alone)
+    """A command or a group of them, as Typer has it."""
+    from gpuyard.cli.group import built
+
+    return built(name, entry)

@@ -4,31 +4,20 @@ People get a table that fits their terminal, pipes get aligned text without a si
 programs get data in which no number was rounded for the eye.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
+
+from gpuyard.cli.options import Output
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+__all__ = ["Column", "Grid", "Listing", "Output", "emit", "flat", "show"]
+
 GAP = "  "
 """Between two columns in a pipe."""
-
-
-class Output(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    """For people."""
-    WIDE = "wide"
-    """For people who want all of it."""
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
-    """One line a row, names joined with underscores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +71,15 @@ class Listing:
 
 def emit(listing: Listing, output: Output) -> None:
     """Print a result on standard output."""
+    from gpuyard.cli.tables import write_csv, write_document
+
     match output:
-        case Output.JSON:
-            import json
-
-            print(json.dumps(listing.document, indent=2, allow_nan=False))
-        case Output.YAML:
-            import yaml
-
-            print(yaml.safe_dump(listing.document, sort_keys=False, allow_unicode=True), end="")
+        case Output.JSON | Output.YAML:
+            write_document(listing.document, output)
         case Output.CSV:
-            _emit_csv([dict(flat(record)) for record in listing.records()])
+            rows = [dict(flat(record)) for record in listing.records()]
+            names = list(dict.fromkeys(key for row in rows for key in row))
+            write_csv(names, ([row.get(name) for name in names] for row in rows))
         case Output.TABLE | Output.WIDE:
             show(listing.grids(output is Output.WIDE))
 
@@ -117,19 +104,6 @@ def flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any
             yield from flat(value, f"{before}{key}_")
         else:
             yield f"{before}{key}", value
-
-
-def _emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    import csv
-
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([[_cell(row.get(column)) for column in columns] for row in rows])
-
-
-def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _header_line(grid: Grid) -> list[str]:

@@ -2,21 +2,52 @@
 
 from typing import Annotated
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import (
+    Argument,
+    ColumnsOption,
+    Option,
+    Output,
+    OutputOption,
+    WatchOption,
+)
 from gpuyard.cli.places import client
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="As `yard nodes` calls it.")]
+FIELDS = (
+    "name",
+    "cluster",
+    "pool",
+    "state",
+    "why",
+    "gpu_model",
+    "gpus",
+    "gpus_free",
+    "gpus_foreign",
+    "foreign",
+    "cpus",
+    "cpus_free",
+    "memory_mib",
+    "memory_mib_free",
+    "jobs",
+)
+"""Names of the data, the same whether or not there are rows."""
+
+NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
 
 
-def nodes(output: OutputOption = Output.TABLE) -> None:
+def nodes(
+    output: OutputOption = Output.TABLE, columns: ColumnsOption = "", watch: WatchOption = None
+) -> None:
     """Show the nodes, what is free on them, and who else uses their GPUs."""
-    with client() as yard:
-        found = yard.nodes()
+    from gpuyard.cli.watching import repeated
+
+    repeated(lambda: _show(output, columns), watch)
+
+
+def _show(output: Output, wanted: str) -> None:
     from gpuyard.cli.tables import Column, emit, number
 
+    with client() as yard:
+        found = yard.nodes()
     columns = [
         Column("NODE", lambda node: node["name"]),
         Column("STATE", lambda node: node["state"]),
@@ -33,12 +64,12 @@ def nodes(output: OutputOption = Output.TABLE) -> None:
         Column("LABELS", lambda node: " ".join(node["jobs"]) or "-", wide=True),
         Column("WHY", lambda node: "; ".join(part for part in (node["why"], node["foreign"]) if part)),
     ]
-    emit([dict(node) for node in found], columns, output)
+    emit([dict(node) for node in found], columns, output, fields=FIELDS, wanted=wanted)
 
 
 def drain(
     node: NodeArgument,
-    why: Annotated[str, typer.Option("--why", help="For people.", show_default=False)] = "",
+    why: Annotated[str, Option("--why", help="For people.", show_default=False)] = "",
 ) -> None:
     """Let nothing new start on a node. What runs there goes on."""
     with client() as yard:

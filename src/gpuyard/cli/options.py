@@ -1,24 +1,119 @@
-"""Options that several commands share, so that they are called, checked and explained alike."""
+"""Options that several commands share, and the light way in which options are declared.
 
+A command says what it takes with `Annotated[int, Option("-g", "--gpus", …)]`. Two readers understand that one
+declaration: `plain`, which starts at once, and Typer (through `bridge`), which knows help and complaints and takes ten
+times as long to import. So nothing here may import anything that takes time.
+"""
+
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-import typer
 
-from gpuyard.cli.listing import Output
+class Output(StrEnum):
+    """How a result is printed."""
 
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
+    TABLE = "table"
+    """For people."""
+    WIDE = "wide"
+    """For people who want all of it."""
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+    """One line a row, names joined with underscores."""
+
+
+class Option:
+    """An option of a command, as in `-g, --gpus N`."""
+
+    def __init__(
+        self,
+        *names: str,
+        metavar: str | None = None,
+        help: str = "",
+        min: int | float | None = None,
+        max: int | float | None = None,
+        show_default: bool = True,
+        bare: str = "",
+    ) -> None:
+        self.names = names
+        """`--export/--no-export` is a flag with its opposite."""
+        self.metavar = metavar
+        self.help = help
+        self.min = min
+        self.max = max
+        self.show_default = show_default
+        self.bare = bare
+        """The value that is meant when no number follows; empty: one has to follow."""
+
+
+class Argument:
+    """What stands without a name."""
+
+    def __init__(self, *, metavar: str, help: str = "", show_default: bool = True, envvar: str = "") -> None:
+        self.metavar = metavar
+        self.help = help
+        self.show_default = show_default
+        self.envvar = envvar
+        """The variable that is taken if it is left out."""
+
+
+class Called(NamedTuple):
+    """How a command was called, for those that have to know: a parameter of this type gets it."""
+
+    dashes: bool = False
+    """Whether `--` stood among its words."""
+    given: frozenset[str] = frozenset()
+    """Parameters that someone gave a value, rather than leaving them at their default."""
+
+
+OutputOption = Annotated[Output, Option("-o", "--output", help="How to print the result.")]
+
+ColumnsOption = Annotated[
+    str,
+    Option(
+        "--columns",
+        metavar="NAMES",
+        help="Only these columns, in this order, as in id,state,gpus.",
+        show_default=False,
+    ),
+]
+
+WATCH_S = 2
+WatchOption = Annotated[
+    int | None,
+    Option(
+        "-w",
+        "--watch",
+        metavar="[SECONDS]",
+        min=1,
+        max=86_400,
+        bare=str(WATCH_S),
+        help=f"Show it again every so many seconds, {WATCH_S} if none are given, until Ctrl-C.",
+        show_default=False,
+    ),
+]
+
+JobArgument = Annotated[str, Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")]
+StateOption = Annotated[
+    list[str] | None,
+    Option("--state", metavar="STATE", help="Only these; may be repeated.", show_default=False),
+]
+TenantOption = Annotated[
+    str, Option("--tenant", metavar="PATH", help="Only this tenant and those below it.", show_default=False)
+]
+UserOption = Annotated[str, Option("-u", "--user", help="Only this user's.", show_default=False)]
 
 PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
 )  # fmt: skip
 """For the help, which does not wait for the policies to be imported (a test holds the two equal)."""
 
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Same seed, same result.")]
+SeedOption = Annotated[int, Option("--seed", metavar="N", min=0, help="Same seed, same result.")]
 
 ReportOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--report",
         metavar="FILE",
         help="Write a report with plots here: one HTML file that needs no network.",

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from gpuyard.cli.options import Option
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 DataOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--data",
         metavar="DIR",
         help="Where the yard keeps its data. Default: $YARD_DATA, else /var/lib/gpuyard for root and "

@@ -5,11 +5,10 @@ import signal as signals
 import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from gpuyard.cli import jobfields as f
+from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
-from gpuyard.cli.words import DASHES
+from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
     from gpuyard.api.answers import End
@@ -22,7 +21,7 @@ _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143
 
 
 def run(
-    ctx: typer.Context,
+    ctx: Called,
     words: f.WordsArgument = None,
     gpus: f.Gpus = 0,
     name: f.JobName = "",
@@ -36,12 +35,14 @@ def run(
     env: f.Env = None,
     export: f.Export = True,
     signal: f.Signal = "",
-) -> None:
+) -> int:
     """Run a command, show its output as it comes, and end with its exit code.
 
     `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
     """
-    fields = f.command_of(words, ctx.meta.get(DASHES, False))
+    if words != ["-"]:
+        _look_at_input()
+    fields = f.command_of(words, ctx.dashes)
     fields |= f.request(
         gpus=gpus, gpu_model=gpu_model, name=name or fields.get("name", ""), tenant=tenant, klass=klass,
         time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
@@ -51,7 +52,35 @@ def run(
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
     with client() as yard:
-        raise typer.Exit(_watched(yard, fields))
+        return _watched(yard, fields)
+
+
+def _look_at_input() -> None:
+    """A job reads nothing from here. Who sends it something is told so, rather than left to wonder."""
+    import fcntl
+    import stat
+    import termios
+
+    try:
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode):
+            # A file that was read from already belongs to a loop around us, as in `while read …; done < list`.
+            unread = 0 if os.lseek(0, 0, os.SEEK_CUR) else status.st_size
+        elif stat.S_ISFIFO(status.st_mode):
+            unread = int.from_bytes(fcntl.ioctl(0, termios.FIONREAD, bytes(4)), sys.byteorder)
+        else:
+            return
+    except OSError:
+        return
+    if unread and stat.S_ISREG(status.st_mode):
+        raise BadInput(
+            "a job reads no standard input, so the file that is given with < would be lost",
+            "Let the job open it: yard run … -- sh -c 'COMMAND < FILE'",
+        )
+    if unread:
+        from gpuyard.cli.streams import notice
+
+        notice("a job reads no standard input: what comes through the pipe is not passed on", before="yard: ")
 
 
 def _interrupt(*_: Any) -> None:

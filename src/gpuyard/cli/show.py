@@ -1,42 +1,38 @@
 """`yard show`: everything about one job, and why it waits."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import JobArgument, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
 
 _TASKS_SHOWN_MAX = 20
 
 
-def show(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")],
-    output: OutputOption = Output.TABLE,
-) -> None:
+def show(job: JobArgument, output: OutputOption = Output.TABLE, watch: WatchOption = None) -> None:
     """Show a job, live or ended; for one that waits, everything that is in its way."""
+    from gpuyard.cli.watching import repeated
+
+    repeated(lambda: _show(job, output), watch)
+
+
+def _show(job: str, output: Output) -> None:
     with client() as yard:
         found = yard.job(job)
-    if output is Output.JSON:
-        import json
+    from gpuyard.cli.tables import emit, write_document
 
-        print(json.dumps(found, indent=2))
-    elif output is Output.YAML:
-        import yaml
-
-        print(yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True), end="")
+    if output in (Output.JSON, Output.YAML):
+        write_document(dict(found), output)
     elif output is Output.CSV:
-        from gpuyard.cli.tables import emit
-
         emit([dict(found)], [], output)
     else:
-        _story(found)
+        for line in story(found):
+            print(line)
 
 
-def _story(job: Mapping[str, Any]) -> None:
-    from gpuyard.cli.tables import clock, number, span
+def story(job: Mapping[str, Any]) -> list[str]:
+    """Everything about a job, line by line."""
+    from gpuyard.cli.tables import clock, counted, number, span
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),
@@ -46,15 +42,9 @@ def _story(job: Mapping[str, Any]) -> None:
     if job.get("array"):
         counts = ", ".join(f"{count} {state}" for state, count in sorted(job["states"].items()))
         lines.append(("tasks", f"{job['tasks']}: {counts}"))
-        _print(lines)
-        for task in job["jobs"][:_TASKS_SHOWN_MAX]:
-            code = "" if task["exit_code"] is None else f"  exit code {task['exit_code']}"
-            print(f"  {task['label']:<12} {task['state']}{code}")
-        if len(job["jobs"]) > _TASKS_SHOWN_MAX:
-            print(f"  and {len(job['jobs']) - _TASKS_SHOWN_MAX} more")
-        return
+        return _aligned(lines) + _tasks(job["jobs"])
     models = f" ({' or '.join(job['gpu_models'])})" if job["gpu_models"] else ""
-    asks = [f"{number(job['gpus'])} GPUs{models}"]
+    asks = [f"{counted(job['gpus'], 'GPU')}{models}"]
     asks += [f"{job['tasks']} tasks"] if job["tasks"] > 1 else []
     asks += [f"{number(job['cpus'])} cores a task"] if job["cpus"] else []
     asks += [f"{job['memory_mib']} MiB a task"] if job["memory_mib"] else []
@@ -73,14 +63,24 @@ def _story(job: Mapping[str, Any]) -> None:
     if job["exit_code"] is not None:
         lines.append(("exit code", str(job["exit_code"])))
     if job["attempts"] > 1 or job["preemptions"]:
-        lines.append(("attempts", f"{job['attempts']}, preempted {job['preemptions']} times"))
+        lines.append(("attempts", f"{job['attempts']}, preempted {counted(job['preemptions'], 'time')}"))
     if job["reason"]:
         lines.append(("why", job["reason"]))
     for reason in job.get("why", []):
         lines.append(("", f"{reason['by']}: {reason['text']}"))
     if job.get("how"):
         lines.append(("then", _then(job)))
-    _print(lines + [("helps", text) for text in job.get("helps", [])])
+    return _aligned(lines + [("helps", text) for text in job.get("helps", [])])
+
+
+def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:
+    """The first tasks of an array."""
+    lines = []
+    for task in tasks[:_TASKS_SHOWN_MAX]:
+        code = "" if task["exit_code"] is None else f"  exit code {task['exit_code']}"
+        lines.append(f"  {task['label']:<12} {task['state']}{code}")
+    more = len(tasks) - _TASKS_SHOWN_MAX
+    return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 def _then(job: Mapping[str, Any]) -> str:
@@ -92,10 +92,9 @@ def _then(job: Mapping[str, Any]) -> str:
     return str(job["how"])
 
 
-def _print(lines: list[tuple[str, str]]) -> None:
+def _aligned(lines: list[tuple[str, str]]) -> list[str]:
     width = max(len(name) for name, _ in lines)
-    for name, text in lines:
-        print(f"{name:<{width}}  {text}")
+    return [f"{name:<{width}}  {text}" for name, text in lines]
 
 
 def _state(job: Mapping[str, Any]) -> str:

@@ -3,18 +3,14 @@
 import os
 from typing import Any
 
-import typer
-
 from gpuyard.cli import jobfields as f
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Called, Output, OutputOption
 from gpuyard.cli.places import client
-from gpuyard.cli.words import DASHES
 from gpuyard.errors import BadInput
 
 
 def submit(
-    ctx: typer.Context,
+    ctx: Called,
     words: f.WordsArgument = None,
     gpus: f.Gpus = 0,
     name: f.JobName = "",
@@ -38,7 +34,7 @@ def submit(
     host_process: f.HostProcess = False,
     dry_run: f.DryRun = False,
     output: OutputOption = Output.TABLE,
-) -> None:
+) -> int:
     """Submit a command, or a script that begins with #!, and print the job's id.
 
     `yard submit -g 2 --time 2h train.sh` submits the text of the script as it is now, and heeds its #SBATCH lines;
@@ -57,7 +53,7 @@ def submit(
     given |= _array(array) | {key: value for key, value in (("retries", retries), ("hold", hold)) if value}
     given |= {"dependencies": [_dependency(each) for each in after]} if after else {}
     given |= {} if requeue else {"requeue": False}
-    dashes = ctx.meta.get(DASHES, False)
+    dashes = ctx.dashes
     jobs, test_only = (
         _taken_in(words, given, host_process, ctx)
         if f.is_file_to_read(words, dashes)
@@ -66,10 +62,11 @@ def submit(
     if dry_run or test_only:
         from gpuyard.cli.dry_run import rehearse
 
-        raise typer.Exit(rehearse(jobs, output))
+        return rehearse(jobs, output)
     with client() as yard:
         for fields in jobs:
             _show(yard.submit(fields), output)
+    return 0
 
 
 def _plain(words: list[str] | None, given: dict[str, Any], dashes: bool) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def _plain(words: list[str] | None, given: dict[str, Any], dashes: bool) -> dict
 
 
 def _taken_in(
-    words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: typer.Context
+    words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: Called
 ) -> tuple[list[dict[str, Any]], bool]:
     """Jobs of a file with directives of its own, and whether it says itself that they are only to be tried.
 
@@ -125,11 +122,10 @@ def _dependency(text: str) -> dict[str, str]:
 def _show(accepted: Any, output: Output) -> None:
     if output in (Output.TABLE, Output.WIDE):
         print(accepted["id"])
-    elif output is Output.JSON:
-        import json
-
-        print(json.dumps(accepted, indent=2))
     else:
-        from gpuyard.cli.tables import emit
+        from gpuyard.cli.tables import emit, write_document
 
-        emit([dict(accepted)], [], output)
+        if output is Output.JSON:
+            write_document(accepted, output)
+        else:
+            emit([dict(accepted)], [], output)

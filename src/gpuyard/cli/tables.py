@@ -1,18 +1,25 @@
 """Listings of the yard: one list of records in five forms, quick for ten thousand of them.
 
 Unlike `listing`, which draws small results richly, this writes plain lines: columns are padded once, a terminal gets a
-bold header and lines cut to its width, a pipe gets clean text, and nothing heavy is imported.
+bold header, states in colour and lines cut to its width, a pipe gets clean text, and nothing heavy is imported.
 """
 
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 GAP = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _CONTROL = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
+_GREEN, _YELLOW, _RED, _CYAN, _DIM = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[36m", "\x1b[2m"
+STATE_COLOURS = {
+    "RUNNING": _GREEN, "UP": _GREEN, "PENDING": _YELLOW, "DRAINED": _YELLOW, "SUSPENDED": _CYAN,
+    "COMPLETED": _DIM, "CANCELLED": _DIM,
+    "FAILED": _RED, "TIMEOUT": _RED, "NODE_FAIL": _RED, "OUT_OF_MEMORY": _RED, "DOWN": _RED,
+}  # fmt: skip
+"""On a terminal, for cells of a column STATE."""
 
 
 class Column(NamedTuple):
@@ -25,25 +32,79 @@ class Column(NamedTuple):
     """Only in the wide form."""
 
 
-def emit(records: Sequence[Mapping[str, Any]], columns: Sequence[Column], output: str) -> None:
-    """Print records on standard output, in a form that `listing.Output` names."""
-    match output:
-        case "json":
-            import json
+def emit(
+    records: Sequence[Mapping[str, Any]],
+    columns: Sequence[Column],
+    output: str,
+    *,
+    fields: Sequence[str] = (),
+    wanted: str = "",
+) -> None:
+    """Print records on standard output, in a form that `options.Output` names.
 
-            print(json.dumps(records, indent=2))
-        case "yaml":
-            import yaml
+    `fields` are the names of the data, for a csv without rows; `wanted` is what `--columns` said.
+    """
+    if output in ("table", "wide"):
+        wide = output == "wide" or bool(wanted)
+        shown = [column for column in columns if wide or not column.wide]
+        if wanted:
+            by_name = {name_of(column): column for column in shown}
+            shown = [by_name[name] for name in chosen(wanted, list(by_name))]
+        table(shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table")
+        return
+    names = list(dict.fromkeys([*fields, *(name for each in records for name in each)]))
+    if wanted:
+        names = chosen(wanted, names)
+        records = [{name: each.get(name) for name in names} for each in records]
+    if output == "csv":
+        write_csv(names, ([each.get(name) for name in names] for each in records))
+    else:
+        write_document([dict(each) for each in records], output)
 
-            print(
-                yaml.safe_dump([dict(each) for each in records], sort_keys=False, allow_unicode=True), end=""
-            )
-        case "csv":
-            _csv(records)
-        case _:
-            wide = output == "wide"
-            chosen = [column for column in columns if wide or not column.wide]
-            table(chosen, [[column.cell(each) for column in chosen] for each in records], cut=not wide)
+
+def name_of(column: Column) -> str:
+    """A column as `--columns` calls it."""
+    return column.header.lower().replace(" ", "_")
+
+
+def chosen(wanted: str, names: Sequence[str]) -> list[str]:
+    """The names that `--columns` gives, checked."""
+    asked = [name.strip().lower() for name in wanted.split(",") if name.strip()]
+    strange = [name for name in asked if name not in names]
+    if not strange and asked:
+        return asked
+    from difflib import get_close_matches
+
+    from gpuyard.errors import BadInput
+
+    if not asked:
+        raise BadInput("--columns names none", f"There are: {', '.join(names)}.")
+    meant = get_close_matches(strange[0], names, n=1)
+    close = f"; did you mean {meant[0]!r}?" if meant else ""
+    raise BadInput(f"there is no column {strange[0]!r}{close}", f"There are: {', '.join(names)}.")
+
+
+def write_document(value: Any, output: str) -> None:
+    """A value as JSON or YAML."""
+    if output == "json":
+        import json
+
+        print(json.dumps(value, indent=2, allow_nan=False))
+        return
+    import yaml
+
+    # The C emitter is several times as quick; some builds of PyYAML have none.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    print(yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
+
+
+def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows under their names."""
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([[_flat(cell) for cell in row] for row in rows])
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:
@@ -64,25 +125,28 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool
     if most > 0:
         texts = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
     if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        if "STATE" in heads:
+            _colour_states(texts, sum(widths[: heads.index("STATE")]) + len(GAP) * heads.index("STATE"))
         texts[0] = f"{_BOLD}{texts[0]}{_PLAIN}"
     sys.stdout.write("\n".join(texts) + "\n")
 
 
-def _csv(records: Sequence[Mapping[str, Any]]) -> None:
-    import csv
-
-    names = list(dict.fromkeys(name for each in records for name in each))
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(names)
-    for each in records:
-        writer.writerow([_flat(each.get(name)) for name in names])
+def _colour_states(texts: list[str], start: int) -> None:
+    """Colour the word that stands at this place in every line but the first."""
+    for number, text in enumerate(texts[1:], 1):
+        word = text[start:].partition(" ")[0]
+        colour = STATE_COLOURS.get(word)
+        if colour:
+            texts[number] = f"{text[:start]}{colour}{word}{_PLAIN}{text[start + len(word) :]}"
 
 
 def _flat(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
-        return " ".join(map(str, value))
+    if isinstance(value, list | tuple):
+        return " ".join([str(_flat(each)) for each in value])
+    if isinstance(value, Mapping):
+        return " ".join([f"{name}={_flat(each)}" for name, each in value.items()])
     return "" if value is None else value
 
 
@@ -112,3 +176,8 @@ def clock(ms: int | None) -> str:
 def number(value: int | float) -> str:
     """`8`, `0.25`."""
     return f"{value:g}"
+
+
+def counted(value: int | float, what: str) -> str:
+    """`1 GPU`, `8 GPUs`."""
+    return f"{value:g} {what}" if value == 1 else f"{value:g} {what}s"

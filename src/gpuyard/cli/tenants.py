@@ -3,13 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import ColumnsOption, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
 
 
-def tenants(output: OutputOption = Output.TABLE) -> None:
+def tenants(
+    output: OutputOption = Output.TABLE, columns: ColumnsOption = "", watch: WatchOption = None
+) -> None:
     """Show the tenants with their quotas in GPUs, what each uses, and how many of its jobs run and wait."""
+    from gpuyard.cli.watching import repeated
+
+    repeated(lambda: _show(output, columns), watch)
+
+
+def _show(output: Output, wanted: str) -> None:
     with client() as yard:
         found = yard.tenants()
     from gpuyard.cli.tables import Column, emit, number
@@ -25,7 +32,7 @@ def tenants(output: OutputOption = Output.TABLE) -> None:
         Column("RUNNING", lambda row: str(row["running"]), right=True),
         Column("WAITING", lambda row: str(row["waiting"]), right=True),
     ]
-    emit(found, columns, output)
+    emit(found, columns, output, wanted=wanted)
 
 
 def _amount(key: str, empty: str) -> Callable[[Mapping[str, Any]], str]:

@@ -2,52 +2,51 @@
 
 from typing import Annotated
 
-import typer
-
+from gpuyard.cli.options import Argument
 from gpuyard.cli.places import client
 from gpuyard.errors import BadInput
 
 JobsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
+    Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
 ]
 _REFUSED = 2
 
 
-def cancel(jobs: JobsArgument) -> None:
+def cancel(jobs: JobsArgument) -> int:
     """Cancel jobs. One that runs gets its grace to end by itself."""
-    _ask("cancel", jobs)
+    return _ask("cancel", jobs)
 
 
-def hold(jobs: JobsArgument) -> None:
+def hold(jobs: JobsArgument) -> int:
     """Keep waiting jobs from starting until they are released."""
-    _ask("hold", jobs)
+    return _ask("hold", jobs)
 
 
-def release(jobs: JobsArgument) -> None:
+def release(jobs: JobsArgument) -> int:
     """Let held jobs start, and failed ones that wait to be tried again."""
-    _ask("release", jobs)
+    return _ask("release", jobs)
 
 
-def suspend(jobs: JobsArgument) -> None:
+def suspend(jobs: JobsArgument) -> int:
     """Freeze running jobs. They keep their GPUs, and their time limit waits."""
-    _ask("suspend", jobs)
+    return _ask("suspend", jobs)
 
 
-def continue_(jobs: JobsArgument) -> None:
+def continue_(jobs: JobsArgument) -> int:
     """Let frozen jobs go on."""
-    _ask("continue", jobs)
+    return _ask("continue", jobs)
 
 
-def requeue(jobs: JobsArgument) -> None:
+def requeue(jobs: JobsArgument) -> int:
     """Stop running jobs and let them wait again."""
-    _ask("requeue", jobs)
+    return _ask("requeue", jobs)
 
 
 def checkpoint(
     job: Annotated[
         str,
-        typer.Argument(metavar="[JOB]", help="Left out: the job that this runs in.", envvar="YARD_JOB_ID"),
+        Argument(metavar="[JOB]", help="Left out: the job that this runs in.", envvar="YARD_JOB_ID"),
     ] = "",
 ) -> None:
     """Say that a running job has just saved its work, so that less of it counts as lost if it is stopped.
@@ -60,7 +59,7 @@ def checkpoint(
         yard.checkpoint(job)
 
 
-def _ask(verb: str, jobs: list[str]) -> None:
+def _ask(verb: str, jobs: list[str]) -> int:
     """Each job by itself: one that is refused does not keep the others from being served."""
     from gpuyard.cli.streams import notice
 
@@ -72,4 +71,5 @@ def _ask(verb: str, jobs: list[str]) -> None:
         if answer.get("hint"):
             notice(answer["hint"])
     if refused:
-        raise typer.Exit(_REFUSED if all(answer["status"] < 500 for answer in refused) else 1)
+        return _REFUSED if all(answer["status"] < 500 for answer in refused) else 1
+    return 0

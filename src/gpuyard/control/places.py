@@ -151,12 +151,20 @@ class Instance:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise AlreadyRunning(
-                f"a yard is running on {self.data.root} already, with pid {self.note().get('pid', '?')}",
-                "Use it, stop it with `yard down`, or choose another folder with --data.",
-            ) from None
+            raise self._taken() from None
         self._fd = fd
         self.write(note)
+
+    def check_free(self) -> None:
+        """Raise if another server has this place, before anything else is tried."""
+        if self.running() is not None:
+            raise self._taken()
+
+    def _taken(self) -> AlreadyRunning:
+        return AlreadyRunning(
+            f"a yard is running on {self.data.root} already, with pid {self.note().get('pid', '?')}",
+            "Use it, stop it with `yard down`, or choose another folder with --data.",
+        )
 
     def write(self, note: dict[str, object]) -> None:
         """Tell others about this server."""

@@ -113,17 +113,23 @@ def ended_job(state: State, row: HistoryRow) -> View:
     }
 
 
+def node_state(state: State, number: int) -> tuple[str, str]:
+    """Whether a node takes work, in a word, and why not."""
+    down, cordoned = state.nodes.down[number], state.nodes.cordoned[number]
+    return "DOWN" if down else "DRAINED" if cordoned else "UP", down or cordoned
+
+
 def node_view(state: State, number: int) -> View:
     """A node, what is free on it and what runs there."""
     nodes, node = state.nodes, state.nodes.node[number]
     foreign, by = nodes.foreign.get(number, (0, ""))
-    why = nodes.down[number] or nodes.cordoned[number]
+    word, why = node_state(state, number)
     free_milli = sum(max(0, free) for free in nodes.gpu_free[number])
     return {
         "name": node.name,
         "cluster": node.cluster,
         "pool": node.pool,
-        "state": "DOWN" if nodes.down[number] else "DRAINED" if nodes.cordoned[number] else "UP",
+        "state": word,
         "why": why,
         "gpu_model": node.gpu_model,
         "gpus": node.gpus,

@@ -33,6 +33,7 @@ from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
 from gpuyard.engines.contract import EngineError
+from gpuyard.engines.local.engine import EMULATED
 from gpuyard.errors import BadInput, YardError
 from gpuyard.store import open_store
 
@@ -133,7 +134,10 @@ class Yard:
         unused = self.fleet.access is not None and not self.options.auth
         auth = ("yard.yaml has `auth`, which holds only with `yard up --auth`",) if unused else ()
         told = (self.leader.note,) if self.leader.note else ()
-        return (*self.fleet.notes, *getattr(self.engine, "notes", ()), *auth, *told)
+        of_engine = getattr(self.engine, "notes", ())
+        # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
+        own = [note for note in of_engine if not (self.fleet.notes and note == EMULATED)]
+        return (*self.fleet.notes, *own, *auth, *told)
 
     def start(self) -> None:
         """Begin to write and to lead."""

@@ -11,7 +11,8 @@ from typing import Any
 from gpuyard.control.books import Books
 from gpuyard.control.explained import why_view
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
-from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_view
+from gpuyard.control.overview import overview
+from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_state, node_view
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, throttled
@@ -275,6 +276,7 @@ class Views:
         plan = self._plan[2]
         codes = dict(zip(plan.examined, plan.codes, strict=True))
         texts = {int(code): text for code, text in _TEXTS.items()}
+        texts[ReasonCode.ROOM] += _closed_text(state)
         earmarks, deferred = state.earmarks, state.deferred
 
         def reason(record: JobRecord, place: int | None) -> str:
@@ -304,6 +306,13 @@ class Views:
             self._books.catch_up()
             state = self._books.state
             return [node_view(state, number) for number in range(len(state.nodes.node))]
+
+    def overview(self) -> View:
+        """GPUs and tenants, for a screen."""
+        with self._books.lock:
+            self._books.catch_up()
+            state = self._books.state
+            return overview(state, max(self._now_ms(), state.now_ms))
 
 
 def _told(state: State, policy: Policy, job_id: int, now_ms: int) -> View:
@@ -338,6 +347,18 @@ def _row(record: JobRecord, nodes: list[Any], reason: str) -> tuple[Any, ...]:
         0 if limit_ms >= NO_LIMIT_MS else limit_ms // 1000,
         reason,
     )
+
+
+def _closed_text(state: State) -> str:
+    """What is more to be said where there is no room: nodes that would have some, but are out of use."""
+    nodes = state.nodes
+    if not nodes.closed_count:
+        return ""
+    closed = [number for number, shut in enumerate(nodes.closed) if shut]
+    if len(closed) == 1:
+        word, _why = node_state(state, closed[0])
+        return f"; node {nodes.node[closed[0]].name} is {word.lower()}"
+    return f"; {len(closed)} nodes are drained or down"
 
 
 def _waits_text(record: JobRecord) -> str:

@@ -13,6 +13,11 @@ def gpus_text(milli: int) -> str:
     return str(whole) if part == 0 else f"{milli / MILLI:g}"
 
 
+def gpus_counted(milli: int) -> str:
+    """The same with its unit: `8 GPUs`, `1 GPU`."""
+    return f"{gpus_text(milli)} GPU{'' if milli == MILLI else 's'}"
+
+
 def ask_text(shape: Shape) -> str:
     """What a job asks for, in words: `2 x 8 H100 GPUs, each 8 on one node`."""
     ask = shape.ask
@@ -51,7 +56,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
         return Reason(
             ReasonCode.LIMIT,
             spec.tenant,
-            f"asks for {gpus_text(shape.gpu_milli)} GPUs; one user there may have {gpus_text(own)}",
+            f"asks for {gpus_counted(shape.gpu_milli)}; one user there may have {gpus_text(own)}",
             False,
             "fewer GPUs, or a higher max_gpus_per_user",
         )
@@ -62,7 +67,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
             return Reason(
                 ReasonCode.JOB_TOO_LARGE,
                 name,
-                f"asks for {gpus_text(shape.gpu_milli)} GPUs; a job of {name} may have {most}",
+                f"asks for {gpus_counted(shape.gpu_milli)}; a job of {name} may have {most}",
                 False,
                 "fewer GPUs, or a higher max_gpus_per_job",
             )
@@ -76,7 +81,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
             return Reason(
                 ReasonCode.LIMIT,
                 name,
-                f"asks for {gpus_text(shape.gpu_milli)} GPUs; {name} may never use more than "
+                f"asks for {gpus_counted(shape.gpu_milli)}; {name} may never use more than "
                 f"{gpus_text(max(ways_out)) if max(ways_out) < UNLIMITED else 'unlimited'}",
                 False,
                 f"fewer GPUs, or a higher limit for {name}",
@@ -106,7 +111,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
     if ask.memory_mib > most_memory:
         return f"asks for {ask.memory_mib} MiB on one node; the largest node has {most_memory}"
     total = sum(k.gpus * k.members.bit_count() for k in fitting)
-    return f"asks for {wants}; {total} GPUs on {sum(k.members.bit_count() for k in fitting)} nodes cannot hold it"
+    nodes = sum(k.members.bit_count() for k in fitting)
+    return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} node{'' if nodes == 1 else 's'} cannot hold it"
 
 
 def _name(state: State, model: int) -> str:

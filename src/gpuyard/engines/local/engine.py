@@ -36,7 +36,10 @@ from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
 from gpuyard.model.mig import MOLDS
 
-__all__ = ["EmulatedGpus", "LocalEngine"]
+__all__ = ["EMULATED", "EmulatedGpus", "LocalEngine"]
+
+EMULATED = "the GPUs are emulated"
+"""A note for people."""
 
 _log = logging.getLogger(__name__)
 _DONE = Reply(Answer.DONE)
@@ -102,7 +105,7 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this engine on this machine, in sentences."""
-        emulated = ("the GPUs are emulated",) if self._emulate is not None else ()
+        emulated = (EMULATED,) if self._emulate is not None else ()
         return self._notes + emulated
 
     # ---- the node

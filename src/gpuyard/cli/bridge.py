@@ -1,0 +1,96 @@
+"""Light declarations for Typer: `Option` and `Argument` as its own, `Called` from its context."""
+
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from gpuyard.cli.options import Argument, Called, Option
+from gpuyard.cli.words import DASHES
+
+
+def bridged(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command as Typer understands it. Declarations in Typer's own words stay as they are."""
+    parameters, asks = [], ""
+    for parameter in signature(command).parameters.values():
+        if parameter.annotation is Called:
+            asks = parameter.name
+            parameters.append(parameter.replace(annotation=typer.Context))
+        else:
+            parameters.append(parameter.replace(annotation=_annotation(parameter)))
+
+    def call(**values: Any) -> Any:
+        if asks:
+            values[asks] = called(values[asks])
+        return command(**values)
+
+    call.__doc__, call.__name__ = command.__doc__, command.__name__
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def bridge_group(group: typer.Typer) -> None:
+    """The same for every command of a group."""
+    for command in group.registered_commands:
+        if command.callback is not None:
+            command.callback = bridged(command.callback)
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            bridge_group(below.typer_instance)
+
+
+def called(context: Any) -> Called:
+    """How a command was called, from Typer's context."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    return Called(context.meta.get(DASHES, False), frozenset(given))
+
+
+def _annotation(parameter: Parameter) -> Any:
+    hint = parameter.annotation
+    for says in getattr(hint, "__metadata__", ()):
+        if isinstance(says, Option):
+            theirs: Any = typer.Option(
+                *says.names, metavar=says.metavar, help=says.help, min=says.min, max=says.max,
+                show_default=says.show_default,
+            )  # fmt: skip
+            return Annotated[hint.__origin__, theirs]
+        if isinstance(says, Argument):
+            theirs = typer.Argument(
+                metavar=says.metavar,
+                help=says.help,
+                show_default=says.show_default,
+                envvar=says.envvar or None,
+            )
+            return Annotated[hint.__origin__, theirs]
+    return hint
+
+
+class BareCommand(TyperCommand):
+    """A command with options whose value may be left out, as in `--watch`."""
+
+    bare: dict[str, str]
+    """By name of the option, the value that is then meant."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Fill in the values that are left out."""
+        full: list[str] = []
+        for place, word in enumerate(args):
+            full.append(word)
+            if word in self.bare and not (place + 1 < len(args) and args[place + 1].isdecimal()):
+                full.append(self.bare[word])
+        return super().parse_args(ctx, full)
+
+
+def bare_values(command: Callable[..., Any]) -> dict[str, str]:
+    """Options of a command whose value may be left out."""
+    return {
+        name: says.bare
+        for hint in command.__annotations__.values()
+        for says in getattr(hint, "__metadata__", ())
+        if isinstance(says, Option) and says.bare
+        for name in says.names
+    }

@@ -1,0 +1,45 @@
+"""`yard top`: GPUs, queue and tenants on one screen, live, with keys to look closer and to act.
+
+Textual draws it and comes with the extra `ui`; this module is what starts without it. `feed` fetches, the panes draw
+only what can be seen, `app` binds the keys.
+"""
+
+import sys
+from typing import Annotated
+
+from gpuyard.cli.options import Option, TenantOption, UserOption
+from gpuyard.errors import BadInput
+
+EVERY_S = 2
+
+
+def top(
+    tenant: TenantOption = "",
+    user: UserOption = "",
+    every: Annotated[
+        int,
+        Option("--every", metavar="SECONDS", min=1, max=3600, help="How often to look even without news."),
+    ] = EVERY_S,
+) -> None:
+    """Watch GPUs, queue and tenants on a full screen; look into a job, read its log, cancel it.
+
+    What happens shows at once where you may watch the yard's events, else after --every seconds. F1 lists the keys.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput(
+            "yard top draws on a terminal", "`yard queue` and `yard nodes` print for pipes and files."
+        )
+    try:
+        import textual  # noqa: F401 (asked for here, so that the way to get it can be said)
+    except ImportError:
+        raise BadInput(
+            "yard top needs the package textual, which is not installed",
+            "pip install 'gpuyard[ui]'",
+        ) from None
+    from gpuyard.api.client import Client
+    from gpuyard.cli.top.app import Top
+
+    # Who has no yard is told so here, in a line, and not on an empty screen.
+    with Client() as yard:
+        yard.overview()
+    Top(tenant=tenant, user=user, every_s=every).run()

@@ -1,0 +1,129 @@
+"""What the screen shows, fetched in threads of their own: after news, and every few seconds without any.
+
+A look at ten thousand jobs costs the server something, so the feed never looks more often than a tenth of the time
+would pay for. When the server goes away it says so once and tries on.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpuyard.api.answers import Overview
+from gpuyard.api.client import Client, Refused
+from gpuyard.errors import YardError
+
+APART_S_MIN = 0.3
+"""Between two looks, however much happens."""
+SHARE = 10
+"""A look that takes so long is followed by a rest of this many times as long."""
+AGAIN_S = 1.0
+"""Between two tries to reach a server that is away."""
+LOOK_S = 10.0
+CLOSE_S = 2.0
+
+
+class Picture(NamedTuple):
+    """The yard at one moment."""
+
+    overview: Overview
+    rows: list[list[Any]]
+    """The queue, in the columns of `control.views.QUEUE_COLUMNS`."""
+    taken_s: float
+    """On this machine's steady clock."""
+    live: bool
+    """Whether news come by themselves."""
+
+
+class Feed:
+    """Fetches until it is closed. The two functions are called in its threads."""
+
+    def __init__(
+        self,
+        show: Callable[[Picture], None],
+        away: Callable[[str], None],
+        *,
+        tenant: str = "",
+        user: str = "",
+        every_s: float = 2.0,
+    ) -> None:
+        self._show, self._away = show, away
+        self._tenant, self._user, self._every_s = tenant, user, every_s
+        self._closing = threading.Event()
+        self._news = threading.Event()
+        self._live = False
+        self._listener: Client | None = None
+        self.looks = 0
+        """How often it has looked."""
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for run, name in ((self._look, "top-look"), (self._listen, "top-listen"))
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait until both threads have."""
+        self._closing.set()
+        self._news.set()
+        if self._listener is not None:
+            self._listener.hang_up()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(CLOSE_S)
+
+    def hurry(self) -> None:
+        """Look again soon: something was asked for."""
+        self._news.set()
+
+    def _look(self) -> None:
+        while not self._closing.is_set():
+            began_s = time.monotonic()
+            try:
+                with Client(timeout_s=LOOK_S, patience_s=0) as yard:
+                    self._look_with(yard)
+            except YardError as error:
+                self._live = False
+                if not self._closing.is_set():
+                    self._away(error.message)
+            self._closing.wait(max(0.0, AGAIN_S - (time.monotonic() - began_s)))
+
+    def _look_with(self, yard: Client) -> None:
+        """Look again and again through one connection."""
+        while not self._closing.is_set():
+            self._news.clear()
+            began_s = time.monotonic()
+            overview = yard.overview()
+            rows = yard.queue(tenant=self._tenant, user=self._user)["rows"]
+            now_s = time.monotonic()
+            if self._closing.is_set():
+                return
+            self._show(Picture(overview, rows, now_s, self._live))
+            self.looks += 1
+            apart_s = max(APART_S_MIN, SHARE * (now_s - began_s))
+            self._closing.wait(apart_s)
+            self._news.wait(max(0.0, self._every_s - apart_s))
+
+    def _listen(self) -> None:
+        """News of the yard, for those who may watch its events."""
+        while not self._closing.is_set():
+            try:
+                with Client(timeout_s=LOOK_S, patience_s=0) as yard:
+                    self._listener = yard
+                    self._live = True
+                    if self._closing.is_set():
+                        return
+                    for _event in yard.events():
+                        self._news.set()
+                        if self._closing.is_set():
+                            return
+            except Refused:
+                # Not for this user: the screen still looks every few seconds.
+                self._live = False
+                return
+            except (OSError, YardError):
+                self._live = False
+            self._closing.wait(AGAIN_S)

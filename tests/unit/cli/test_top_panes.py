@@ -1,0 +1,186 @@
+"""The parts of `yard top` by themselves: ten thousand rows, narrow terminals, a yard that may not be watched."""
+
+import asyncio
+import sys
+import threading
+from typing import Any
+
+import pytest
+from textual.app import App, ComposeResult
+
+from gpuyard.api.client import Client, NoServer, Refused
+from gpuyard.cli import top
+from gpuyard.cli.top.colours import TenantColours
+from gpuyard.cli.top.feed import Feed, Picture
+from gpuyard.cli.top.queue_pane import QueuePane, fitting
+from gpuyard.cli.top.side_panes import GpusPane, TenantsPane
+from gpuyard.errors import BadInput
+
+
+def row(job_id: int, name: str = "train", state: str = "PENDING") -> list[Any]:
+    return [
+        job_id,
+        str(job_id),
+        name,
+        "lab/ana",
+        "ana",
+        "batch",
+        state,
+        "",
+        1,
+        "",
+        1000,
+        0,
+        0,
+        f"in line, {job_id} ahead",
+    ]
+
+
+class Counted(QueuePane):
+    """Counts the lines that are made."""
+
+    made = 0
+
+    def _segments(self, row: list[Any]) -> Any:
+        self.made += 1
+        return super()._segments(row)
+
+
+class Stage(App[None]):
+    """One pane on a screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pane = Counted(TenantColours())
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+
+
+def test_of_ten_thousand_rows_only_the_visible_are_made() -> None:
+    async def run() -> None:
+        app = Stage()
+        async with app.run_test(size=(100, 30)) as pilot:
+            pane = app.pane
+            pane.focus()
+            pane.fill([row(number) for number in range(1, 10_001)], 61_000)
+            await pilot.pause()
+            pane.made = 0
+            await pilot.press("end")
+            await pilot.pause()
+            assert pane.selected is not None
+            assert 10_000 == pane.selected[0]
+            assert 0 < pane.made <= 10 * 30, "a key redraws the screen, not the list"
+            assert "10000" in "".join(segment.text for segment in pane.render_line(29))
+            assert pane.render_line(0).text.startswith("ID")
+
+    asyncio.run(run())
+
+
+def test_the_cursor_stays_on_its_job() -> None:
+    async def run() -> None:
+        app = Stage()
+        async with app.run_test(size=(100, 30)) as pilot:
+            pane = app.pane
+            pane.focus()
+            pane.fill([row(1), row(2), row(3)], 0)
+            await pilot.press("down")
+            pane.fill([row(7), row(8), row(3), row(2)], 0)
+            assert pane.selected is not None
+            assert (2, 3) == (pane.selected[0], pane.at)
+            pane.fill([row(7)], 0)
+            assert (7, 0) == (pane.selected[0], pane.at)
+            pane.fill([], 0)
+            assert pane.selected is None
+            await pilot.press("down", "enter", "pageup")
+            pane.fill([row(7, "eval"), row(9, "Train\x1b[31m")], 0)
+            pane.sift("TRAIN")
+            assert [9] == [each[0] for each in pane.rows]
+            await pilot.pause()
+            assert "\x1b" not in pane.render_line(1).text
+            pane.sift("")
+            assert 2 == len(pane.rows)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 120, 300])
+def test_columns_fit_every_width(width: int) -> None:
+    fits = fitting(width, [5, 60, 40, 12])
+    heads = [fit.head for fit in fits]
+    assert {"ID", "STATE", "GPUS", "WHERE OR WHY"} <= set(heads)
+    if width >= 50:
+        assert sum(fit.width for fit in fits) + 2 * (len(fits) - 1) <= width
+    assert ("NAME" in heads) >= ("TENANT" in heads) >= ("TIME" in heads) >= ("CLASS" in heads)
+
+
+def text_of(lines: list[Any]) -> list[str]:
+    return ["".join(segment.text for segment in line) for line in lines]
+
+
+def test_gpus_by_who_is_on_them() -> None:
+    pane = GpusPane(TenantColours())
+    gpus = [(1000, "a", "1"), (500, "b", "2"), (0, "", ""), (1000, "", "foreign")]
+    up: Any = {"name": "n1", "state": "UP", "why": "", "gpu_model": "H100", "gpus": gpus}
+    shut: Any = up | {"name": "n2", "state": "DRAINED", "why": "fans", "gpus": gpus[:1] + gpus[2:3]}
+    assert ["n1  ■ ◧ □ ▒  3/4  H100"] == text_of(pane.made([up], 80))
+    assert ["n2  ■ ✕  1/2  H100  DRAINED: fans"] == text_of(pane.made([shut], 80))
+    many = text_of(pane.made([up, shut] * 5, 80))
+    assert 4 == len(many)
+    assert max(map(len, many)) <= 80
+    assert "drained" in many[0]
+
+
+def test_tenants_with_what_they_are_promised() -> None:
+    pane = TenantsPane(TenantColours())
+    one: Any = {"tenant": "lab", "weight": 1, "running": 2, "waiting": 7, "gpus": 4, "gpus_wanted": 9, "guarantee": 2,
+                "limit": 8}  # fmt: skip
+    below: Any = one | {"tenant": "lab/ana", "guarantee": 0, "limit": None, "waiting": 0}
+    head, first, second = text_of(pane.made([one, below], 60))
+    assert head.split() == ["TENANT", "GPUS", "GUARANTEE", "LIMIT", "RUNS", "WAITS"]
+    assert first.split()[-5:] == ["4", "2", "8", "2", "7"]
+    assert "┃" in first
+    assert second.startswith("  ana")
+    assert second.split()[-5:] == ["4", "-", "-", "2", "0"]
+    assert max(len(head), len(first), len(second)) <= 60
+
+
+def test_who_may_not_watch_events_looks_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures: list[Picture] = []
+    away: list[str] = []
+    second = threading.Event()
+
+    def overview(_self: Client) -> Any:
+        if len(pictures) == 1 and not away:
+            raise NoServer("gone")
+        return {}
+
+    def refused(_self: Client) -> Any:
+        raise Refused(403, {"detail": "not for you"})
+
+    def show(picture: Picture) -> None:
+        pictures.append(picture)
+        if len(pictures) == 3:
+            second.set()
+
+    monkeypatch.setattr(Client, "overview", overview)
+    monkeypatch.setattr(Client, "queue", lambda _self, **_: {"rows": []})
+    monkeypatch.setattr(Client, "events", refused)
+    feed = Feed(show, away.append, every_s=0.4)
+    feed.start()
+    try:
+        assert second.wait(20)
+    finally:
+        feed.close()
+    assert ["gone"] == away
+    assert [False, False] == [picture.live for picture in pictures[1:3]]
+
+
+def test_without_textual_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setitem(sys.modules, "textual", None)
+    with pytest.raises(BadInput) as error:
+        top.top()
+    assert "pip install 'gpuyard[ui]'" == error.value.hint
+    assert 2 == error.value.exit_code
