@@ -1,6 +1,6 @@
 """Small training jobs on one real GPU: one by one with all of it, against what the yard chooses when told their memory.
 
-    python benchmarks/bench_sharing.py [--jobs 28] [--steps 4000] [--memory 16G] [--write]
+    python benchmarks/bench_sharing.py [--jobs 28] [--alone N] [--steps 4000] [--memory 8G] [--strict] [--write]
 
 Needs an NVIDIA GPU, and PyTorch in the Python that GPU_PYTHON names (default: python3). Both rounds go through
 `yard submit`; the jobs and their results are the same. Whatever happens, MIG is off at the end.
@@ -54,30 +54,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=28)
     parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--memory", default="16G")
+    parser.add_argument("--memory", default="8G")
+    parser.add_argument("--alone", type=int, default=0, help="so many in the round one by one; 0: as many")
+    parser.add_argument("--strict", action="store_true", help="a third round, on MIG slices")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         hardware = Hardware(Path(folder))
         hardware.up()
         try:
-            shared = rounds(hardware, ("--gpu-memory", options.memory), options.jobs, options.steps)
-            print(shared, flush=True)
-            sliced = rounds(
-                hardware,
-                ("--gpu-memory", options.memory, "--isolation", "strict"),
-                options.jobs,
-                options.steps,
-            )
-            print(sliced, flush=True)
-            alone = rounds(hardware, ("-g", "1"), options.jobs, options.steps)
-            print(alone, flush=True)
+            memory, strict = ("--gpu-memory", options.memory), ("--isolation", "strict")
+            plan = [(memory, options.jobs), (("-g", "1"), options.alone or options.jobs)]
+            plan += [((*memory, *strict), options.jobs)] if options.strict else []
+            found = []
+            for ask, jobs in plan:
+                found.append(rounds(hardware, ask, jobs, options.steps))
+                print(found[-1], flush=True)
             hardware("down", "--jobs")
         finally:
             hardware.put_back()
-    rows = [alone, shared, sliced]
+    shared, alone = found[:2]
+    rows = [alone, shared, *found[2:]]
     ratio = shared["jobs per hour"] / alone["jobs per hour"]  # type: ignore[operator]
-    text = f"One {hardware.gpus[0].name}, {os.cpu_count()} cores.\n\n{table(list(alone), [list(row.values()) for row in rows])}"
+    text = f"One {hardware.gpus[0].name}, {os.cpu_count()} cores.\n\n"
+    text += table(list(alone), [list(row.values()) for row in rows])
     text += f"\n\nShared as the yard chose: {ratio:.2f} x the jobs per hour of one by one."
     publish("sharing", text, rows, write=options.write, page=DOCUMENT)
 

@@ -12,25 +12,17 @@ import torch
 steps = int(sys.argv[1])
 torch.manual_seed(7)
 device = torch.device("cuda")
-model = (
-    torch.nn.Sequential(
-        torch.nn.Linear(256, 512),
-        torch.nn.Tanh(),
-        torch.nn.Linear(512, 512),
-        torch.nn.Tanh(),
-        torch.nn.Linear(512, 1),
-    )
-    .double()
-    .to(device)
-)
-data = torch.randn(4096, 256, dtype=torch.float64, device=device)
+layers = [torch.nn.Linear(256, 512), torch.nn.Tanh(), torch.nn.Linear(512, 512), torch.nn.Tanh()]
+features = torch.nn.Sequential(*layers).double().to(device)
+head = torch.nn.Linear(512, 1).double().to(device)
+data = torch.randn(4096, 256, dtype=torch.float64).to(device)
 target = data[:, :8].sum(1, keepdim=True).sin()
-optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+optimiser = torch.optim.SGD(head.parameters(), lr=0.02)
 began = time.perf_counter()
 loss = torch.zeros(1)
 for step in range(steps):
     rows = slice(step * 256 % 4096, step * 256 % 4096 + 256)
-    loss = torch.nn.functional.mse_loss(model(data[rows]), target[rows])
+    loss = torch.nn.functional.mse_loss(head(features(data[rows])), target[rows])
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()

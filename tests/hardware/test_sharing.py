@@ -72,12 +72,8 @@ def test_a_share_is_capped_in_memory_and_compute(hardware: Hardware) -> None:
 
 def test_shares_of_two_users_and_a_fault_harm_nobody_else(hardware: Hardware) -> None:
     other = next((each.pw_name for each in pwd.getpwall() if 1000 <= each.pw_uid < 60_000), "")
-    if (
-        not other
-        or subprocess.run(
-            ["runuser", "-u", other, "--", hardware.python, "-c", "import torch"], check=False
-        ).returncode
-    ):
+    try_it = ["runuser", "-u", other, "--", hardware.python, "-c", "import torch"]
+    if not other or subprocess.run(try_it, check=False).returncode:
         pytest.skip("there is no second user here who can run PyTorch")
     words = ("-g", 0.2, "--", hardware.python, LOOK)
     good = [hardware("submit", *words, "good", 12).strip() for _ in range(2)]

@@ -83,6 +83,9 @@ class Sharing:
         if mold is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(mold), self._cuts()
+        if any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices]):
+            # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
+            self._mps.stop_unused(self._shared())
         devices, held = [], []
         for gpu, profile, start in part.slices:
             uuid = readings[gpu].uuid
@@ -99,6 +102,10 @@ class Sharing:
                 found.setdefault(uuid, set()).add(Place(profile, start))
         return found
 
+    def _shared(self) -> set[tuple[str, int]]:
+        """GPUs that live attempts share through MPS, with their user."""
+        return {(uuid, uid) for plan in self._plans() for uuid, uid in plan.get("held", {}).get("mps", ())}
+
     def foreign(self, mold: Mold, uuid: str) -> bool:
         """Whether somebody else has cut this GPU."""
         slices = self._slices(mold)
@@ -113,8 +120,7 @@ class Sharing:
     def tidy(self, mold: Mold | None, *, now: bool = False) -> list[str]:
         """Put back what nobody has used for a while; what could not be, in words."""
         troubles: list[str] = []
-        plans = list(self._plans())
-        used = {(uuid, uid) for plan in plans for uuid, uid in plan.get("held", {}).get("mps", ())}
+        used = self._shared()
         if self._rests("mps", bool(used), now):
             self._mps.stop_unused(used)
         if mold is None:
