@@ -37,7 +37,9 @@ class Board:
         self._kind = [number[node] for node in nodes]
         self._compiled = compile_it
         self._module: Any = compiled() if compile_it else kernel
-        self._sizes = self._column([x for t in tasks for x in (t.cpu_milli, t.memory_mib, t.gpus, t.gpu_milli)])
+        self._sizes = self._column(
+            [x for t in tasks for x in (t.cpu_milli, t.memory_mib, t.gpus, t.gpu_milli)]
+        )
         self._count = len(tasks)
         self._allowed = self._column([int(kind.could_run(task)) for task in tasks for kind in self.kinds])
         values = worth(expected, [(kind, self._kind.count(i)) for i, kind in enumerate(self.kinds)])
@@ -56,7 +58,7 @@ class Board:
     def _column(self, values: Sequence[int]) -> Any:
         if not self._compiled:
             return list(values)
-        import numpy  # noqa: PLC0415, ICN001 (heavy, and an extra)
+        import numpy  # noqa: PLC0415 (heavy, and an extra)
 
         return numpy.array(values, dtype=numpy.int64)
 
@@ -119,7 +121,9 @@ class Board:
         """The key of a node for a size of task, and the GPU, worked out from nothing."""
         if not self._allowed[size * len(self.kinds) + self._kind[node]]:
             return kernel.NO_ROOM, 0
-        found = self._module.key_of(self.policy, self.fleet, self._frag, node, self._sizes, size * 4, self._spare)
+        found = self._module.key_of(
+            self.policy, self.fleet, self._frag, node, self._sizes, size * 4, self._spare
+        )
         return int(found[0]), int(found[1])
 
     def _fragments(self, expected: Expected) -> Any:

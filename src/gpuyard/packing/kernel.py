@@ -47,65 +47,83 @@ def sum_up(fleet: Any, node: int) -> None:
     value[node] = node_worth(cores, cpu[node], sums, node * rows, rows)
 
 
-def worth_after(fleet: Any, node: int, cpu_milli: int, count: int, before: int, after: int, spare: Any) -> int:
-    """The value of a node if so many of its GPUs go from one column to another and the cores are taken."""
-    kind, cpu, _memory, _gpu, _gpus, _width, tables, cores, _unit, columns, sums, _value = fleet
-    rows = len(cores)
-    base = kind[node] * rows * columns
-    for row in range(rows):
-        line = base + row * columns
-        spare[row] = sums[node * rows + row] + count * (tables[line + after] - tables[line + before])
-    return node_worth(cores, cpu[node] - cpu_milli, spare, 0, rows)
+def worth_after(
+    tables: Any, cores: Any, sums: Any, at: int, line: int, columns: int, cpu: int, count: int, before: int, after: int,
+    spare: Any,
+) -> int:  # fmt: skip
+    """The value of a node with so many cores, if so many of its GPUs go from one column to another.
+
+    `at` is where its sums begin, `line` where the tables of its kind do.
+    """
+    for row in range(len(cores)):
+        spare[row] = sums[at + row] + count * (tables[line + after] - tables[line + before])
+        line += columns
+    return node_worth(cores, cpu, spare, 0, len(cores))
 
 
-def pack_key(fleet: Any, node: int, cpu_milli: int, gpus: int, milli: int, spare: Any) -> tuple[int, int]:
+def pack_key(
+    kind: Any, cpu: Any, gpu: Any, have: Any, width: int, tables: Any, cores: Any, unit: int, columns: int, sums: Any,
+    value: Any, node: int, cpu_milli: int, gpus: int, milli: int, spare: Any,
+) -> tuple[int, int]:  # fmt: skip
     """What the placement costs, then what stays idle on the node; and the GPU, the one with the least left."""
-    _kind, _cpu, _memory, gpu, have, width, _tables, _cores, unit, _columns, _sums, value = fleet
-    idle = 0
-    for i in range(have[node]):
-        idle += gpu[node * width + i]
-    rest = idle - gpus * milli
+    first = node * width
+    last = first + have[node]
+    rest = -gpus * milli
+    for i in range(first, last):
+        rest += gpu[i]
+    left_cpu = cpu[node] - cpu_milli
+    rows = len(cores)
+    at, line = node * rows, kind[node] * rows * columns
     if gpus != 1 or milli == MILLI:
-        lost = value[node] - worth_after(fleet, node, cpu_milli, gpus, MILLI // unit, (MILLI - milli) // unit, spare)
-        return ((lost // QUANTUM) << KEY_BITS) + rest, 0
+        after = worth_after(
+            tables,
+            cores,
+            sums,
+            at,
+            line,
+            columns,
+            left_cpu,
+            gpus,
+            MILLI // unit,
+            (MILLI - milli) // unit,
+            spare,
+        )
+        return (((value[node] - after) // QUANTUM) << KEY_BITS) + rest, 0
     best, chosen, least = NO_ROOM, 0, NO_ROOM
-    for i in range(have[node]):
-        left = gpu[node * width + i]
+    for i in range(first, last):
+        left = gpu[i]
         if left < milli:
             continue
         seen = False
-        for j in range(i):
-            if gpu[node * width + j] == left:
+        for j in range(first, i):
+            if gpu[j] == left:
                 seen = True
                 break
         if seen:
             continue
-        lost = (
-            value[node] - worth_after(fleet, node, cpu_milli, 1, left // unit, (left - milli) // unit, spare)
-        ) // QUANTUM
+        after = worth_after(
+            tables, cores, sums, at, line, columns, left_cpu, 1, left // unit, (left - milli) // unit, spare
+        )
+        lost = (value[node] - after) // QUANTUM
         if lost < best or (lost == best and left < least):
-            best, chosen, least = lost, i, left
+            best, chosen, least = lost, i - first, left
     return (best << KEY_BITS) + rest, chosen
 
 
-def useful(fleet: Any, frag: Any, node: int, cpu: int, changed: int, left: int, count: int, milli: int) -> int:
+def useful(
+    gpu: Any, first: int, last: int, sizes: Any, weights: Any, base: int, most: int, classes: int, within: int,
+    changed: int, left: int, count: int, milli: int,
+) -> int:  # fmt: skip
     """U of `core.fragmentation`: weight x idle milli that the expected tasks could use, with GPUs as if changed.
 
-    GPU `changed` has `left`; or, with `count`, so many GPUs that have at least `milli` have lost it.
+    GPU `changed` has `left`; or, with `count`, so many GPUs that have at least `milli` have lost it. `within` is how
+    many of the core counts that make a difference are in reach.
     """
-    kind, _cpu, _memory, gpu, gpus, width, _tables, _cores, _unit, _columns, _sums, _value = fleet
-    sizes, limits, limit_at, weights, most, classes, _thresholds, _total = frag
-    group = kind[node]
-    within = 0
-    for i in range(limit_at[group], limit_at[group + 1]):
-        if limits[i] > cpu:
-            break
-        within += 1
     found = 0
     for z in range(len(sizes)):
         fitting, number, taken = 0, 0, 0
-        for i in range(gpus[node]):
-            free = gpu[node * width + i]
+        for i in range(first, last):
+            free = gpu[i]
             if i == changed:
                 free = left
             elif taken < count and free >= milli:
@@ -117,13 +135,22 @@ def useful(fleet: Any, frag: Any, node: int, cpu: int, changed: int, left: int, 
         if number:
             if number > most:
                 number = most
-            found += fitting * weights[((group * len(sizes) + z) * (most + 1) + number) * classes + within]
+            found += fitting * weights[base + (z * (most + 1) + number) * classes + within]
     return found
 
 
-def fgd_score(frag: Any, gain: int) -> int:
+def within_reach(limits: Any, first: int, last: int, cpu: int) -> int:
+    """How many of a kind's core counts are no more than this."""
+    count = 0
+    for i in range(first, last):
+        if limits[i] > cpu:
+            break
+        count += 1
+    return count
+
+
+def fgd_score(thresholds: Any, gain: int) -> int:
     """The score of an improvement: how many thresholds it reaches."""
-    thresholds = frag[6]
     low, high = 0, len(thresholds)
     while low < high:
         middle = (low + high) // 2
@@ -134,67 +161,107 @@ def fgd_score(frag: Any, gain: int) -> int:
     return low
 
 
-def fgd_key(fleet: Any, frag: Any, node: int, cpu_milli: int, gpus: int, milli: int) -> tuple[int, int]:
+def fgd_key(
+    frag: Any,
+    kind: Any,
+    cpu: Any,
+    gpu: Any,
+    have: Any,
+    width: int,
+    node: int,
+    cpu_milli: int,
+    gpus: int,
+    milli: int,
+) -> tuple[int, int]:
     """Highest score first; and the GPU that has it."""
-    gpu, have, width = fleet[3], fleet[4], fleet[5]
-    cpu = fleet[1][node]
-    kept = frag[7] * gpus * milli - useful(fleet, frag, node, cpu, -1, 0, 0, 0)
+    sizes, limits, limit_at, weights, most, classes, thresholds, total = frag
+    group = kind[node]
+    base = group * len(sizes) * (most + 1) * classes
+    first = node * width
+    last = first + have[node]
+    had = within_reach(limits, limit_at[group], limit_at[group + 1], cpu[node])
+    has = within_reach(limits, limit_at[group], limit_at[group + 1], cpu[node] - cpu_milli)
+    kept = total * gpus * milli - useful(
+        gpu, first, last, sizes, weights, base, most, classes, had, -1, 0, 0, 0
+    )
     if gpus != 1 or milli == MILLI:
-        after = useful(fleet, frag, node, cpu - cpu_milli, -1, 0, gpus, milli)
-        return 100 - fgd_score(frag, kept + after), 0
+        after = useful(gpu, first, last, sizes, weights, base, most, classes, has, -1, 0, gpus, milli)
+        return 100 - fgd_score(thresholds, kept + after), 0
     best, chosen = -1, 0
-    for i in range(have[node]):
-        left = gpu[node * width + i]
+    for i in range(first, last):
+        left = gpu[i]
         if left < milli:
             continue
         seen = False
-        for j in range(i):
-            if gpu[node * width + j] == left:
+        for j in range(first, i):
+            if gpu[j] == left:
                 seen = True
                 break
         if not seen:
-            score = fgd_score(frag, kept + useful(fleet, frag, node, cpu - cpu_milli, i, left - milli, 0, 0))
+            after = useful(gpu, first, last, sizes, weights, base, most, classes, has, i, left - milli, 0, 0)
+            score = fgd_score(thresholds, kept + after)
             if score > best:
-                best, chosen = score, i
+                best, chosen = score, i - first
     return 100 - best, chosen
 
 
-def best_fit_key(fleet: Any, node: int, cpu_milli: int, gpus: int, milli: int) -> tuple[int, int]:
+def best_fit_key(
+    cpu: Any, gpu: Any, have: Any, width: int, node: int, cpu_milli: int, gpus: int, milli: int
+) -> tuple[int, int]:
     """Least left over of cores and GPUs, in hundredths as published; and the GPU with the least that will do."""
-    gpu, have, width = fleet[3], fleet[4], fleet[5]
     idle, chosen, least = 0, 0, NO_ROOM
     for i in range(have[node]):
         left = gpu[node * width + i]
         idle += left
         if milli <= left < least:
             chosen, least = i, left
-    rest = (fleet[1][node] - cpu_milli) * GPU_MOST + (idle - gpus * milli) * CPU_MOST
+    rest = (cpu[node] - cpu_milli) * GPU_MOST + (idle - gpus * milli) * CPU_MOST
     return -((2 * CPU_MOST * GPU_MOST - rest) * 50 // (CPU_MOST * GPU_MOST)), chosen
 
 
-def has_room(fleet: Any, node: int, cpu_milli: int, memory_mib: int, gpus: int, milli: int) -> bool:
+def has_room(
+    cpu: Any, memory: Any, gpu: Any, have: Any, width: int, node: int, cpu_milli: int, memory_mib: int, gpus: int,
+    milli: int,
+) -> bool:  # fmt: skip
     """Whether the task fits, by the books and nothing else."""
-    gpu, have, width = fleet[3], fleet[4], fleet[5]
-    if fleet[1][node] < cpu_milli or fleet[2][node] < memory_mib:
+    if cpu[node] < cpu_milli or memory[node] < memory_mib:
         return False
     fitting = 0
-    for i in range(have[node]):
-        if gpu[node * width + i] >= milli:
+    for i in range(node * width, node * width + have[node]):
+        if gpu[i] >= milli:
             fitting += 1
     return fitting >= gpus
 
 
 def key_of(policy: int, fleet: Any, frag: Any, node: int, size: Any, at: int, spare: Any) -> tuple[int, int]:
     """The key of a node for a size of task, and the GPU for a share."""
+    kind, cpu, memory, gpu, have, width, tables, cores, unit, columns, sums, value = fleet
     cpu_milli, memory_mib, gpus, milli = size[at], size[at + 1], size[at + 2], size[at + 3]
-    if not has_room(fleet, node, cpu_milli, memory_mib, gpus, milli):
+    if not has_room(cpu, memory, gpu, have, width, node, cpu_milli, memory_mib, gpus, milli):
         return NO_ROOM, 0
     if policy == PACK:
-        return pack_key(fleet, node, cpu_milli, gpus, milli, spare)
+        return pack_key(
+            kind,
+            cpu,
+            gpu,
+            have,
+            width,
+            tables,
+            cores,
+            unit,
+            columns,
+            sums,
+            value,
+            node,
+            cpu_milli,
+            gpus,
+            milli,
+            spare,
+        )
     if policy == FGD:
-        return fgd_key(fleet, frag, node, cpu_milli, gpus, milli)
+        return fgd_key(frag, kind, cpu, gpu, have, width, node, cpu_milli, gpus, milli)
     if policy == BEST_FIT:
-        return best_fit_key(fleet, node, cpu_milli, gpus, milli)
+        return best_fit_key(cpu, gpu, have, width, node, cpu_milli, gpus, milli)
     return 0, 0
 
 
@@ -210,8 +277,10 @@ def least_of_block(keys: Any, start: int, end: int) -> int:
 def refresh(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: int, spare: Any) -> None:
     """Work out the keys of one size for the nodes that have changed since it was last asked for."""
     keys, blocks, log, latest, read, state, allowed, kinds, empty = cache
-    kind = fleet[0]
+    kind, cpu, memory, gpu, have, width, _tables, _cores, _unit, _columns, _sums, _value = fleet
     nodes = len(kind)
+    wants_cpu, wants_memory = sizes[size * 4], sizes[size * 4 + 1]
+    gpus, milli = sizes[size * 4 + 2], sizes[size * 4 + 3]
     per = (nodes + BLOCK - 1) // BLOCK
     if not read[size]:
         for i in range(kinds):
@@ -222,7 +291,9 @@ def refresh(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: in
             continue
         at = size * nodes + node
         before = keys[at]
-        if i < nodes and empty[kind[node]] != -NO_ROOM:
+        if not has_room(cpu, memory, gpu, have, width, node, wants_cpu, wants_memory, gpus, milli):
+            key = NO_ROOM
+        elif i < nodes and empty[kind[node]] != -NO_ROOM:
             # The log begins with every node, empty: those of a kind are all alike.
             key = empty[kind[node]]
         else:
@@ -313,7 +384,9 @@ def take(fleet: Any, cache: Any, node: int, chosen: int, size: Any, at: int) -> 
     state[0] += 1
 
 
-def arrive(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: int, draw: int, spare: Any) -> int:
+def arrive(
+    policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: int, draw: int, spare: Any
+) -> int:
     """One task arrives: the node it is put on, or -1."""
     nodes = len(fleet[0])
     refresh(policy, fleet, frag, cache, sizes, size, spare)
@@ -331,11 +404,23 @@ def arrive(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: int
     return node
 
 
-def run(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, order: Any, draws: Any, went: Any, spare: Any, check: int) -> int:
+def run(
+    policy: int,
+    fleet: Any,
+    frag: Any,
+    cache: Any,
+    sizes: Any,
+    order: Any,
+    draws: Any,
+    went: Any,
+    spare: Any,
+    check: int,
+) -> int:
     """Let tasks arrive one by one, none of which leaves. `went` gets the node of each, or -1.
 
     Returns how many were refused although they would have fitted: with `check` every node is asked again.
     """
+    kind, cpu, memory, gpu, have, width = fleet[0], fleet[1], fleet[2], fleet[3], fleet[4], fleet[5]
     allowed, kinds = cache[6], cache[7]
     wrong = 0
     for i in range(len(order)):
@@ -343,9 +428,18 @@ def run(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, order: Any, 
         went[i] = arrive(policy, fleet, frag, cache, sizes, size, draws[i], spare)
         if check and went[i] < 0:
             at = size * 4
-            for node in range(len(fleet[0])):
-                if allowed[size * kinds + fleet[0][node]] and has_room(
-                    fleet, node, sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]
+            for node in range(len(kind)):
+                if allowed[size * kinds + kind[node]] and has_room(
+                    cpu,
+                    memory,
+                    gpu,
+                    have,
+                    width,
+                    node,
+                    sizes[at],
+                    sizes[at + 1],
+                    sizes[at + 2],
+                    sizes[at + 3],
                 ):
                     wrong += 1
                     break

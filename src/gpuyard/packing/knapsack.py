@@ -7,7 +7,9 @@ def filled(values: Sequence[float], sizes: Sequence[int], room: int) -> tuple[li
     """For every room up to the given one: the best value, and the item to take first (-1: leave a step empty)."""
     best = [0.0] * (room + 1)
     first = [-1] * (room + 1)
-    items = [(size, value, item) for item, (size, value) in enumerate(zip(sizes, values, strict=True)) if value > 0]
+    items = [
+        (size, value, item) for item, (size, value) in enumerate(zip(sizes, values, strict=True)) if value > 0
+    ]
     for have in range(1, room + 1):
         top, choice = best[have - 1], -1
         for size, value, item in items:

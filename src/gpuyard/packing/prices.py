@@ -45,7 +45,11 @@ def prices(demand: Sequence[Demand], gpus: dict[str, int]) -> list[int]:
 
 
 def _models(demand: Demand, gpus: dict[str, int]) -> list[str]:
-    return [model for model in sorted(gpus) if gpus[model] and (not demand.size.models or model in demand.size.models)]
+    return [
+        model
+        for model in sorted(gpus)
+        if gpus[model] and (not demand.size.models or model in demand.size.models)
+    ]
 
 
 class _Program:
@@ -63,7 +67,9 @@ class _Program:
         rows = len(demand) + len(self._groups)
         self._sizes = len(demand)
         self._inverse = [[1.0 if i == j else 0.0 for j in range(rows)] for i in range(rows)]
-        self._basis = [_NUDGE * (i + 1) / rows for i in range(len(demand))] + [share for _s, share in self._groups]
+        self._basis = [_NUDGE * (i + 1) / rows for i in range(len(demand))] + [
+            share for _s, share in self._groups
+        ]
 
     def solve(self) -> list[float]:
         """The price of each size, in GPUs."""
@@ -93,7 +99,9 @@ class _Program:
             best, first = filled(values, steps, self._room)
             if best[-1] > price[self._sizes + at] + _ENOUGH:
                 counts = pattern(first, steps, self._room)
-                column = [(sizes[item], -count / self._per_task[sizes[item]]) for item, count in counts.items()]
+                column = [
+                    (sizes[item], -count / self._per_task[sizes[item]]) for item, count in counts.items()
+                ]
                 return at, [*column, (self._sizes + at, 1.0)]
         return None
 
@@ -124,7 +132,9 @@ def _alike(demand: Sequence[Demand], gpus: dict[str, int]) -> list[tuple[list[in
     total = sum(gpus.values())
     groups: dict[tuple[int, ...], int] = {}
     for model in sorted(gpus):
-        sizes = tuple([i for i, each in enumerate(demand) if not each.size.models or model in each.size.models])
+        sizes = tuple(
+            [i for i, each in enumerate(demand) if not each.size.models or model in each.size.models]
+        )
         if sizes and gpus[model]:
             groups[sizes] = groups.get(sizes, 0) + gpus[model]
     return [(list(sizes), count / total) for sizes, count in sorted(groups.items())]

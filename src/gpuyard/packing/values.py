@@ -103,7 +103,9 @@ def _premiums(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
         there = sum([gpus[model] for model in named])
         for model in named:
             # As if just as much were asked for as there are GPUs, spread evenly over the models that will do.
-            found[model] += PREMIUM * each.weight * each.size.gpus * each.size.gpu_milli * total // (asked * there)
+            found[model] += (
+                PREMIUM * each.weight * each.size.gpus * each.size.gpu_milli * total // (asked * there)
+            )
     return {model: min(PREMIUM, premium) for model, premium in found.items()}
 
 
