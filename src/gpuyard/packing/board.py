@@ -4,7 +4,7 @@ Made for placing alone, without jobs, tenants or time: `yard bench pack` and `ya
 placement goes by the same values in the core's own books.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuyard.core.fragmentation import thresholds
@@ -101,21 +101,23 @@ class Board:
 
     def run(self, order: Sequence[int], draws: Sequence[int] = (), *, check: bool = True) -> list[int]:
         """Let tasks arrive, by number of their size; the node of each, or -1. `draws` decide where `random` goes."""
-        self.empty(len(order))
-        went = self._column([0] * len(order))
-        arrivals = self._column(order)
-        drawn = self._column(draws if draws else [0] * len(order))
-        return self.play(arrivals, drawn, went, check=check)
-
-    def play(self, arrivals: Any, drawn: Any, went: Any, *, check: bool) -> list[int]:
-        """The run itself, on columns that are ready."""
-        self.refused_while_fitting = int(
-            self._module.run(
-                self.policy, self.fleet, self._frag, self.cache, self._sizes, arrivals, drawn, went, self._spare,
-                int(check),
-            )
-        )  # fmt: skip
+        play, went = self.ready(order, draws, check=check)
+        play()
         return [int(node) for node in went]
+
+    def ready(
+        self, order: Sequence[int], draws: Sequence[int] = (), *, check: bool
+    ) -> tuple[Callable[[], None], Any]:
+        """The run, with everything laid out and nothing placed yet, and where it will write the nodes."""
+        self.empty(len(order))
+        arrivals, went = self._column(order), self._column([0] * len(order))
+        drawn = self._column(draws or [0] * len(order))
+        told = (self.policy, self.fleet, self._frag, self.cache, self._sizes, arrivals, drawn, went)
+
+        def play() -> None:
+            self.refused_while_fitting = int(self._module.run(*told, self._spare, int(check)))
+
+        return play, went
 
     def key(self, size: int, node: int) -> tuple[int, int]:
         """The key of a node for a size of task, and the GPU, worked out from nothing."""

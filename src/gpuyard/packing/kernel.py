@@ -61,6 +61,14 @@ def worth_after(
     return node_worth(cores, cpu, spare, 0, len(cores))
 
 
+def seen_before(gpu: Any, first: int, at: int) -> bool:
+    """Whether a GPU before this one has just as much left: then it need not be looked at."""
+    i = first
+    while gpu[i] != gpu[at]:
+        i += 1
+    return i < at
+
+
 def pack_key(
     kind: Any, cpu: Any, gpu: Any, have: Any, width: int, tables: Any, cores: Any, unit: int, columns: int, sums: Any,
     value: Any, node: int, cpu_milli: int, gpus: int, milli: int, spare: Any,
@@ -75,35 +83,16 @@ def pack_key(
     rows = len(cores)
     at, line = node * rows, kind[node] * rows * columns
     if gpus != 1 or milli == MILLI:
-        after = worth_after(
-            tables,
-            cores,
-            sums,
-            at,
-            line,
-            columns,
-            left_cpu,
-            gpus,
-            MILLI // unit,
-            (MILLI - milli) // unit,
-            spare,
-        )
+        full, part = MILLI // unit, (MILLI - milli) // unit
+        after = worth_after(tables, cores, sums, at, line, columns, left_cpu, gpus, full, part, spare)
         return (((value[node] - after) // QUANTUM) << KEY_BITS) + rest, 0
     best, chosen, least = NO_ROOM, 0, NO_ROOM
     for i in range(first, last):
         left = gpu[i]
-        if left < milli:
+        if left < milli or seen_before(gpu, first, i):
             continue
-        seen = False
-        for j in range(first, i):
-            if gpu[j] == left:
-                seen = True
-                break
-        if seen:
-            continue
-        after = worth_after(
-            tables, cores, sums, at, line, columns, left_cpu, 1, left // unit, (left - milli) // unit, spare
-        )
+        full, part = left // unit, (left - milli) // unit
+        after = worth_after(tables, cores, sums, at, line, columns, left_cpu, 1, full, part, spare)
         lost = (value[node] - after) // QUANTUM
         if lost < best or (lost == best and left < least):
             best, chosen, least = lost, i - first, left
@@ -162,17 +151,8 @@ def fgd_score(thresholds: Any, gain: int) -> int:
 
 
 def fgd_key(
-    frag: Any,
-    kind: Any,
-    cpu: Any,
-    gpu: Any,
-    have: Any,
-    width: int,
-    node: int,
-    cpu_milli: int,
-    gpus: int,
-    milli: int,
-) -> tuple[int, int]:
+    frag: Any, kind: Any, cpu: Any, gpu: Any, have: Any, width: int, node: int, cpu_milli: int, gpus: int, milli: int,
+) -> tuple[int, int]:  # fmt: skip
     """Highest score first; and the GPU that has it."""
     sizes, limits, limit_at, weights, most, classes, thresholds, total = frag
     group = kind[node]
@@ -190,18 +170,12 @@ def fgd_key(
     best, chosen = -1, 0
     for i in range(first, last):
         left = gpu[i]
-        if left < milli:
+        if left < milli or seen_before(gpu, first, i):
             continue
-        seen = False
-        for j in range(first, i):
-            if gpu[j] == left:
-                seen = True
-                break
-        if not seen:
-            after = useful(gpu, first, last, sizes, weights, base, most, classes, has, i, left - milli, 0, 0)
-            score = fgd_score(thresholds, kept + after)
-            if score > best:
-                best, chosen = score, i - first
+        after = useful(gpu, first, last, sizes, weights, base, most, classes, has, i, left - milli, 0, 0)
+        score = fgd_score(thresholds, kept + after)
+        if score > best:
+            best, chosen = score, i - first
     return 100 - best, chosen
 
 
@@ -329,38 +303,19 @@ def best_node(cache: Any, nodes: int, size: int) -> int:
     return node
 
 
-def any_node(cache: Any, nodes: int, size: int, draw: int) -> int:
-    """One of the nodes with room, by a number drawn; -1: there is none."""
-    keys = cache[0]
+def drawn(values: Any, first: int, last: int, low: int, high: int, draw: int) -> int:
+    """One of those in a range that have a value from `low` to below `high`, by a number drawn; -1: there is none."""
     count = 0
-    for node in range(nodes):
-        if keys[size * nodes + node] != NO_ROOM:
+    for i in range(first, last):
+        if low <= values[i] < high:
             count += 1
-    if not count:
-        return -1
-    skip = draw % count
-    for node in range(nodes):
-        if keys[size * nodes + node] != NO_ROOM:
+    skip = draw % count if count else -1
+    for i in range(first, last):
+        if low <= values[i] < high:
             if not skip:
-                return node
+                return i - first
             skip -= 1
     return -1
-
-
-def any_gpu(fleet: Any, node: int, milli: int, draw: int) -> int:
-    """One of the GPUs of a node with room for a share, by a number drawn."""
-    gpu, have, width = fleet[3], fleet[4], fleet[5]
-    count = 0
-    for i in range(have[node]):
-        if gpu[node * width + i] >= milli:
-            count += 1
-    skip = draw % count
-    for i in range(have[node]):
-        if gpu[node * width + i] >= milli:
-            if not skip:
-                return i
-            skip -= 1
-    return 0
 
 
 def take(fleet: Any, cache: Any, node: int, chosen: int, size: Any, at: int) -> None:
@@ -390,14 +345,18 @@ def arrive(
     """One task arrives: the node it is put on, or -1."""
     nodes = len(fleet[0])
     refresh(policy, fleet, frag, cache, sizes, size, spare)
-    node = any_node(cache, nodes, size, draw) if policy == RANDOM else best_node(cache, nodes, size)
+    if policy == RANDOM:
+        node = drawn(cache[0], size * nodes, (size + 1) * nodes, 0, NO_ROOM, draw)
+    else:
+        node = best_node(cache, nodes, size)
     if node < 0:
         return -1
     at = size * 4
     chosen = 0
     if sizes[at + 2] == 1 and sizes[at + 3] < MILLI:
         if policy == RANDOM:
-            chosen = any_gpu(fleet, node, sizes[at + 3], draw // nodes)
+            first = node * fleet[5]
+            chosen = drawn(fleet[3], first, first + fleet[4][node], sizes[at + 3], NO_ROOM, draw // nodes)
         else:
             chosen = key_of(policy, fleet, frag, node, sizes, at, spare)[1]
     take(fleet, cache, node, chosen, sizes, at)
@@ -405,17 +364,9 @@ def arrive(
 
 
 def run(
-    policy: int,
-    fleet: Any,
-    frag: Any,
-    cache: Any,
-    sizes: Any,
-    order: Any,
-    draws: Any,
-    went: Any,
-    spare: Any,
+    policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, order: Any, draws: Any, went: Any, spare: Any,
     check: int,
-) -> int:
+) -> int:  # fmt: skip
     """Let tasks arrive one by one, none of which leaves. `went` gets the node of each, or -1.
 
     Returns how many were refused although they would have fitted: with `check` every node is asked again.

@@ -90,6 +90,7 @@ class Bound:
         limits += [
             count * kind.memory_mib / 1024 for kind, count in zip(self._kinds, self._many, strict=True)
         ]
+        value = 0.0
         for _ in range(_ROUNDS_MAX):
             value, duals = self._solve(limits, must)
             taken = [
