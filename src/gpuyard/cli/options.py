@@ -11,6 +11,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to pri
 
 PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
+    "pack",
 )  # fmt: skip
 """For the help, which does not wait for the policies to be imported (a test holds the two equal)."""
 

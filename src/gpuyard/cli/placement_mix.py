@@ -49,6 +49,14 @@ def mixed_nodes(count: int) -> list[NodeShape]:
     return shapes
 
 
+_VARIANTS = 6
+"""People who want the same GPU do not ask for the same cores and memory: each row comes in so many, slightly apart."""
+
+
 def mixed_tasks() -> list[Task]:
-    """A thousand tasks."""
-    return [Task(cpu, memory, gpus, milli) for cpu, memory, gpus, milli, many in _TASKS for _ in range(many)]
+    """A thousand tasks, of some 150 sizes: about as many as a large production cluster sees."""
+    return [
+        Task(cpu - i % _VARIANTS // 2 * 100, memory - i % _VARIANTS * 512, gpus, milli)
+        for cpu, memory, gpus, milli, many in _TASKS
+        for i in range(many)
+    ]

@@ -58,7 +58,9 @@ class Values(NamedTuple):
 
 def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
     """The tables for a fleet of so many nodes of each kind, and what is expected there."""
-    runs = [(task, weight) for task, weight in expected if any([kind.could_run(task) for kind, _n in kinds])]
+    runs = [
+        (task, weight) for task, weight in expected if any([n and kind.could_run(task) for kind, n in kinds])
+    ]
     demand = by_size(runs)
     gpus: dict[str, int] = {}
     for kind, count in kinds:
