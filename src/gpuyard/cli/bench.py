@@ -19,8 +19,8 @@ LATENCY_JOBS_MAX = 20_000
 app = typer.Typer(
     help="Measure how fast gpuyard decides and simulates, and how well it packs.", no_args_is_help=True
 )
-app.command("pack")(bench_pack)
-app.command("place")(bench_place)
+app.command("pack", short_help="Measure how full a placement gets the GPUs.")(bench_pack)
+app.command("place", short_help="Count placements per CPU second.")(bench_place)
 
 PolicyOption = Annotated[
     str,

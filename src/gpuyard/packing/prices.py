@@ -24,7 +24,7 @@ PRICE_BITS = 20
 GPU = 1 << PRICE_BITS
 """The value of one GPU."""
 
-_STEPS_MAX = 3_000
+_STEPS_MAX = 1_000
 """Steps of the simplex method; some hundreds are usual. The prices of an unfinished run are still prices."""
 _TINY = 1e-9
 _ENOUGH = 1e-6
@@ -58,7 +58,7 @@ class _Program:
     def __init__(self, demand: Sequence[Demand], gpus: dict[str, int]) -> None:
         unit = unit_milli([each.size for each in demand])
         self._room = MILLI // unit
-        self._steps = [each.size.gpu_milli // unit for each in demand]
+        self._steps = [-(-each.size.gpu_milli // unit) for each in demand]
         self._per_task = [each.size.gpus for each in demand]
         self._groups = _alike(demand, gpus)
         """Models that serve the same sizes, as (sizes, share of the GPUs)."""

@@ -64,6 +64,15 @@ Expected = Sequence[tuple[Task, int]]
 """Expected tasks with their weights."""
 
 
+SIZES_MAX = 64
+"""Sizes that are priced: those that ask for the most. The work grows with the cube of their number."""
+
+EXACT_MAX = 24
+"""So many sizes may be odd numbers of milli and still be counted exactly; more are rounded up to `ROUGH_MILLI`."""
+
+ROUGH_MILLI = 10
+
+
 def by_size(expected: Expected) -> list[Demand]:
     """The expected tasks that want GPUs, put together by size and sorted."""
     found: dict[Size, tuple[int, int]] = {}
@@ -72,9 +81,17 @@ def by_size(expected: Expected) -> list[Demand]:
             size = Size(task.gpus, task.gpu_milli, tuple(sorted(set(task.models))))
             count, cpu_milli = found.get(size, (0, 0))
             found[size] = (count + weight, cpu_milli + weight * task.cpu_milli)
-    return [Demand(size, *found[size]) for size in sorted(found)]
+    most = sorted(found, key=lambda size: (-found[size][0] * size.gpus * size.gpu_milli, size))
+    return [Demand(size, *found[size]) for size in sorted(most[:SIZES_MAX])]
+
+
+def exact_milli(sizes: Iterable[int]) -> int:
+    """The largest step in which everything that fits on a GPU can be counted exactly."""
+    return gcd(MILLI, *sizes)
 
 
 def unit_milli(sizes: Iterable[Size]) -> int:
-    """The largest step in which everything that fits on a GPU can be counted exactly."""
-    return gcd(MILLI, *[size.gpu_milli for size in sizes])
+    """The step in which fillings are counted: exact, or rough where that would take long."""
+    milli = {size.gpu_milli for size in sizes}
+    exact = exact_milli(milli)
+    return exact if exact >= ROUGH_MILLI or len(milli) <= EXACT_MAX else ROUGH_MILLI

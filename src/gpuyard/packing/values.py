@@ -115,7 +115,7 @@ def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int,
     """For each cost of a core, the best filling of every part of a GPU. Tasks of one size count as their average."""
     by_steps: dict[int, list[tuple[Demand, int]]] = {}
     for demand, price in sizes:
-        by_steps.setdefault(demand.size.gpu_milli // unit, []).append((demand, price))
+        by_steps.setdefault(-(-demand.size.gpu_milli // unit), []).append((demand, price))
     steps = sorted(by_steps)
     found: list[int] = []
     for cost in costs:

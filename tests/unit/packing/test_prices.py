@@ -141,3 +141,14 @@ def test_fillings_are_the_best_there_are(items: list[tuple[int, int]], room: int
     assert exactly[room] == max(
         sum(c * v for c, v in zip(p, values, strict=True)) for p in _patterns(sizes, room)
     )
+
+
+def test_many_odd_sizes_are_priced_in_time() -> None:
+    """Far more sizes than are usual, prime to each other: rounded up, and only the largest part priced."""
+    wanted = demand(*[(1, 1000 - 7 * i, "", 1 + i % 5) for i in range(140)])
+
+    assert 64 == len(wanted)
+    assert 10 == unit_milli([each.size for each in wanted])
+    found = prices(wanted, {"x": 50})
+    assert all(price <= GPU * 2 for price in found)
+    assert GPU // 2 < max(found)

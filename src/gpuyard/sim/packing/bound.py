@@ -14,7 +14,7 @@ from typing import Any
 from gpuyard.errors import YardError
 from gpuyard.model.units import MILLI
 from gpuyard.packing.knapsack import filled, pattern
-from gpuyard.packing.tasks import NodeShape, Size, Task, unit_milli
+from gpuyard.packing.tasks import NodeShape, Task, exact_milli
 
 _ROUNDS_MAX = 200
 _ENOUGH = 1e-6
@@ -36,7 +36,7 @@ class Bound:
         self._tasks = list(tasks)
         self._kinds = sorted(set(nodes))
         self._many = [list(nodes).count(kind) for kind in self._kinds]
-        unit = unit_milli([Size(t.gpus, t.gpu_milli, t.models) for t in tasks if t.gpus])
+        unit = exact_milli([task.gpu_milli for task in tasks if task.gpus])
         self._room = MILLI // unit
         self._steps = [task.gpu_milli // unit for task in tasks]
         self._columns: list[dict[int, float]] = []
