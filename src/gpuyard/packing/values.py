@@ -28,6 +28,9 @@ just do on average will, as it turns out, run short about every other time."""
 PREMIUM = GPU // 10
 """Per GPU. Small beside a GPU that is wasted, large beside the difference between two good places."""
 
+NAMED_MAX = 900
+"""Thousandths of a model's GPUs: no more than this counts as asked for by name when sizes are priced."""
+
 QUANTUM = GPU // 1000
 """Costs that differ by less are equal: the rest is noise of the linear program."""
 
@@ -65,11 +68,11 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
     gpus: dict[str, int] = {}
     for kind, count in kinds:
         gpus[kind.model] = gpus.get(kind.model, 0) + kind.gpus * count
-    price = prices(demand, gpus)
+    named = _named(demand, gpus)
+    price = prices(_servable(demand, gpus, named), gpus)
     unit = unit_milli([each.size for each in demand])
     room = MILLI // unit
     costs = _core_costs(demand)
-    extra = _premiums(demand, gpus)
     known: dict[tuple[int, ...], list[int]] = {}
     tables = []
     for kind, _count in kinds:
@@ -77,7 +80,7 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
         plain = known.get(fitting)
         if plain is None:
             plain = known[fitting] = _table([(demand[i], price[i]) for i in fitting], costs, unit, room)
-        more = extra.get(kind.model, 0)
+        more = PREMIUM * min(1000, named[kind.model]) // 1000
         tables.append(tuple([value + more * (i % (room + 1)) // room for i, value in enumerate(plain)]))
     return Values(unit, room + 1, tuple([cost // HEADROOM for cost in costs]), tuple(tables))
 
@@ -95,20 +98,36 @@ def _core_costs(demand: Sequence[Demand]) -> list[int]:
     return [(sixteenths * asked * GPU << CORE_BITS) // (16 * MILLI * cpu_milli) for sixteenths in CORE_COSTS]
 
 
-def _premiums(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
-    """By model: what its GPUs are worth on top, because tasks ask for it by name."""
+def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
+    """By model: how much of its GPUs is asked for by name, in thousandths.
+
+    As if just as much were asked for in all as there are GPUs, spread evenly over the models that will do.
+    """
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
     total = sum(gpus.values())
     found = dict.fromkeys(gpus, 0)
     for each in demand:
-        named = [model for model in each.size.models if gpus.get(model)]
-        there = sum([gpus[model] for model in named])
-        for model in named:
-            # As if just as much were asked for as there are GPUs, spread evenly over the models that will do.
+        names = [model for model in each.size.models if gpus.get(model)]
+        there = sum([gpus[model] for model in names])
+        for model in names:
             found[model] += (
-                PREMIUM * each.weight * each.size.gpus * each.size.gpu_milli * total // (asked * there)
+                1000 * each.weight * each.size.gpus * each.size.gpu_milli * total // (asked * there)
             )
-    return {model: min(PREMIUM, premium) for model, premium in found.items()}
+    return found
+
+
+def _servable(demand: Sequence[Demand], gpus: dict[str, int], named: dict[str, int]) -> list[Demand]:
+    """The demand without what a model is asked for by name beyond what it has.
+
+    That much goes unserved anyway. Left in, the one model would be all that limits the program, and every other GPU
+    would seem to be worth nothing.
+    """
+    found = []
+    for each in demand:
+        least = min([named[model] for model in each.size.models if gpus.get(model)], default=0)
+        weight = each.weight * 1000
+        found.append(each._replace(weight=weight * NAMED_MAX // least if least > NAMED_MAX else weight))
+    return found
 
 
 def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int, room: int) -> list[int]:
