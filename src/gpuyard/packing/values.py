@@ -31,6 +31,8 @@ PREMIUM = GPU // 10
 NAMED_MAX = 900
 """Thousandths of a model's GPUs: no more than this counts as asked for by name when sizes are priced."""
 
+_ROUNDS_MAX = 12
+
 QUANTUM = GPU // 1000
 """Costs that differ by less are equal: the rest is noise of the linear program."""
 
@@ -69,7 +71,7 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
     for kind, count in kinds:
         gpus[kind.model] = gpus.get(kind.model, 0) + kind.gpus * count
     named = _named(demand, gpus)
-    price = prices(_servable(demand, gpus, named), gpus)
+    price = prices(_servable(demand, gpus), gpus)
     unit = unit_milli([each.size for each in demand])
     room = MILLI // unit
     costs = _core_costs(demand)
@@ -116,17 +118,22 @@ def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
     return found
 
 
-def _servable(demand: Sequence[Demand], gpus: dict[str, int], named: dict[str, int]) -> list[Demand]:
+def _servable(demand: Sequence[Demand], gpus: dict[str, int]) -> list[Demand]:
     """The demand without what a model is asked for by name beyond what it has.
 
     That much goes unserved anyway. Left in, the one model would be all that limits the program, and every other GPU
     would seem to be worth nothing.
     """
-    found = []
-    for each in demand:
-        least = min([named[model] for model in each.size.models if gpus.get(model)], default=0)
-        weight = each.weight * 1000
-        found.append(each._replace(weight=weight * NAMED_MAX // least if least > NAMED_MAX else weight))
+    found = [each._replace(weight=each.weight * 1_000_000) for each in demand]
+    for _ in range(_ROUNDS_MAX):
+        # Less of one is a larger part for the others, so it takes a few rounds.
+        named = _named(found, gpus)
+        if max(named.values(), default=0) <= NAMED_MAX:
+            break
+        for i, each in enumerate(found):
+            least = min([named[model] for model in each.size.models if gpus.get(model)], default=0)
+            if least > NAMED_MAX:
+                found[i] = each._replace(weight=max(1, each.weight * NAMED_MAX // least))
     return found
 
 

@@ -141,20 +141,3 @@ def test_random_goes_everywhere_and_best_fit_to_the_fullest() -> None:
     ]
     assert [0, 1, 0, 1] == went
     assert [1, 1, 0] == Board(nodes, tasks, [(tasks[0], 1)], "best-fit", compile_it=False).run([0] * 3)
-
-
-def test_a_model_asked_for_beyond_what_it_has_does_not_blind_it_to_the_rest() -> None:
-    """Forty tasks want the one GPU of `dear`: still, 300 goes beside 700 on the others."""
-    nodes = [NodeShape("dear", 1, 96_000, 65_536), *[NodeShape("plain", 2, 96_000, 65_536)] * 4]
-    tasks = [
-        Task(1000, 0, 1, 300),
-        Task(1000, 0, 1, 500),
-        Task(1000, 0, 1, 700),
-        Task(1000, 0, 1, 1000, ("dear",)),
-    ]
-    expected = [(tasks[0], 10), (tasks[1], 10), (tasks[2], 10), (tasks[3], 40)]
-    board = Board(nodes, tasks, expected, "pack", compile_it=False)
-
-    went = board.run([2, 1, 0, 1])
-    assert -1 not in went
-    assert [0, 0] == sorted(left for left in board.fleet[3][2:] if left < 1000)
