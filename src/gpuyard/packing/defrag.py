@@ -1,6 +1,7 @@
 """Which jobs to move so that whole nodes or whole GPUs become free, and what that destroys: a plan, not an act.
 
-A job can be moved if it saves its work, may be preempted, is past its minimum run time and sits on one node. It goes to
+A job can be moved if it holds whole GPUs or shares (not slices) on one node, saves its work, may be preempted and is past
+its minimum run time. It goes to
 a node that is in use already, with a GPU of the same model, so that nobody's quota changes. Nodes and GPUs are emptied
 wholly or not at all, those first that destroy the least. No job moves twice and none into room that another leaves, so
 the moves can be made in any order. The state is not touched; the plan is made on a copy.
@@ -16,7 +17,7 @@ from gpuyard.core.placing import Placer
 from gpuyard.core.preempt import protected_until_ms
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
-from gpuyard.model import AttemptState, Grant, JobState
+from gpuyard.model import AttemptState, Grant, JobState, Milli, Whole
 from gpuyard.model.units import MILLI
 
 
@@ -101,6 +102,7 @@ def movable(state: State, record: JobRecord, now_ms: int) -> bool:
         and record.wanted is None
         and record.shape.tasks == 1
         and len(record.grants) == 1
+        and isinstance(record.job.spec.ask.gpus, Whole | Milli)
         and protected_until_ms(record) <= now_ms
     )
 
