@@ -1,10 +1,10 @@
 """Which jobs to move so that whole nodes or whole GPUs become free, and what that destroys: a plan, not an act.
 
-A job can be moved if it holds whole GPUs or shares (not slices) on one node, saves its work, may be preempted and is past
-its minimum run time. It goes to
-a node that is in use already, with a GPU of the same model, so that nobody's quota changes. Nodes and GPUs are emptied
-wholly or not at all, those first that destroy the least. No job moves twice and none into room that another leaves, so
-the moves can be made in any order. The state is not touched; the plan is made on a copy.
+A job can be moved if it holds whole GPUs or shares (not slices) on one node, saves its work, may be preempted and
+is past its minimum run time. It goes to a node that is in use already, with a GPU of the same model, so that
+nobody's quota changes. Nodes and GPUs are emptied wholly or not at all, those first that destroy the least. No job
+moves twice and none into room that another leaves, so the moves can be made in any order. The state is not touched;
+the plan is made on a copy.
 """
 
 from collections.abc import Iterator
