@@ -20,7 +20,7 @@ FUNCTION_LINES_MAX = 70
 
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "misc", "util", "utils"}
 
-PURE_PACKAGES = ("model", "core", "policies", "ledger")
+PURE_PACKAGES = ("model", "core", "packing", "policies", "ledger")
 IMPURE_MODULES = ("time", "random", "secrets", "uuid", "numpy.random")
 IMPURE_BUILTINS = {"input", "open"}
 CLOCK_READS = {"now", "today", "utcnow"}

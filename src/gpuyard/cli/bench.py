@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuyard.cli.bench_pack import bench_pack
+from gpuyard.cli.bench_place import bench_place
 from gpuyard.cli.listing import Output
 from gpuyard.cli.options import PRESETS, OutputOption, SeedOption
 
@@ -15,8 +17,10 @@ LATENCY_JOBS_MAX = 20_000
 """Timing every decision takes time itself, so it is done apart, on so many jobs of the same trace."""
 
 app = typer.Typer(
-    help="Measure how fast gpuyard decides and simulates on this machine.", no_args_is_help=True
+    help="Measure how fast gpuyard decides and simulates, and how well it packs.", no_args_is_help=True
 )
+app.command("pack", short_help="Measure how full a placement gets the GPUs.")(bench_pack)
+app.command("place", short_help="Count placements per CPU second.")(bench_place)
 
 PolicyOption = Annotated[
     str,
@@ -95,7 +99,7 @@ def bench_simulate(
         "rejected": result.rejected,
         "preemptions": result.preemptions,
     }
-    _print(figures, output)
+    print_figures(figures, output)
 
 
 @app.command("decide")
@@ -144,7 +148,7 @@ def bench_decide(
         "starts": crowd.starts,
         "preemptions": crowd.stops,
     }
-    _print(figures, output)
+    print_figures(figures, output)
 
 
 def _percentiles(times_ns: Any, percentile_ms: Any) -> dict[str, float]:
@@ -161,7 +165,8 @@ def _save(trace: "Trace", path: Path) -> None:
         save(trace, path)
 
 
-def _print(figures: dict[str, Any], output: Output) -> None:
+def print_figures(figures: dict[str, Any], output: Output) -> None:
+    """Figures by name, in any form of output."""
     from gpuyard.cli.listing import Column, Grid, Listing, emit, flat
 
     def grids(_wide: bool) -> list[Grid]:

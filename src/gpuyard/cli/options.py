@@ -106,6 +106,7 @@ UserOption = Annotated[str, Option("-u", "--user", help="Only this user's.", sho
 
 PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
+    "pack",
 )  # fmt: skip
 """For the help, which does not wait for the policies to be imported (a test holds the two equal)."""
 

@@ -135,7 +135,9 @@ class Demand:
     """The expected tasks, compiled against the fleet, and every node's standing under them."""
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
-        self._mix = mix
+        self.mix = mix
+        self.derived: object = None
+        """What a placement has worked out from the mix, kept as long as the mix is."""
         self.weight = sum([weight for _shape, weight in mix])
         self._thresholds = thresholds(self.weight)
         self._fleet = -1
@@ -223,7 +225,7 @@ class Demand:
         if self._fleet == len(nodes.node):
             return
         self._fleet = len(nodes.node)
-        self._sizes = sorted({shape.milli for shape, _weight in self._mix if shape.gpus})
+        self._sizes = sorted({shape.milli for shape, _weight in self.mix if shape.gpus})
         by_kind: dict[tuple[int, str], Uses] = {}
         self.uses, self._all_uses, offset = [], [], 0
         for kind, node in zip(nodes.kind, nodes.node, strict=True):
@@ -245,7 +247,7 @@ class Demand:
     def _tasks(self, kind: int, pool: str) -> list[Task]:
         """The expected tasks that an empty node of this kind and pool could run."""
         found = []
-        for shape, weight in self._mix:
+        for shape, weight in self.mix:
             way = shape.way_on.get(kind)
             if way is not None and shape.gpus and (not shape.ask.pools or pool in shape.ask.pools):
                 tasks = way.tasks_per_node

@@ -11,7 +11,7 @@ from gpuyard.policies.order.deadline import Deadline
 from gpuyard.policies.order.fifo import Fifo
 from gpuyard.policies.order.sjf import Sjf
 from gpuyard.policies.order.srtf import Srtf
-from gpuyard.policies.placement import best_fit, fgd, first_fit
+from gpuyard.policies.placement import best_fit, fgd, first_fit, pack
 from gpuyard.policies.preemption.by_class import PreemptByClass
 from gpuyard.policies.preemption.reclaim import Reclaim
 from gpuyard.policies.preemption.srtf import PreemptLonger
@@ -23,8 +23,9 @@ PLACEMENTS: dict[str, Placer] = {
     best_fit.NAME: best_fit.place,
     first_fit.NAME: first_fit.place,
     fgd.NAME: fgd.place,
+    pack.NAME: pack.place,
 }
-RANKS: dict[str, Ranker] = {fgd.NAME: fgd.rank}
+RANKS: dict[str, Ranker] = {fgd.NAME: fgd.rank, pack.NAME: pack.rank}
 """Placements that compare nodes of all kinds."""
 BACKFILLS: dict[str, BackfillFactory] = {part.name: part for part in (NoBackfill(), Easy(), Conservative())}
 PREEMPTIONS: dict[str, Rule] = {part.name: part for part in (Reclaim(), PreemptByClass(), PreemptLonger())}
@@ -42,6 +43,7 @@ PRESETS: dict[str, PolicySpec] = {
         PolicySpec("deadline", order=("deadline",)),
         PolicySpec("conservative", order=("fifo",), backfill="conservative", backfill_depth=50),
         PolicySpec("fgd", order=("fifo",), placement="fgd"),
+        PolicySpec("pack", order=("fifo",), placement="pack"),
     )
 }
 

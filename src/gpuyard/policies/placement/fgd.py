@@ -6,9 +6,8 @@ It looks at all kinds of node together, so it also says which kind is tried firs
 no demand has been learned, are placed like `best-fit`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from gpuyard.core.demand import Demand
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.placing import (
     grant_tasks,
@@ -20,6 +19,7 @@ from gpuyard.core.placing import (
 )
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.model import Grant
+from gpuyard.policies.placement.across_kinds import ranked
 
 NAME = "fgd"
 
@@ -51,24 +51,4 @@ def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     demand = nodes.demand
     if demand is None or shape.tasks > 1 or len(shape.ways) < 2:
         return shape.ways
-    return _ranked(demand, nodes, shape)
-
-
-def _ranked(demand: Demand, nodes: Nodes, shape: Shape) -> Iterator[Way]:
-    # Worked out as far as it is asked for: mostly the first way is taken.
-    kinds, members = nodes.kinds, demand.of(nodes, shape)[1]
-    left = dict(shape.way_on)
-    if not shape.gpus:
-        # Nodes without GPUs come first, as everywhere, for tasks that want none.
-        for way in shape.ways:
-            if not kinds[way.kind].gpus:
-                members &= ~kinds[way.kind].members
-                yield left.pop(way.kind)
-    while left:
-        number = demand.best(nodes, shape, members)
-        if number < 0:
-            break
-        kind = nodes.kind[number]
-        members &= ~kinds[kind].members
-        yield left.pop(kind)
-    yield from left.values()
+    return ranked(nodes, shape, demand.of(nodes, shape)[1], demand.best)

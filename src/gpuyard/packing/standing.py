@@ -1,0 +1,206 @@
+"""The nodes by what a task would cost there, kept up to date node by node: the live side of packing.
+
+For every size of task the nodes stand in sets by their key: the cost, then what stays idle on the node (see
+`values`). A change of one node moves it from one set to another. The keys are those of `kernel`; a test holds both to
+the same choices.
+"""
+
+from bisect import bisect_left, insort
+
+from gpuyard.core.bits import each
+from gpuyard.core.demand import Watch
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.shapes import Shape
+from gpuyard.model.units import MILLI
+from gpuyard.packing.tasks import NodeShape, Task
+from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, worth
+
+_KNOWN_MAX = 50_000
+"""How many combinations of idle GPUs, or keys of one size, are remembered before it starts over."""
+_SIZES_MAX = 2_000
+"""How many sizes of task have their nodes sorted before it starts over."""
+
+
+class Standing:
+    """What is idle everywhere, and what it is worth to the expected tasks."""
+
+    def __init__(self, mix: list[tuple[Shape, int]]) -> None:
+        self._mix = mix
+        self._fleet: list[int] | None = None
+        """The members of each kind for which all below was worked out."""
+        self._values = Values(MILLI, 2, (0,), ())
+        self._sums: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+        """By kind and what is idle on the GPUs, smallest first: row by row, what that is worth."""
+        self._costs: dict[tuple[int, int, int], Costs] = {}
+
+    def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
+        """The node for one task: 1. least cost, 2. least idle afterwards, 3. lowest number; -1: none has room."""
+        costs = self.costs(nodes, shape)
+        costs.refresh(self, nodes)
+        shifted = nodes.shifted & members
+        key, best = costs.best(nodes, shape.memory_mib, members ^ shifted)
+        for number in each(shifted):
+            if shape.memory_mib <= nodes.memory_free[number]:
+                own = costs.key(self, nodes, number)
+                if own < key or (own == key != NO_ROOM and number < best):
+                    key, best = own, number
+        return best if key != NO_ROOM else -1
+
+    def gpu(self, nodes: Nodes, shape: Shape, number: int) -> int:
+        """The GPU of a node for one share: 1. least cost, 2. least left, 3. lowest number."""
+        free = nodes.gpu_free[number]
+        costs = self.costs(nodes, shape)
+        options = costs.options(self, nodes.kind[number], nodes.cpu_free[number], tuple(free))
+        taken = min(options)[1]
+        return next(gpu for gpu, left in enumerate(free) if left == taken)
+
+    def costs(self, nodes: Nodes, shape: Shape) -> "Costs":
+        """The costs of a size of task (not brought up to date)."""
+        self._compile(nodes)
+        key = (shape.gpus, shape.milli, shape.cpu_milli)
+        costs = self._costs.get(key)
+        if costs is None:
+            if len(self._costs) >= _SIZES_MAX:
+                self._costs.clear()
+            costs = self._costs[key] = Costs(*key, len(nodes.node))
+        return costs
+
+    def _compile(self, nodes: Nodes) -> None:
+        """Look at the fleet, if it has changed."""
+        fleet = [kind.members for kind in nodes.kinds]
+        if self._fleet == fleet:
+            return
+        self._fleet = fleet
+        kinds = []
+        for kind in nodes.kinds:
+            first = (kind.members & -kind.members).bit_length() - 1
+            model = nodes.node[first].gpu_model if first >= 0 else ""
+            kinds.append(
+                (NodeShape(model, kind.gpus, kind.cpu_milli, kind.memory_mib), kind.members.bit_count())
+            )
+        self._values = worth([(_task(shape), weight * shape.tasks) for shape, weight in self._mix], kinds)
+        self._sums.clear()
+        self._costs.clear()
+
+    def sums(self, kind: int, left: tuple[int, ...]) -> tuple[int, ...]:
+        """Row by row, what is idle on the GPUs of a node is worth. What is overdrawn counts as nothing."""
+        found = self._sums.get((kind, left))
+        if found is None:
+            if len(self._sums) >= _KNOWN_MAX:
+                self._sums.clear()
+            unit, columns, core_costs, tables = self._values
+            table, at = tables[kind], [max(0, milli) // unit for milli in left]
+            found = self._sums[kind, left] = tuple(
+                [sum([table[row * columns + column] for column in at]) for row in range(len(core_costs))]
+            )
+        return found
+
+    def worth(self, cpu_milli: int, sums: tuple[int, ...]) -> int:
+        """The value of a node with so many idle cores."""
+        return min(
+            [
+                (cost * cpu_milli >> CORE_BITS) + value
+                for cost, value in zip(self._values.core_costs, sums, strict=True)
+            ]
+        )
+
+
+class Costs:
+    """The nodes by the key they have for tasks of one size (GPUs, milli of each, cores)."""
+
+    __slots__ = ("_key", "_known", "_order", "_sets", "_watch", "cpu_milli", "gpus", "milli")
+
+    def __init__(self, gpus: int, milli: int, cpu_milli: int, nodes: int) -> None:
+        self.gpus = gpus
+        self.milli = milli if gpus else 0
+        self.cpu_milli = cpu_milli
+        self._key = [NO_ROOM] * nodes
+        self._sets: dict[int, int] = {}
+        """By key: the nodes."""
+        self._order: list[int] = []
+        """The keys that some node has, sorted."""
+        self._known: dict[tuple[int, int, tuple[int, ...]], int] = {}
+        self._watch = Watch()
+
+    def refresh(self, standing: Standing, nodes: Nodes) -> None:
+        """Work out the keys of the nodes that have changed."""
+        keys, sets, order = self._key, self._sets, self._order
+        for number in self._watch.changed(nodes):
+            key, before = self.key(standing, nodes, number), keys[number]
+            if key == before:
+                continue
+            keys[number] = key
+            bit = 1 << number
+            if before != NO_ROOM:
+                sets[before] ^= bit
+                if not sets[before]:
+                    del sets[before]
+                    del order[bisect_left(order, before)]
+            if key != NO_ROOM:
+                if key not in sets:
+                    sets[key] = 0
+                    insort(order, key)
+                sets[key] |= bit
+
+    def key(self, standing: Standing, nodes: Nodes, number: int) -> int:
+        """The key of one node; `NO_ROOM` without room. Memory is not looked at."""
+        cpu_free = nodes.cpu_free[number]
+        if cpu_free < self.cpu_milli or nodes.closed[number]:
+            return NO_ROOM
+        kind, left = nodes.kind[number], tuple(nodes.gpu_free[number])
+        found = self._known.get((kind, cpu_free, left))
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            cost = min(self.options(standing, kind, cpu_free, left), default=(NO_ROOM, 0))[0]
+            idle = sum([max(0, milli) for milli in left]) - self.gpus * self.milli
+            found = NO_ROOM if cost == NO_ROOM else (cost << KEY_BITS) + idle
+            self._known[kind, cpu_free, left] = found
+        return found
+
+    def options(
+        self, standing: Standing, kind: int, cpu_free: int, left: tuple[int, ...]
+    ) -> list[tuple[int, int]]:
+        """What each way to take the GPUs costs, with what was idle on the GPU taken. Empty without room."""
+        gpus, milli = self.gpus, self.milli
+        row = tuple(sorted(left))
+        fitting = row[bisect_left(row, milli) :] if gpus else ()
+        if len(fitting) < gpus:
+            return []
+        had = standing.worth(cpu_free, standing.sums(kind, row))
+        found = []
+        # Whole GPUs are all alike. Of shares in several, those with the least left that will do.
+        taken: list[tuple[int, ...]] = [fitting[:gpus]]
+        if gpus == 1 and milli < MILLI:
+            taken = [(free,) for free in sorted(set(fitting))]
+        for frees in taken:
+            rest = list(row)
+            for free in frees:
+                rest[rest.index(free)] = free - milli
+            rest.sort()
+            has = standing.worth(cpu_free - self.cpu_milli, standing.sums(kind, tuple(rest)))
+            found.append(((had - has) // QUANTUM, frees[0] if frees else 0))
+        return found
+
+    def best(self, nodes: Nodes, memory_mib: int, members: int) -> tuple[int, int]:
+        """Of a set of nodes: 1. least key, 2. lowest number. As (key, node); `NO_ROOM`: there is none."""
+        sets, memory_free = self._sets, nodes.memory_free
+        for key in self._order:
+            found = sets[key] & members
+            while found:
+                low = found & -found
+                number = low.bit_length() - 1
+                if memory_mib <= memory_free[number]:
+                    return key, number
+                found ^= low
+        return NO_ROOM, 0
+
+
+def _task(shape: Shape) -> Task:
+    return Task(
+        shape.cpu_milli,
+        shape.memory_mib,
+        shape.gpus,
+        shape.milli if shape.gpus else 0,
+        tuple(shape.ask.models),
+    )

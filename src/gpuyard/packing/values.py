@@ -1,0 +1,157 @@
+"""What the idle part of a node is worth to the tasks that are expected.
+
+A GPU with `r` idle is worth the best filling of `r` under the prices of the sizes (see `prices`). Cores limit that: if
+a core costs c, a task is worth its price less c for each of its cores. A node is worth
+
+    V = min over c of   c x idle cores / HEADROOM  +  sum over its GPUs of K[c][idle on the GPU]
+
+with K the best filling when a core costs c. This is the Lagrange dual of filling the node, so V is what its GPUs
+could still hold where cores are plenty, and bends down, GPU by GPU, where they run short. A placement costs what V
+loses by it: what it wastes, beyond its own fair price, of GPUs or of the cores those GPUs would have needed.
+
+Where tasks insist on a model, its GPUs are worth a little more to keep everybody else off them as long as there is
+room elsewhere: up to `PREMIUM` for a model that is wanted by name for all it has.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpuyard.model.units import MILLI
+from gpuyard.packing.knapsack import filled_exactly
+from gpuyard.packing.prices import GPU, prices
+from gpuyard.packing.tasks import Demand, Expected, NodeShape, by_size, unit_milli
+
+HEADROOM = 2
+"""Idle cores count half. Tasks come one by one and some want many more cores than others, so a node whose cores would
+just do on average will, as it turns out, run short about every other time."""
+
+PREMIUM = GPU // 10
+"""Per GPU. Small beside a GPU that is wasted, large beside the difference between two good places."""
+
+NAMED_MAX = 900
+"""Thousandths of a model's GPUs: no more than this counts as asked for by name when sizes are priced."""
+
+_ROUNDS_MAX = 12
+
+QUANTUM = GPU // 1000
+"""Costs that differ by less are equal: the rest is noise of the linear program."""
+
+CORE_BITS = 10
+"""Of fraction in what a milli-core costs."""
+
+CORE_COSTS = (0, 1, 2, 4, 6, 8, 12, 16, 24)
+"""The c that are tried, in sixteenths of a GPU for as many cores as a GPU wants on average."""
+
+KEY_BITS = 20
+"""For what is idle on the node afterwards, below the cost."""
+
+NO_ROOM = 1 << 62
+"""The key of a node without the room: larger than any other."""
+
+
+class Values(NamedTuple):
+    """Tables of what is idle, by kind of node."""
+
+    unit: int
+    """Milli of a GPU per column."""
+    columns: int
+    core_costs: tuple[int, ...]
+    """By row: what an idle milli-core counts, in 1/`GPU` and `CORE_BITS` of fraction."""
+    tables: tuple[tuple[int, ...], ...]
+    """By kind of node: row after row, what so much idle on a GPU is worth."""
+
+
+def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
+    """The tables for a fleet of so many nodes of each kind, and what is expected there."""
+    runs = [
+        (task, weight) for task, weight in expected if any([n and kind.could_run(task) for kind, n in kinds])
+    ]
+    demand = by_size(runs)
+    gpus: dict[str, int] = {}
+    for kind, count in kinds:
+        gpus[kind.model] = gpus.get(kind.model, 0) + kind.gpus * count
+    named = _named(demand, gpus)
+    price = prices(_servable(demand, gpus), gpus)
+    unit = unit_milli([each.size for each in demand])
+    room = MILLI // unit
+    costs = _core_costs(demand)
+    known: dict[tuple[int, ...], list[int]] = {}
+    tables = []
+    for kind, _count in kinds:
+        fitting = tuple([i for i, each in enumerate(demand) if _fits(kind, each)])
+        plain = known.get(fitting)
+        if plain is None:
+            plain = known[fitting] = _table([(demand[i], price[i]) for i in fitting], costs, unit, room)
+        more = PREMIUM * min(1000, named[kind.model]) // 1000
+        tables.append(tuple([value + more * (i % (room + 1)) // room for i, value in enumerate(plain)]))
+    return Values(unit, room + 1, tuple([cost // HEADROOM for cost in costs]), tuple(tables))
+
+
+def _fits(kind: NodeShape, demand: Demand) -> bool:
+    return kind.gpus >= demand.size.gpus and (not demand.size.models or kind.model in demand.size.models)
+
+
+def _core_costs(demand: Sequence[Demand]) -> list[int]:
+    """What a milli-core may cost, if the average task is to be worth something at least at the lower ones."""
+    cpu_milli = sum([each.cpu_milli for each in demand])
+    asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
+    if not cpu_milli:
+        return [0]
+    return [(sixteenths * asked * GPU << CORE_BITS) // (16 * MILLI * cpu_milli) for sixteenths in CORE_COSTS]
+
+
+def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
+    """By model: how much of its GPUs is asked for by name, in thousandths.
+
+    As if just as much were asked for in all as there are GPUs, spread evenly over the models that will do.
+    """
+    asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
+    total = sum(gpus.values())
+    found = dict.fromkeys(gpus, 0)
+    for each in demand:
+        names = [model for model in each.size.models if gpus.get(model)]
+        there = sum([gpus[model] for model in names])
+        for model in names:
+            found[model] += (
+                1000 * each.weight * each.size.gpus * each.size.gpu_milli * total // (asked * there)
+            )
+    return found
+
+
+def _servable(demand: Sequence[Demand], gpus: dict[str, int]) -> list[Demand]:
+    """The demand without what a model is asked for by name beyond what it has.
+
+    That much goes unserved anyway. Left in, the one model would be all that limits the program, and every other GPU
+    would seem to be worth nothing.
+    """
+    found = [each._replace(weight=each.weight * 1_000_000) for each in demand]
+    for _ in range(_ROUNDS_MAX):
+        # Less of one is a larger part for the others, so it takes a few rounds.
+        named = _named(found, gpus)
+        if max(named.values(), default=0) <= NAMED_MAX:
+            break
+        for i, each in enumerate(found):
+            least = min([named[model] for model in each.size.models if gpus.get(model)], default=0)
+            if least > NAMED_MAX:
+                found[i] = each._replace(weight=max(1, each.weight * NAMED_MAX // least))
+    return found
+
+
+def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int, room: int) -> list[int]:
+    """For each cost of a core, the best filling of every part of a GPU. Tasks of one size count as their average."""
+    by_steps: dict[int, list[tuple[Demand, int]]] = {}
+    for demand, price in sizes:
+        by_steps.setdefault(-(-demand.size.gpu_milli // unit), []).append((demand, price))
+    steps = sorted(by_steps)
+    found: list[int] = []
+    for cost in costs:
+        values = []
+        for step in steps:
+            alike = by_steps[step]
+            # Each GPU of a task with several carries its part of the price and of the cores.
+            weight = sum([each.weight * each.size.gpus for each, _price in alike])
+            gross = sum([each.weight * price for each, price in alike])
+            cores = sum([each.cpu_milli for each, _price in alike])
+            values.append((gross - (cost * cores >> CORE_BITS)) // weight)
+        found.extend(filled_exactly(values, steps, room))
+    return found
