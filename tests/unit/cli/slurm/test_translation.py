@@ -18,8 +18,8 @@ from gpuyard.cli.slurm.programs import PROGRAMS
 from gpuyard.cli.slurm.sacct_fields import Line, exit_code, state
 from gpuyard.cli.slurm.sshare import rows_of
 from gpuyard.cli.slurm.words import REASONS, reason
+from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
 from gpuyard.control.slurm_views import MORE_COLUMNS
-from gpuyard.control.views import _TEXTS, QUEUE_COLUMNS
 from gpuyard.intake import Caller, Intake, read_sbatch
 
 POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
@@ -39,7 +39,7 @@ def job(**more: Any) -> SlurmJob:
 
 
 def test_every_reason_of_the_yard_has_a_word() -> None:
-    assert [] == [text for text in _TEXTS.values() if text not in REASONS]
+    assert [] == [text for text in REASON_TEXTS.values() if text not in REASONS]
     assert ("Priority", "Priority", "None") == (reason("in line"), reason("in line, 7 ahead"), reason(""))
 
 
