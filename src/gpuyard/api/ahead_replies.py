@@ -145,11 +145,15 @@ class CostReply(BaseModel):
 
 
 class DryRunReply(BaseModel):
-    """What would become of a job. One that could never run has `why_never` and `hint`, and nothing of the rest."""
+    """What would become of a job, which would have this id if it were the next one.
+
+    One that could never run has `why_never` and `hint`, and nothing of the rest.
+    """
 
     would_run: bool
     why_never: str = ""
     hint: str = ""
+    id: int = 0
     name: str = ""
     tenant: str = ""
     tasks: int = 1

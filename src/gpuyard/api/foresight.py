@@ -200,6 +200,7 @@ class Foresights:
         said = self._said(found, 0, now_ms, SEED)
         return said | {
             "would_run": True,
+            "id": first.job.array_id or first.job.id,
             "name": new.name,
             "tenant": first.job.spec.tenant,
             "tasks": tasks,

@@ -63,6 +63,14 @@ class TaskReply(BaseModel):
     nodes: list[str]
 
 
+class FilesReply(BaseModel):
+    """Where a job runs and writes, for those who may read what it wrote."""
+
+    cwd: str
+    stdout: str
+    stderr: str
+
+
 class JobView(BaseModel):
     """A job, live or ended, or an array as the sum of its tasks, which has fewer of these."""
 
@@ -102,6 +110,7 @@ class JobView(BaseModel):
     jobs: list[TaskReply] = []
     ahead: int = 0
     why: list[WhyReply] = []
+    files: FilesReply | None = None
     expected_start_ms: Milliseconds | None = None
     how: str = ""
     helps: list[str] = []

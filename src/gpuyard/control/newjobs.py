@@ -192,10 +192,10 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
         if new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
             return new.tenant
         named = [path for path in known if who.sight.knows(path)]
-        tops = sorted({path.split("/")[0] for path in named})
+        choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
-            f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, [*named, *tops], 'tenants')}",
-            "Tenants are in yard.yaml; below one of them a name is free, as in 'research/ana'.",
+            f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
+            f"Tenants are in yard.yaml; below one of them a name is free, as in '{(choice or known)[0]}/{who.name}'.",
         )
     own = [path for path in known if path.rpartition("/")[2] == who.name]
     if len(own) == 1:
