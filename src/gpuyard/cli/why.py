@@ -127,7 +127,13 @@ def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     eta = found.get("eta")
     if eta is None or eta["starts_by_ms"] is None:
         return []
-    return [("likely", f"{told(eta)}: {eta['how']}")]
+    ended = eta["basis"]["history_jobs"]
+    rests = (
+        f"run times of {ended} ended job{'' if ended == 1 else 's'}"
+        if ended
+        else "a guess: no job has ended yet"
+    )
+    return [("likely", f"{told(eta)} ({rests})")]
 
 
 def _headline(text: str) -> None:
