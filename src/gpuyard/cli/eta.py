@@ -3,17 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Argument, Output, OutputOption
 from gpuyard.cli.places import client
 
 
 def eta(
     jobs: Annotated[
         list[str],
-        typer.Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for an array.", show_default=False),
+        Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for an array.", show_default=False),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import ColumnsOption, OutputOption, WatchOption
+from gpuyard.cli.options import Argument, ColumnsOption, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
 
 Row = Mapping[str, Any]
@@ -14,9 +11,10 @@ Row = Mapping[str, Any]
 
 def share(
     tenant: Annotated[
-        str, typer.Argument(metavar="[TENANT]", help="Only this one, with all above and below it.")
+        str,
+        Argument(metavar="TENANT", show_default=False, help="Only this one, with all above and below it."),
     ] = "",
-    explain: Annotated[bool, typer.Option("--explain", help="Print the arithmetic, line by line.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Print the arithmetic, line by line.")] = False,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
     watch: WatchOption = None,
@@ -30,14 +28,10 @@ def share(
 def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
     with client() as yard:
         found = yard.share(tenant)
-    if output is Output.JSON:
-        import json
+    if output in (Output.JSON, Output.YAML):
+        from gpuyard.cli.tables import write_document
 
-        print(json.dumps(found, indent=2))
-    elif output is Output.YAML:
-        import yaml
-
-        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+        write_document(found, output)
     elif explain and output is not Output.CSV:
         _arithmetic(found)
     else:

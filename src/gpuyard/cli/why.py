@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import JobArgument, Option, Output, OutputOption
 from gpuyard.cli.places import client
 
 if TYPE_CHECKING:
@@ -14,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def why(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")],
+    job: JobArgument,
     at: Annotated[
         str,
-        typer.Option(
+        Option(
             "--at",
             metavar="TIME",
             help="Answer for the past: -2h, 14:05, 2026-03-02T14:05, or milliseconds since 1970.",
@@ -39,17 +36,11 @@ def why(
         # Of the past there is nothing to foresee.
         if at_ms is None and found["state"] == "PENDING":
             found |= _estimate(yard, job)
-    if output is Output.JSON:
-        import json
+    from gpuyard.cli.tables import emit, write_document
 
-        print(json.dumps(found, indent=2))
-    elif output is Output.YAML:
-        import yaml
-
-        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    if output in (Output.JSON, Output.YAML):
+        write_document(found, output)
     elif output is Output.CSV:
-        from gpuyard.cli.tables import emit
-
         rows = [
             {name: each[name] for name in ("code", "by", "text", "lifted_by")} for each in found["blockers"]
         ]
