@@ -5,10 +5,10 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test lint format soak bench lock clean
+.PHONY: help setup demo test test-gpu lint format soak bench lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv from the lock (again only when something changed)
 	@scripts/setup
@@ -31,6 +31,9 @@ format: setup ## Rewrite the code in the project's style
 
 soak: setup ## The long tests (GPUYARD_SOAK=1, marker soak)
 	GPUYARD_SOAK=1 $(PYTEST) -m soak
+
+test-gpu: setup ## The tests that need an NVIDIA GPU (GPU_PYTHON: a Python with PyTorch)
+	$(BIN)/pytest -n 0 tests/hardware
 
 bench: setup ## Run every benchmarks/bench_*.py
 	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

@@ -4,7 +4,7 @@ Types are strict (`"8"` is no number, `true` is not 1), unknown fields are refus
 and texts that will become names are held to characters that mean nothing to a shell, a path or a terminal.
 """
 
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -31,7 +31,7 @@ from gpuyard.config.problems import remedy
 from gpuyard.control.dependencies import KINDS, SINGLETON, Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
-from gpuyard.model import AfterKind
+from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
 _ERRORS_SHOWN_MAX = 10
@@ -78,6 +78,18 @@ class JobRequest(BaseModel):
     )
     klass: Klass = Field("", alias="class", description="How it is treated. Left out: the default class.")
     gpus: int = Field(0, ge=0, le=100_000, description="GPUs of each task.")
+    gpu_milli: int = Field(
+        0, ge=0, le=MILLI - 1, description="A share of one GPU, in thousandths, instead of whole ones."
+    )
+    mig: Annotated[str, Field(max_length=63)] = Field(
+        "", description="MIG profile of the slices that 'gpus' counts.", examples=["1g.18gb"]
+    )
+    gpu_memory_mib: int = Field(
+        0, ge=0, le=1 << 24, description="GPU memory instead of a number: the cheapest that has it is taken."
+    )
+    isolation: Literal["", "strict", "shared", "any"] = Field(
+        "", description="With gpu_memory_mib: strict is a MIG slice or a whole GPU, shared is a share."
+    )
     gpu_models: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=20)] = (
         Field([], description="GPU models that will do. Left out: any.", examples=[["H100"]])
     )
@@ -148,6 +160,15 @@ class JobRequest(BaseModel):
             raise ValueError("'nodes_min' is more than 'tasks': there is no task for some node")
         if self.nodes_max and self.nodes_max < self.nodes_min:
             raise ValueError("'nodes_max' is less than 'nodes_min'")
+        kinds = [self.gpu_milli, self.mig, self.gpu_memory_mib]
+        if sum(map(bool, kinds)) > 1:
+            raise ValueError("'gpu_milli', 'mig' and 'gpu_memory_mib' exclude each other")
+        if (self.gpu_milli or self.gpu_memory_mib) and self.gpus > 1:
+            raise ValueError("a part of a GPU is of one GPU: leave 'gpus' out")
+        if any(kinds) and (self.tasks > 1 or self.exclusive):
+            raise ValueError("a part of a GPU is for one task on a shared node")
+        if self.isolation and not self.gpu_memory_mib:
+            raise ValueError("'isolation' needs 'gpu_memory_mib'")
         if self.exclusive and self.tasks > max(1, self.nodes_min) and not self.batch:
             raise ValueError("'exclusive' gives a task a whole node: set 'nodes_min' to 'tasks', or 'batch'")
         return self
@@ -161,6 +182,10 @@ class JobRequest(BaseModel):
             tenant=self.tenant,
             klass=self.klass,
             gpus=self.gpus,
+            gpu_milli=self.gpu_milli,
+            mig=self.mig,
+            gpu_memory_mib=self.gpu_memory_mib,
+            isolation=Isolation(self.isolation or "any"),
             gpu_models=tuple(self.gpu_models),
             tasks=self.tasks,
             cpu_milli=round(self.cpus * MILLI),

@@ -1,6 +1,7 @@
 """Options that say what a job needs, shared by `submit` and `run`, and the request they make."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,34 @@ WordsArgument = Annotated[
     list[str] | None,
     Argument(metavar="COMMAND [ARGS]...", help="What to run.", show_default=False),
 ]
-Gpus = Annotated[int, Option("-g", "--gpus", metavar="N", min=0, help="GPUs of each task.")]
+Gpus = Annotated[
+    str,
+    Option(
+        "-g",
+        "--gpus",
+        metavar="N|0.25|PROFILE",
+        help="GPUs of each task: 2; a share of one: 0.25; MIG slices: 1g.18gb, 2x2g.35gb.",
+        show_default=False,
+    ),
+]
+GpuMemory = Annotated[
+    str,
+    Option(
+        "--gpu-memory",
+        metavar="SIZE",
+        help="Whatever part of a GPU has so much memory and is cheapest: 20G.",
+        show_default=False,
+    ),
+]
+Isolated = Annotated[
+    str,
+    Option(
+        "--isolation",
+        metavar="strict|shared|any",
+        help="With --gpu-memory: strict is a MIG slice or a whole GPU, never a share.",
+        show_default=False,
+    ),
+]
 GpuModel = Annotated[
     list[str] | None,
     Option("--gpu-model", metavar="MODEL", help="A model that will do; may be repeated.", show_default=False),
@@ -107,7 +135,9 @@ def was_given(ctx: Called, option: str) -> bool:
 
 def request(
     *,
-    gpus: int,
+    gpus: str,
+    gpu_memory: str,
+    isolation: str,
     gpu_model: list[str] | None,
     name: str,
     tenant: str,
@@ -121,7 +151,14 @@ def request(
     signal: str,
 ) -> dict[str, Any]:
     """The fields of a submission that both commands have."""
-    fields: dict[str, Any] = {"gpus": gpus, "tasks": tasks, "cwd": os.getcwd()}
+    fields: dict[str, Any] = {"gpus": 0, "tasks": tasks, "cwd": os.getcwd()}
+    fields |= _gpus(gpus) if gpus else {}
+    if gpu_memory:
+        if gpus:
+            raise BadInput("-g and --gpu-memory say the same thing in two ways", "Leave one of them out.")
+        fields["gpu_memory_mib"] = _quantity("--gpu-memory", gpu_memory, "memory_mib")
+    if isolation:
+        fields["isolation"] = isolation
     models = [part for each in gpu_model or [] for part in each.split(",") if part]
     if models:
         fields["gpu_models"] = models
@@ -137,6 +174,27 @@ def request(
     fields |= _signal(signal) if signal else {}
     fields["env"] = environment(env or [], export=export)
     return fields
+
+
+_GPUS_HINT = "A number of GPUs (2), a share of one (0.25), or MIG slices (1g.18gb, 2x2g.35gb)."
+
+
+def _gpus(text: str) -> dict[str, Any]:
+    """`2`, `0.25`, `1g.18gb` or `2x2g.35gb`."""
+    plain = text.strip().lower()
+    if plain.isdecimal():
+        if int(plain) == 0:
+            raise BadInput("-g 0 asks for no GPU", "Leave -g out for a job that needs none.")
+        return {"gpus": int(plain)}
+    share = re.fullmatch(r"0?\.(\d{1,3})", plain)
+    if share and int(share[1]):
+        return {"gpus": 1, "gpu_milli": int(share[1].ljust(3, "0"))}
+    slices = re.fullmatch(r"(?:(\d{1,4})\s*x\s*)?(\d+g\.\d+gb(?:\+[a-z.]+)?)", plain)
+    if slices and int(slices[1] or 1):
+        return {"gpus": int(slices[1] or 1), "mig": slices[2]}
+    if re.fullmatch(r"\d+\.\d+", plain):
+        raise BadInput(f"-g {text}: a share is less than one GPU, to the thousandth", _GPUS_HINT)
+    raise BadInput(f"-g {text!r} is nothing that a GPU can be asked for", _GPUS_HINT)
 
 
 def _quantity(option: str, text: str, function: str) -> int:

@@ -23,7 +23,9 @@ _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143
 def run(
     ctx: Called,
     words: f.WordsArgument = None,
-    gpus: f.Gpus = 0,
+    gpus: f.Gpus = "",
+    gpu_memory: f.GpuMemory = "",
+    isolation: f.Isolated = "",
     name: f.JobName = "",
     time_limit: f.TimeLimit = "",
     klass: f.Klass = "",
@@ -44,7 +46,8 @@ def run(
         _look_at_input()
     fields = f.command_of(words, ctx.dashes)
     fields |= f.request(
-        gpus=gpus, gpu_model=gpu_model, name=name or fields.get("name", ""), tenant=tenant, klass=klass,
+        gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
+        name=name or fields.get("name", ""), tenant=tenant, klass=klass,
         time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
     )  # fmt: skip
     # Nobody waits twice for what is shown once.

@@ -12,7 +12,9 @@ from gpuyard.errors import BadInput
 def submit(
     ctx: Called,
     words: f.WordsArgument = None,
-    gpus: f.Gpus = 0,
+    gpus: f.Gpus = "",
+    gpu_memory: f.GpuMemory = "",
+    isolation: f.Isolated = "",
     name: f.JobName = "",
     time_limit: f.TimeLimit = "",
     klass: f.Klass = "",
@@ -44,7 +46,8 @@ def submit(
     With --dry-run, as with #SBATCH --test-only, nothing is submitted; exit code 3: it could never run.
     """
     given = f.request(
-        gpus=gpus, gpu_model=gpu_model, name=name, tenant=tenant, klass=klass, time_limit=time_limit,
+        gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
+        name=name, tenant=tenant, klass=klass, time_limit=time_limit,
         tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
     )  # fmt: skip
     for key, path in (("stdout", stdout), ("stderr", stderr)):

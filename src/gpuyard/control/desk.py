@@ -11,6 +11,7 @@ from typing import Any
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
+from gpuyard.control.concrete import concrete
 from gpuyard.control.dependencies import Resolved, resolve
 from gpuyard.control.labels import Label, label_of, live
 from gpuyard.control.newjobs import (
@@ -26,7 +27,6 @@ from gpuyard.control.newjobs import (
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import Action
-from gpuyard.control.whole_nodes import on_whole_nodes
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
@@ -78,7 +78,7 @@ class Desk:
             found = tenant_of(new, who, self._books.state)
             tenant = found if isinstance(found, str) else tenant
             waits = self._dependencies(new, who)
-            whole = on_whole_nodes(new, self._books.state)
+            whole = concrete(new, self._books.state)
             if isinstance(whole, Refusal):
                 raise whole
             spec = spec_of(whole, who, tenant, name, waits.after)
@@ -90,7 +90,8 @@ class Desk:
                 reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
             )
 
-        kind = (new.ask, new.exclusive, new.tenant, who.name, new.klass, new.limit_ms, who.given)
+        need = (new.ask, new.exclusive, new.gpu_memory_mib, new.isolation)
+        kind = (*need, new.tenant, who.name, new.klass, new.limit_ms, who.given)
         return self._committer.accept(Arrival(kind, judge, make))
 
     def rehearse(self, who: Person, new: NewJob) -> list[Event]:
@@ -228,7 +229,7 @@ def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refu
     refusal = _not_for(who, tenant)
     if refusal is not None:
         return refusal
-    whole = on_whole_nodes(new, state)
+    whole = concrete(new, state)
     if isinstance(whole, Refusal):
         return whole
     return why_not(whole, tenant, state) or (tenant, whole)

@@ -19,11 +19,15 @@ from gpuyard.model import (
     AfterKind,
     Ask,
     Event,
+    GpuRequest,
+    Isolation,
     Job,
     JobHeld,
     JobSpec,
     JobState,
     JobSubmitted,
+    Mig,
+    Milli,
     Whole,
 )
 from gpuyard.model.units import SECOND_MS
@@ -41,6 +45,15 @@ class NewJob:
     klass: str = ""
     gpus: int = 0
     """Of each task."""
+    gpu_milli: int = 0
+    """Thousandths of one GPU, instead of whole ones."""
+    mig: str = ""
+    """A MIG profile: `gpus` then counts slices."""
+    gpu_memory_mib: int = 0
+    """GPU memory, instead of a number of GPUs."""
+    isolation: Isolation = Isolation.ANY
+    request: GpuRequest | None = None
+    """What it comes to, once that is settled."""
     gpu_models: tuple[str, ...] = ()
     tasks: int = 1
     cpu_milli: int = 0
@@ -82,7 +95,7 @@ class NewJob:
     def ask(self) -> Ask:
         """Its resources."""
         return Ask(
-            Whole(self.gpus),
+            self.gpu_request,
             self.tasks,
             self.cpu_milli,
             self.memory_mib,
@@ -94,6 +107,15 @@ class NewJob:
             self.not_nodes,
             self.features,
         )
+
+    @property
+    def gpu_request(self) -> GpuRequest:
+        """What each task asks of GPUs."""
+        if self.request is not None:
+            return self.request
+        if self.mig:
+            return Mig(max(1, self.gpus), self.mig)
+        return Milli(1, self.gpu_milli) if self.gpu_milli else Whole(self.gpus)
 
     @property
     def ids(self) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 from gpuyard.errors import BadInput
 
 PROPOSED: dict[str, str] = {
-    "mig": "MIG profile of the slices that `gpus` counts, in place of whole GPUs",
     "licenses": "licenses it holds while it runs, by name with their number",
 }
 """Fields that a job may need and `JobRequest` does not have yet, and what each says."""

@@ -135,7 +135,7 @@ def test_anything_else_is_left_to_the_long_way(words: list[str]) -> None:
 def test_a_command_line_of_its_own_is_left_alone() -> None:
     found = short("run", ["-g", "2", "--", "python3", "-c", "print(1)", "--gpus", "8"])
     assert found is not None
-    assert (2, ["python3", "-c", "print(1)", "--gpus", "8"]) == (found["gpus"], found["words"])
+    assert ("2", ["python3", "-c", "print(1)", "--gpus", "8"]) == (found["gpus"], found["words"])
     assert Called(True, frozenset({"gpus", "words"})) == found["ctx"]
 
 

@@ -1,0 +1,137 @@
+"""Jobs that say what they need instead of what they want: made concrete on the fleet as it is.
+
+`exclusive` means all that a node has, whatever was named. An amount of GPU memory means the cheapest part of a GPU that
+has so much: a share, a MIG slice or a whole one, as far apart from others as asked.
+"""
+
+from dataclasses import replace
+
+from gpuyard.config.problems import quoted
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.refusals import Unacceptable
+from gpuyard.core import State
+from gpuyard.core.geometry import gpu_milli
+from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
+from gpuyard.model.mig import MOLDS
+from gpuyard.model.units import MILLI
+
+
+def concrete(new: NewJob, state: State) -> NewJob | Unacceptable:
+    """The job with a definite ask, or why there is none."""
+    if new.mig and (refusal := _no_such_slice(new, state)):
+        return refusal
+    if new.gpu_memory_mib:
+        return _by_memory(new, state)
+    return on_whole_nodes(new, state)
+
+
+def _models_here(new: NewJob, state: State) -> list[GpuModel]:
+    """The GPU models of the fleet that will do, as far as something is known of them."""
+    known = {**CATALOGUE, **{model.name: model for model in state.settings.gpu_models}}
+    there = {
+        node.gpu_model for node in state.nodes.node if node.gpus and _will_do(replace(new, gpus=0), node)
+    }
+    return [known[name] for name in sorted(there) if name in known]
+
+
+def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
+    """A profile that no GPU here can be cut to, and which there are."""
+    models = [model.name for model in _models_here(new, state)]
+    if any([name in MOLDS and MOLDS[name].profile(new.mig) for name in models]):
+        return None
+    sizes = [
+        f"{name} has {', '.join([profile.name for profile in MOLDS[name].profiles])}"
+        if name in MOLDS
+        else f"{name} cannot be cut"
+        for name in models
+    ]
+    return Unacceptable(
+        f"no GPU here can be cut to {quoted(new.mig)}: {'; '.join(sizes) or 'there are no GPUs'}",
+        "Name one of these, or an amount of memory with --gpu-memory.",
+    )
+
+
+def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
+    """The cheapest part of a GPU with so much memory. 1. price; 2. the smaller part; 3. the model's name."""
+    choices: list[tuple[int, int, str, GpuRequest]] = []
+    models = _models_here(new, state)
+    for model in models:
+        for milli, request in _parts(model, new.gpu_memory_mib, new.isolation):
+            choices.append((milli * model.list_price_micro_usd_h, milli, model.name, request))
+    if not choices:
+        most = max([model.memory_mib for model in models], default=0)
+        kind = " kept strictly apart" if new.isolation is Isolation.STRICT else ""
+        return Unacceptable(
+            f"no GPU here has {new.gpu_memory_mib} MiB of memory{kind}; the largest has {most}",
+            "Ask for less memory.",
+        )
+    _price, _milli, name, request = min(choices, key=lambda choice: choice[:3])
+    return replace(new, request=request, gpu_models=(name,), gpu_memory_mib=0)
+
+
+def _parts(model: GpuModel, need_mib: int, isolation: Isolation) -> list[tuple[int, GpuRequest]]:
+    """What of a model would do, with what it counts as. A share is never strict; a slice always is."""
+    found: list[tuple[int, GpuRequest]] = []
+    if need_mib <= model.memory_mib and isolation is not Isolation.SHARED:
+        found.append((MILLI, Whole(1)))
+    share = -(-need_mib * MILLI // model.memory_mib)
+    if share < MILLI and isolation is not Isolation.STRICT:
+        # Shares are cut to the hundredth, as MPS counts multiprocessors.
+        milli = -(-share // 10) * 10
+        if milli < MILLI:
+            found.append((milli, Milli(1, milli)))
+    mold = MOLDS.get(model.name)
+    if mold is not None and isolation is not Isolation.SHARED:
+        sizes = [
+            (gpu_milli(mold, p), p) for p in mold.profiles if p.memory_mib >= need_mib and "+" not in p.name
+        ]
+        if sizes:
+            milli, profile = min(sizes, key=lambda size: (size[0], size[1].name))
+            if milli < MILLI:
+                found.append((milli, Mig(1, profile.name)))
+    return found
+
+
+def on_whole_nodes(new: NewJob, state: State) -> NewJob | Unacceptable:
+    """The job, if it is exclusive, asking for every GPU, core and byte of as many nodes as it needs."""
+    if not new.exclusive:
+        return new
+    nodes = [node for node in state.nodes.node if _will_do(new, node)]
+    sizes = {(node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes}
+    if not sizes:
+        return new
+    if len(sizes) > 1:
+        return Unacceptable(
+            "'exclusive' takes whole nodes, and the nodes that could serve it are not alike",
+            "Say which are meant, with a pool, a GPU model or by name.",
+        )
+    ((_model, gpus, cpu_milli, memory_mib),) = sizes
+    fit = new.tasks
+    for want, have in ((new.gpus, gpus), (new.cpu_milli, cpu_milli), (new.memory_mib, memory_mib)):
+        if want:
+            fit = min(fit, have // want)
+    if fit == 0:
+        # A node is too small even for one task; it is said so when the job is judged.
+        return new
+    count = max(new.nodes_min, -(-new.tasks // fit))
+    return replace(
+        new,
+        gpus=gpus,
+        cpu_milli=cpu_milli,
+        memory_mib=memory_mib,
+        tasks=count,
+        nodes_min=count,
+        nodes_max=count,
+        ranks=new.ranks or (new.tasks if new.batch else 0),
+    )
+
+
+def _will_do(new: NewJob, node: Node) -> bool:
+    return (
+        (not new.pools or node.pool in new.pools)
+        and (not new.gpu_models or node.gpu_model in new.gpu_models)
+        and (not new.on_nodes or node.name in new.on_nodes)
+        and node.name not in new.not_nodes
+        and all([not set(group).isdisjoint(node.features) for group in new.features])
+        and node.gpus >= new.gpus
+    )

@@ -1,0 +1,107 @@
+"""A yard over the real GPUs of this machine. Skipped where there are none; whatever happens, MIG is off at the end."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.engines.local import nvml
+from gpuyard.engines.local.mig import Slices
+from gpuyard.engines.local.mig_nvml import NvmlCutter
+from gpuyard.engines.local.mps import Mps
+from gpuyard.engines.local.translate import GpuReading, model_of
+from gpuyard.model.mig import MOLDS
+
+CONFIG = "version: 1\nclusters: {here: {engine: local, allow_root: true}}\n"
+COMMAND_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One reason for all of them."""
+    ours = [item for item in items if Path(__file__).parent in Path(str(item.fspath)).parents]
+    if ours and not nvml.read_gpus():
+        for item in ours:
+            item.add_marker(pytest.mark.skip(reason="there is no NVIDIA GPU on this machine"))
+
+
+class Hardware:
+    """The yard, and what the machine itself says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "yard"
+        self.gpus: list[GpuReading] = nvml.read_gpus()
+        self.mold = MOLDS[model_of(self.gpus[0].name, self.gpus[0].memory_mib)]
+        self.python = os.environ.get("GPU_PYTHON", "python3")
+        """One with PyTorch."""
+
+    def command(self, *words: object) -> list[str]:
+        return [sys.executable, "-m", "gpuyard.cli", *map(str, words)]
+
+    def __call__(self, *words: object, code: int | None = 0, user: str = "") -> str:
+        command, environment = self.command(*words), os.environ | {"YARD_DATA": str(self.data)}
+        if user:
+            kept = {k: environment[k] for k in ("YARD_DATA", "PATH", "PYTHONPATH") if k in environment}
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "env", "-C", "/tmp",
+                       *[f"{k}={v}" for k, v in kept.items()], *command]  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMMAND_S, check=False, env=environment
+        )
+        if code is not None:
+            assert code == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    def up(self) -> None:
+        config = self.folder / "yard.yaml"
+        config.write_text(CONFIG, encoding="utf-8")
+        self("up", "-d", "--port", 0, "--config", config)
+
+    def wait(self, *jobs: str, s: float = 300.0) -> list[dict[str, Any]]:
+        """The jobs, once they have ended."""
+        until, ended = time.monotonic() + s, []
+        for job in jobs:
+            while True:
+                view = json.loads(self("show", job, "-o", "json"))
+                if view["ended_ms"] is not None:
+                    ended.append(view)
+                    break
+                assert time.monotonic() < until, view
+                time.sleep(0.1)
+        return ended
+
+    def mig_mode(self) -> list[str]:
+        """As NVIDIA's own tool says."""
+        told = subprocess.run(
+            ["nvidia-smi", "--query-gpu=mig.mode.current", "--format=csv,noheader"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return told.stdout.split()
+
+    def put_back(self) -> None:
+        """Everything as it was, by the hand itself."""
+        root = str(self.data / "engine")
+        Mps(root).stop_unused(set())
+        if Path(root).is_dir():
+            Slices(root, NvmlCutter(self.mold)).sweep({})
+
+
+@pytest.fixture(scope="session")
+def hardware(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardware]:
+    folder = tmp_path_factory.mktemp("hardware")
+    folder.chmod(0o755)
+    for parent in (folder.parent, folder.parent.parent):
+        parent.chmod(0o755)
+    found = Hardware(folder)
+    found.up()
+    try:
+        yield found
+        found("down", "--jobs")
+    finally:
+        found.put_back()
+    assert {"Disabled"} == set(found.mig_mode())

@@ -1,0 +1,98 @@
+"""Real GPUs, shared for real: every figure is what the job itself saw."""
+
+import json
+import pwd
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.engines.local.mig_nvml import NvmlCutter, same_geometry
+
+from .conftest import Hardware
+
+LOOK = Path(__file__).with_name("look.py")
+
+
+def saw(hardware: Hardware, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(hardware("logs", job).splitlines()[-1])
+    return found
+
+
+def run(hardware: Hardware, *words: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(hardware("run", *words).splitlines()[-1])
+    return found
+
+
+def test_the_driver_and_we_agree_about_the_geometry(hardware: Hardware) -> None:
+    assert [] == same_geometry(NvmlCutter(hardware.mold), hardware.gpus[0].uuid, hardware.mold)
+
+
+def test_the_gpus_are_found(hardware: Hardware) -> None:
+    (node,) = json.loads(hardware("nodes", "-o", "json"))
+    assert (hardware.mold.model, len(hardware.gpus)) == (node["gpu_model"], node["gpus"])
+    assert 0 == node["gpus_foreign"]
+
+
+@pytest.mark.parametrize("size", [0, 2, 3, 4])
+def test_a_job_sees_exactly_its_slice(hardware: Hardware, size: int) -> None:
+    profiles = [profile for profile in hardware.mold.profiles if "+" not in profile.name]
+    profile = profiles[min(size, len(profiles) - 1)]
+    found = run(hardware, "-g", profile.name, "--", hardware.python, LOOK, "look")
+    assert 1 == found["devices"]
+    assert abs(found["memory_mib"] - profile.memory_mib) < profile.memory_mib * 0.05
+
+
+def test_a_queue_of_mixed_requests_repartitions_by_itself(hardware: Hardware) -> None:
+    profiles = {profile.compute: profile for profile in hardware.mold.profiles if "+" not in profile.name}
+    asked = [profiles[c].name for c in sorted(profiles)[:4]] * 2 + ["1", profiles[max(profiles)].name, "1"]
+    jobs = [hardware("submit", "-g", each, "--", hardware.python, LOOK, each, 1).strip() for each in asked]
+    ended = hardware.wait(*jobs)
+    assert ["COMPLETED"] * len(jobs) == [each["state"] for each in ended], ended
+    for job, each in zip(jobs, asked, strict=True):
+        found = saw(hardware, job)
+        profile = hardware.mold.profile(each)
+        memory = profile.memory_mib if profile else hardware.gpus[0].memory_mib
+        assert abs(found["memory_mib"] - memory) < memory * 0.05, (each, found)
+    # Some ran beside each other: the slices were there at the same time.
+    spans = [(each["started_ms"], each["ended_ms"]) for each in ended]
+    assert any(a[0] < b[1] and b[0] < a[1] for i, a in enumerate(spans) for b in spans[:i])
+
+
+def test_a_share_is_capped_in_memory_and_compute(hardware: Hardware) -> None:
+    whole = run(hardware, "-g", 1, "--", hardware.python, LOOK, "whole")
+    gib = hardware.gpus[0].memory_mib >> 10
+    much = run(hardware, "-g", 0.25, "--", hardware.python, LOOK, "hog", 0, gib * 40 // 100)
+    little = run(hardware, "-g", 0.25, "--", hardware.python, LOOK, "hog", 0, gib * 15 // 100)
+    assert (True, False) == (much["refused"], little["refused"])
+    assert little["multiprocessors"] <= 0.3 * whole["multiprocessors"]
+
+
+def test_shares_of_two_users_and_a_fault_harm_nobody_else(hardware: Hardware) -> None:
+    other = next((each.pw_name for each in pwd.getpwall() if 1000 <= each.pw_uid < 60_000), "")
+    if (
+        not other
+        or subprocess.run(
+            ["runuser", "-u", other, "--", hardware.python, "-c", "import torch"], check=False
+        ).returncode
+    ):
+        pytest.skip("there is no second user here who can run PyTorch")
+    words = ("-g", 0.2, "--", hardware.python, LOOK)
+    good = [hardware("submit", *words, "good", 12).strip() for _ in range(2)]
+    theirs = [hardware("submit", *words, "good", 12, user=other).strip() for _ in range(2)]
+    bad = hardware("submit", *words, "bad", 4).strip()
+    time.sleep(1)
+    ended = hardware.wait(*good, *theirs, bad)
+    assert "FAILED" == ended[-1]["state"]
+    assert ["COMPLETED"] * 4 == [each["state"] for each in ended[:-1]]
+    assert {other} == {each["user"] for each in ended[2:4]}
+
+
+def test_strict_is_never_a_share(hardware: Hardware) -> None:
+    found = run(
+        hardware, "--gpu-memory", "10G", "--isolation", "strict", "--", hardware.python, LOOK, "strict"
+    )
+    small = hardware.mold.profiles[0]
+    assert found["memory_mib"] < 2.2 * max(small.memory_mib, 10 * 1024)

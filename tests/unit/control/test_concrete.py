@@ -1,0 +1,76 @@
+"""Asks by need: whole nodes, and the cheapest part of a GPU with so much memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.control.refusals import Unacceptable
+from gpuyard.model import Ask, Isolation, Mig, Milli, Node, NodeAdded, Whole
+from rigs.desk import Rig, rig
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        found.add(NodeAdded(found.now_ms(), Node("n2", "c", "p", "H200", 8, 16_000, 64_000)))
+        found.add(NodeAdded(found.now_ms(), Node("n3", "c", "p", "T4", 4, 16_000, 64_000)))
+        yield found
+
+
+def ask(desk: Rig, **fields: Any) -> Ask:
+    job = desk.submit(gpus=0, **fields)
+    desk.books.catch_up()
+    return desk.books.state.jobs[job].job.spec.ask
+
+
+@pytest.mark.parametrize(
+    ("mib", "isolation", "request_", "model"),
+    [
+        # A T4 costs least, whatever part of it: 12 GiB of its 16.
+        (12 * 1024, Isolation.ANY, Milli(1, 750), "T4"),
+        (12 * 1024, Isolation.SHARED, Milli(1, 750), "T4"),
+        # It has no MIG, so strict is all of it or a slice elsewhere; the slice costs more here than the whole T4.
+        (12 * 1024, Isolation.STRICT, Whole(1), "T4"),
+        (18 * 1024, Isolation.STRICT, Mig(1, "1g.20gb"), "H100"),
+        (60 * 1024, Isolation.STRICT, Mig(1, "3g.71gb"), "H200"),
+        (60 * 1024, Isolation.ANY, Milli(1, 430), "H200"),
+        (100 * 1024, Isolation.STRICT, Whole(1), "H200"),
+    ],
+)
+def test_the_cheapest_part_that_has_the_memory_is_taken(
+    desk: Rig, mib: int, isolation: Isolation, request_: object, model: str
+) -> None:
+    found = ask(desk, gpu_memory_mib=mib, isolation=isolation)
+    assert (request_, (model,)) == (found.gpus, found.models)
+
+
+def test_no_part_is_smaller_than_what_was_asked_for(desk: Rig) -> None:
+    sizes = {"T4": 16_384, "H100": 81_920, "H200": 144_384}
+    for mib in range(1, 144_384, 1777):
+        found = ask(desk, gpu_memory_mib=mib, isolation=Isolation.SHARED if mib < 140_000 else Isolation.ANY)
+        if isinstance(found.gpus, Milli):
+            assert sizes[found.models[0]] * found.gpus.milli // 1000 >= mib
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"gpu_memory_mib": 1 << 20}, "no GPU here has 1048576 MiB"),
+        ({"gpu_memory_mib": 1 << 20, "isolation": Isolation.STRICT}, "kept strictly apart"),
+        ({"mig": "9g.999gb"}, "no GPU here can be cut to '9g.999gb': H100 has 1g.10gb.*T4 cannot be cut"),
+        ({"mig": "1g.18gb", "gpu_models": ("T4",)}, "T4 cannot be cut"),
+        ({"mig": "1g.18gb", "gpu_models": ("H100",)}, "H100 has 1g.10gb"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_there_is(
+    desk: Rig, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(Unacceptable, match=says):
+        desk.submit(**fields)
+
+
+def test_slices_and_shares_go_into_the_log_as_they_were_asked_for(desk: Rig) -> None:
+    assert Mig(1, "1g.18gb") == ask(desk, mig="1g.18gb").gpus
+    assert Milli(1, 250) == ask(desk, gpu_milli=250).gpus
