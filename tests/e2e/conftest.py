@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from gpuyard.api.client import Client
+from rigs.postgres import skip_or_fail
+from rigs.terminal import NoTerminal, Terminal
 
 COMMAND_S = 60
 
@@ -94,6 +96,15 @@ def until(what: Callable[[], object], s: float = 20.0) -> None:
     while not what():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.02)
+
+
+def terminal_of(folder: Path, environment: dict[str, str], **size: int) -> Terminal:
+    """A terminal, where there can be one."""
+    try:
+        return Terminal(folder, environment, **size)
+    except NoTerminal as refusal:
+        skip_or_fail(str(refusal))
+        raise
 
 
 @pytest.fixture(scope="module")

@@ -318,10 +318,11 @@ def test_a_run_that_nobody_reads_is_cancelled(box: Box, tmp_path: Path) -> None:
 def test_a_batch_script_runs_once_with_room_for_what_it_starts(box: Box, tmp_path: Path) -> None:
     script = tmp_path / "batch.sh"
     script.write_text(
-        "#!/bin/bash\n#SBATCH --ntasks=3 --gpus-per-task=2\n#SBATCH --output=%x-%j.out\n"
+        "#!/bin/bash\n#SBATCH --ntasks=2 --gpus-per-task=3\n#SBATCH --output=%x-%j.out\n"
         'echo "$SLURM_NTASKS $SLURM_PROCID $(echo $CUDA_VISIBLE_DEVICES | tr , "\\n" | wc -l) ${WORLD_SIZE-none}"\n'
     )
     done = box("submit", str(script), cwd=tmp_path)
+    assert (0, "") == (done.code, done.err)
     job = int(done.out)
     box.wait(job, "COMPLETED")
-    assert ["3 0 6 none"] == (tmp_path / f"batch.sh-{job}.out").read_text().splitlines()
+    assert ["2 0 6 none"] == (tmp_path / f"batch.sh-{job}.out").read_text().splitlines()

@@ -1,6 +1,7 @@
 """`yard eta` and `yard submit --dry-run` against a yard that runs."""
 
 import json
+import re
 from pathlib import Path
 
 from e2e.conftest import Box
@@ -50,3 +51,39 @@ def test_an_empty_yard_takes_a_job_at_once(box: Box) -> None:
 
     assert found["starts_now"]
     assert [0] == [len(each["gpus"]) - 1 for each in found["nodes"]]
+
+
+def test_slurms_words_for_the_same(box: Box, tmp_path: Path) -> None:
+    """`sbatch --test-only` tells on standard error when and where; what could never start ends with 1."""
+    with box.client() as client:
+        node = client.nodes()[0]["name"]
+        before = len(client.queue()["rows"])
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\ntrue\n", encoding="utf-8")
+
+    now = box("slurm", "sbatch", "--test-only", "--gres=gpu:1", "-t", "5", script)
+    assert (0, "") == (now.code, now.out)
+    said = rf"sbatch: Job \d+ to start at [-\dT:]+ using 1 processors on nodes {re.escape(node)} in partition local\n"
+    assert re.fullmatch(said, now.err), now.err
+
+    never = box("slurm", "sbatch", "--test-only", "--gres=gpu:99", "-t", "5", script)
+    assert (1, "") == (never.code, never.out)
+    assert never.err.startswith("allocation failure: it could never start: asks for 99 GPUs")
+
+    full = box.submit("-g", 8, "-t", "1h", "--", "sleep", 600)
+    box.wait(full, "RUNNING")
+    later = box("slurm", "sbatch", "--test-only", "--gres=gpu:1", "-t", "5", script)
+    assert 0 == later.code
+    assert "on nodes (not chosen yet) in partition local" in later.err
+    with box.client() as client:
+        assert before + 1 == len(client.queue()["rows"])
+    box("cancel", full)
+
+
+def test_sshare_tells_the_shares(box: Box) -> None:
+    done = box("slurm", "sshare", "-P")
+    assert (0, "") == (done.code, done.err)
+    head, root, *rows = [line.split("|") for line in done.out.splitlines()]
+    assert ["Account", "User", "RawShares", "NormShares", "RawUsage", "EffectvUsage", "FairShare"] == head
+    assert ["root", "", "1", "1.000000"] == root[:4]
+    assert ["1.000000"] == [row[6] for row in rows]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuyard.cli import history, nodes
-from gpuyard.control.views import QUEUE_COLUMNS
+from gpuyard.control.queue_rows import QUEUE_COLUMNS
 
 from .conftest import Box
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rigs.postgres import skip_or_fail
-from rigs.terminal import NoTerminal, Terminal
+from rigs.terminal import Terminal
 
-from .conftest import Box, until
+from .conftest import Box, terminal_of, until
 
 SCRIPT = """\
 #!/bin/bash
@@ -35,16 +34,11 @@ def terminal(box: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ter
     done = box("slurm", "--install-links", links)
     assert (0, "") == (done.code, done.err)
     clean = {k: v for k, v in box.environment.items() if not k.startswith(("SLURM", "SBATCH", "TMUX"))}
-    try:
-        terminal = Terminal(tmp_path_factory.mktemp("terminal"), clean)
-    except NoTerminal as refusal:
-        skip_or_fail(str(refusal))
-        raise
-    terminal.run(f"cd {folder}")
-    # The line that --install-links prints, and nothing else.
-    terminal.run(done.out.splitlines()[-1])
-    yield terminal
-    terminal.close()
+    with terminal_of(tmp_path_factory.mktemp("terminal"), clean) as terminal:
+        terminal.run(f"cd {folder}")
+        # The line that --install-links prints, and nothing else.
+        terminal.run(done.out.splitlines()[-1])
+        yield terminal
 
 
 def folder_of(terminal: Terminal) -> Path:
@@ -109,7 +103,7 @@ def test_srun_shows_what_the_command_writes_and_ends_as_it_does(terminal: Termin
 
 
 def test_an_interrupt_cancels_what_srun_runs(terminal: Terminal, box: Box) -> None:
-    terminal.type("clear; srun -J forever sleep 600")
+    terminal.enter("clear; srun -J forever sleep 600")
     found: list[list[object]] = []
 
     def runs() -> bool:
@@ -118,6 +112,6 @@ def test_an_interrupt_cancels_what_srun_runs(terminal: Terminal, box: Box) -> No
         return bool(found)
 
     until(runs)
-    terminal.interrupt()
-    terminal.wait(f"cancelling job {found[0][1]}")
+    terminal.press("C-c")
+    terminal.until(lambda screen: f"cancelling job {found[0][1]}" in screen)
     box.wait(found[0][0], "CANCELLED")

@@ -1,12 +1,17 @@
-"""A real terminal for tests: tmux, whose screen can be read. Installed from Debian if this is root there."""
+"""A real terminal: a shell in tmux, keys that are typed and a screen that is read.
+
+tmux is installed from Debian if this is root there.
+"""
 
 import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 
-_START_S = 20.0
+WAIT_S = 60.0
 
 
 class NoTerminal(Exception):
@@ -29,61 +34,67 @@ def need_tmux() -> None:
 
 
 class Terminal:
-    """A shell in a terminal of its own. `close` ends it."""
+    """A shell of its own, on a tmux server of its own, so that ending it ends nobody else's. For `with`."""
 
     def __init__(
-        self, folder: Path, environment: dict[str, str], *, columns: int = 120, rows: int = 50
+        self, folder: Path, environment: Mapping[str, str], *, columns: int = 120, rows: int = 50
     ) -> None:
         need_tmux()
         self._socket = folder / "tmux.sock"
-        self._environment = environment | {"TERM": "xterm-256color"}
+        self._environment = {**environment, "TERM": "xterm-256color"}
         rc = folder / "bashrc"
         rc.write_text("PS1='$ '\nunset HISTFILE PROMPT_COMMAND\n", encoding="utf-8")
-        size = ["-x", str(columns), "-y", str(rows)]
+        size = ["-x", str(columns), "-y", str(rows), "-c", str(folder)]
         self._tmux("-f", "/dev/null", "new-session", "-d", *size, f"bash --noprofile --rcfile '{rc}' -i")
+
+    def __enter__(self) -> "Terminal":
         try:
-            self.wait("$")
+            self.until(lambda screen: screen.endswith("$"))
         except BaseException:
-            self.close()
+            self._tmux("kill-server")
             raise
+        return self
 
-    def type(self, line: str) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tmux("kill-server")
+
+    def press(self, *keys: str) -> None:
+        """Keys by their names: `Enter`, `Tab`, `C-c`, `q`."""
+        self._tmux("send-keys", *keys)
+
+    def type(self, text: str) -> None:
+        """Text as it is."""
+        self._tmux("send-keys", "-l", text)
+
+    def enter(self, line: str) -> None:
         """Type a line and Enter."""
-        self._tmux("send-keys", "-l", line)
-        self._tmux("send-keys", "Enter")
+        self.type(line)
+        self.press("Enter")
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C."""
-        self._tmux("send-keys", "C-c")
+    def screen(self, *, scrolled: bool = False) -> str:
+        """What stands there now, long lines in one piece; `scrolled`: with what has left it at the top."""
+        found = self._tmux("capture-pane", "-p", "-J", *(("-S", "-") if scrolled else ()))
+        return "\n".join(line.rstrip() for line in found.splitlines()).rstrip()
 
-    def screen(self) -> str:
-        """What stands there now; long lines in one piece."""
-        return self._tmux("capture-pane", "-p", "-J", "-S", "-").rstrip()
-
-    def wait(self, text: str, s: float = _START_S) -> str:
-        """The screen, once it shows this text."""
-        until = time.monotonic() + s
-        while text not in (screen := self.screen()):
-            assert time.monotonic() < until, f"{text!r} did not come up:\n{screen}"
+    def until(self, holds: Callable[[str], object], s: float = WAIT_S, *, scrolled: bool = False) -> str:
+        """The screen, once something holds of it."""
+        deadline = time.monotonic() + s
+        while not holds(screen := self.screen(scrolled=scrolled)):
+            assert time.monotonic() < deadline, f"not on the screen in {s:.0f} s:\n{screen}"
             time.sleep(0.05)
         return screen
 
-    def run(self, line: str, s: float = _START_S) -> list[str]:
-        """Type a line; what it printed, once the prompt is back."""
+    def run(self, line: str) -> list[str]:
+        """Type a line on an empty screen; what it printed, once the prompt is back, and `code=` with its exit code."""
         self._tmux("send-keys", "-R")
         self._tmux("clear-history")
-        self.type(f"{line}; echo code=$?")
-        until = time.monotonic() + s
-        while not (screen := self.screen()).endswith("\n$") or "\ncode=" not in screen:
-            assert time.monotonic() < until, f"{line!r} did not end:\n{screen}"
-            time.sleep(0.05)
+        self.enter(f"{line}; echo code=$?")
+        screen = self.until(lambda screen: "\ncode=" in screen and screen.endswith("\n$"), scrolled=True)
         lines = screen.splitlines()
         first = next(place for place, each in enumerate(lines) if "echo code=$?" in each)
         return lines[first + 1 : -1]
-
-    def close(self) -> None:
-        """End the shell and the terminal."""
-        self._tmux("kill-server")
 
     def _tmux(self, *words: str) -> str:
         done = subprocess.run(

@@ -125,8 +125,8 @@ def test_a_guarantee_is_reclaimed_from_who_borrows_it() -> None:
 
 
 def test_jobs_that_can_never_run_are_rejected_and_counted() -> None:
-    spec = JobSpec("t", Ask(Mig(1, "1g.10gb")))
-    result = run(trace((0, H, ask(9)), (0, H, ask(8, tasks=2)), (0, H, spec), (0, H, ask(1))))
+    served, foreign = JobSpec("t", Ask(Mig(1, "1g.10gb"))), JobSpec("t", Ask(Mig(1, "1g.5gb")))
+    result = run(trace((0, H, ask(9)), (0, H, ask(8, tasks=2)), (0, H, foreign), (0, H, served)))
     assert (1, 3, 0) == (result.finished, result.rejected, result.unfinished)
 
 

@@ -1,6 +1,7 @@
 """The configuration over HTTP: what is in force, its versions, a difference, a preview, apply and rollback.
 
-All of it is for administrators: a configuration tells what everyone may use.
+All of it is for administrators of the whole yard: a configuration tells what everyone may use. The tenants are for
+everybody, as far as they are theirs to know of.
 """
 
 import asyncio
@@ -10,57 +11,54 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.config_replies import (
+    AppliedReply,
+    ConfigReply,
+    ConfigVersionsReply,
+    DifferenceReply,
+    PreviewReply,
+    TenantsReply,
+)
 from gpuyard.api.peers import asker
 from gpuyard.api.previews import Line, Previews
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.schemas import checked
+from gpuyard.api.routes import add, limit
+from gpuyard.api.schemas import ConfigRequest, checked
 from gpuyard.api.wire import answer, encoded, limit_of, number_of
 from gpuyard.config import ConfigError
 from gpuyard.control.configs import Proposal
+from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.control.views import PAGE_MAX
 from gpuyard.errors import BadInput
 
 _log = logging.getLogger(__name__)
-
-DAYS = 7
-DAYS_MAX = 365
-TEXT_MAX = 1 << 20
-NAME_MAX = 4096
-
-
-class ConfigRequest(BaseModel):
-    """A configuration: the text of a yard.yaml, or the number of an earlier version."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    yaml: str | None = Field(None, max_length=TEXT_MAX, description="The text of a yard.yaml.")
-    name: str = Field("yard.yaml", max_length=NAME_MAX, description="The file's name, for messages.")
-    version: int | None = Field(None, ge=1, lt=1 << 53, description="Instead of a text: an earlier version.")
-    against: int | None = Field(
-        None, ge=0, lt=1 << 53, description="The version that was looked at; refused if another is in force."
-    )
-    days: int = Field(DAYS, ge=1, le=DAYS_MAX, description="Preview: how many days of history.")
 
 
 def routes(yard: Yard) -> APIRouter:
     """Routes of the configuration."""
     router = APIRouter(tags=["config"])
     api = _Configs(yard)
-    for method, path, handler, summary in (
-        ("GET", "/config", api.live, "The configuration in force"),
-        ("PUT", "/config", api.apply, "Put a yard.yaml in force"),
-        ("GET", "/config/versions", api.versions, "Versions of the configuration, newest first"),
-        ("GET", "/config/versions/{version}", api.version, "One version with its text"),
-        ("POST", "/config/diff", api.diff, "What a configuration would change"),
-        ("POST", "/config/preview", api.preview, "What it would have done to the recorded jobs"),
-        ("POST", "/config/rollback", api.rollback, "Put an earlier version in force again"),
-        ("GET", "/tenants", api.tenants, "The tree of tenants, what they may use and use"),
-    ):
-        router.add_api_route(path, handler, methods=[method], summary=summary, response_model=None)
+    needs = Action.MANAGE_CONFIG
+    add(router, "GET", "/config", api.live, needs, "The configuration in force", ConfigReply, problems=(409,))
+    add(router, "PUT", "/config", api.apply, needs, "Put a yard.yaml in force", AppliedReply, body=ConfigRequest,
+        problems=(409,))  # fmt: skip
+    add(router, "GET", "/config/versions", api.versions, needs, "Versions of the configuration, newest first",
+        ConfigVersionsReply, parameters=(limit(PAGE_MAX),))  # fmt: skip
+    add(router, "GET", "/config/versions/{version}", api.version, needs, "One version with its text", ConfigReply,
+        problems=(404, 409))  # fmt: skip
+    add(router, "POST", "/config/diff", api.diff, needs, "What a configuration would change", DifferenceReply,
+        body=ConfigRequest, body_required=False, problems=(404, 409))  # fmt: skip
+    add(router, "POST", "/config/preview", api.preview, needs, "What it would have done to the recorded jobs",
+        PreviewReply, body=ConfigRequest, body_required=False, problems=(404, 409),
+        also=("text/event-stream",))  # fmt: skip
+    add(router, "POST", "/config/rollback", api.rollback, needs, "Put an earlier version in force again", AppliedReply,
+        body=ConfigRequest, body_required=False, problems=(404, 409))  # fmt: skip
+    add(router, "GET", "/tenants", api.tenants, Action.SEE_TENANTS, "The tree of tenants, what they may use and use",
+        TenantsReply)  # fmt: skip
     return router
 
 
@@ -74,34 +72,30 @@ class _Configs:
 
     async def live(self, request: Request) -> Response:
         """The version in force, with its text."""
-        _admins_only(request)
         return answer(await run_in_threadpool(self._configs.shown))
 
     async def versions(self, request: Request) -> Response:
         """Who put which version in force, when and how."""
-        _admins_only(request)
-        limit = limit_of(request.query_params)
-        return answer({"versions": await run_in_threadpool(self._configs.versions, limit)})
+        most = limit_of(request.query_params)
+        return answer({"versions": await run_in_threadpool(self._configs.versions, most)})
 
     async def version(self, request: Request, version: str) -> Response:
         """One of them."""
-        _admins_only(request)
         number = number_of("version", version, 1, 1 << 53)
         return answer(await run_in_threadpool(self._configs.shown, number))
 
     async def tenants(self, request: Request) -> Response:
-        """Parents before children."""
-        return answer({"tenants": await run_in_threadpool(self._configs.tenants)})
+        """Parents before children; those that are yours to know of."""
+        sight = asker(request.scope).sight
+        return answer({"tenants": await run_in_threadpool(self._configs.tenants, sight)})
 
     async def diff(self, request: Request) -> Response:
         """Against what is in force, and whether something stands against it."""
-        _admins_only(request)
         proposal = await self._proposal(await _body(request))
         return answer(await run_in_threadpool(self._configs.difference, proposal))
 
     async def apply(self, request: Request) -> Response:
         """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
-        _admins_only(request)
         wanted = await _body(request)
         if wanted.yaml is None:
             raise Problem(422, "the request has no 'yaml'", "`/config/rollback` takes a 'version'.")
@@ -109,7 +103,6 @@ class _Configs:
 
     async def rollback(self, request: Request) -> Response:
         """To `version`; left out: the one before the present one."""
-        _admins_only(request)
         wanted = await _body(request)
         if wanted.yaml is not None:
             raise Problem(422, "a rollback takes a 'version', not a 'yaml'")
@@ -134,7 +127,6 @@ class _Configs:
 
     async def preview(self, request: Request) -> Response:
         """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
-        _admins_only(request)
         wanted = await _body(request)
         proposal = await self._proposal(wanted)
         difference = await run_in_threadpool(self._configs.difference, proposal)
@@ -170,13 +162,6 @@ def _event(line: Line) -> bytes:
     for name, data in line.items():
         return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
     return b": still at it\n\n"
-
-
-def _admins_only(request: Request) -> None:
-    if not asker(request.scope).admin:
-        raise Problem(
-            403, "only root and the owner of the yard may see and change the configuration", kind="forbidden"
-        )
 
 
 async def _body(request: Request) -> ConfigRequest:

@@ -11,17 +11,20 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from gpuyard.api.ahead_replies import DryRunReply, EtaReply
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.foresight_words import answer_of, cost_of, how_of
 from gpuyard.api.oracle_process import OracleProcess
 from gpuyard.api.past import PastReader
 from gpuyard.api.peers import asker
+from gpuyard.api.routes import add, query
 from gpuyard.api.schemas import JobRequest, checked
 from gpuyard.api.wire import answer, number_of
 from gpuyard.control.labels import Label, label_of, live
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import CouldNever, Overloaded
+from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.control.serve import Yard
 from gpuyard.core.dump import dump
 from gpuyard.model import JobState
@@ -46,34 +49,12 @@ PERCENTS = (50, 90)
 def routes(ahead: "Foresights") -> APIRouter:
     """`/jobs/{id}/eta` and `/jobs/dry-run`."""
     router = APIRouter(tags=["foresight"])
-    schema = JobRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    router.add_api_route(
-        "/jobs/{id}/eta",
-        ahead.eta,
-        methods=["GET"],
-        summary="When a job will start",
-        response_model=None,
-        openapi_extra={
-            "parameters": [
-                {
-                    "name": "seed",
-                    "in": "query",
-                    "schema": {"type": "integer", "minimum": 0, "maximum": SEED_MAX},
-                    "description": "Other draws; the same seed and state give the same answer.",
-                }
-            ]
-        },
-    )
-    router.add_api_route(
-        "/jobs/dry-run",
-        ahead.dry_run,
-        methods=["POST"],
-        summary="What would become of a job; nothing is submitted",
-        response_model=None,
-        openapi_extra={
-            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}
-        },
-    )
+    seed = query("seed", "Other draws; the same seed and state give the same answer.", "integer", minimum=0,
+                 maximum=SEED_MAX)  # fmt: skip
+    add(router, "GET", "/jobs/{id}/eta", ahead.eta, Action.SEE_JOB, "When a job will start", EtaReply,
+        parameters=(seed,), problems=(404,))  # fmt: skip
+    add(router, "POST", "/jobs/dry-run", ahead.dry_run, Action.SUBMIT,
+        "What would become of a job; nothing is submitted", DryRunReply, body=JobRequest)  # fmt: skip
     return router
 
 
@@ -99,7 +80,7 @@ class Foresights:
         """By when a waiting job starts: half of the runs, nine of ten. `seed`: other draws."""
         label, text = label_of(id), request.query_params.get("seed")
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
-        return answer(await self._guarded(self.estimate, label, seed))
+        return answer(await self._guarded(self.estimate, label, seed, asker(request.scope).sight))
 
     async def dry_run(self, request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
@@ -120,21 +101,21 @@ class Foresights:
 
     # -- when ----------------------------------------------------------------------------------------------------
 
-    def estimate(self, label: Label, seed: int = SEED) -> dict[str, Any]:
-        """By when a job starts; for an array, the next of its tasks."""
+    def estimate(self, label: Label, seed: int = SEED, sight: Sight = ALL) -> dict[str, Any]:
+        """By when a job starts; for an array, the next of its tasks. One out of sight is not found."""
         books = self._yard.books
         with books.lock:
             books.catch_up()
             key = (books.seq, label, seed)
-            kept = self._kept.get(key)
-            if kept is not None and time.monotonic() - kept[0] < KEPT_S:
-                return kept[1]
-            records = live(books.state, label)
+            records = [r for r in live(books.state, label) if sight.sees(r.job.spec.tenant)]
             waiting = [record for record in records if record.state is JobState.PENDING]
+            kept = self._kept.get(key)
+            if waiting and kept is not None and time.monotonic() - kept[0] < KEPT_S:
+                return kept[1]
             plain = dump(books.state) if waiting else {}
             now_ms = max(self._yard.now_ms(), books.state.now_ms)
         if not waiting:
-            return self._not_waiting(label, now_ms)
+            return self._not_waiting(label, now_ms, sight)
         first = waiting[0]
         question = Question(plain, now_ms, first.id, self._past.jobs(now_ms), seed, BUDGET_S)
         found = self._oracle.ask(question)
@@ -145,9 +126,9 @@ class Foresights:
         self._kept[key] = (time.monotonic(), said)
         return said
 
-    def _not_waiting(self, label: Label, now_ms: int) -> dict[str, Any]:
+    def _not_waiting(self, label: Label, now_ms: int, sight: Sight) -> dict[str, Any]:
         """A job that runs or has ended; raises where there is none."""
-        view = self._yard.views.job(label, brief=True)
+        view = self._yard.views.job(label, brief=True, sight=sight)
         return answer_of(now_ms, view["state"]) | {
             "job": str(label),
             "task": None,
@@ -204,7 +185,14 @@ class Foresights:
         first: Any = events[0]
         # Everything the array brings comes along, for its own tasks stand in each other's way.
         question = Question(
-            plain, now_ms, first.job.id, self._past.jobs(now_ms), SEED, BUDGET_S, tuple(events)
+            plain,
+            now_ms,
+            first.job.id,
+            self._past.jobs(now_ms),
+            SEED,
+            BUDGET_S,
+            tuple(events),
+            who.sight.whole,
         )
         found = self._oracle.ask(question)
         tasks = 1 if new.array is None else len(new.array)
@@ -212,6 +200,7 @@ class Foresights:
         said = self._said(found, 0, now_ms, SEED)
         return said | {
             "would_run": True,
+            "id": first.job.array_id or first.job.id,
             "name": new.name,
             "tenant": first.job.spec.tenant,
             "tasks": tasks,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.core.words import span
+from gpuyard.core.words import count_text, span
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS
 from gpuyard.sim.calibration import ONE, SCORES_MIN
 from gpuyard.sim.oracle import Foresight
@@ -57,9 +57,10 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
     if found.waits_ms and not found.waits_ms[-1] and len(found.waits_ms) == found.runs:
         return "there is room for it now"
     drawn = (
-        f"run times drawn from {found.history_jobs} ended jobs"
+        f"run times drawn from {count_text(found.history_jobs, 'ended job')}"
         if found.history_jobs
-        else "no job has ended yet, so every job is taken to run to its time limit"
+        else "no job has ended yet, so every job is taken to run to its time limit, "
+        "and one without for an hour and as long again as it has run"
     )
     parts = [f"{found.runs} runs forward from now under the yard's own policy, {drawn}"]
     if found.runs > len(found.waits_ms):

@@ -77,8 +77,12 @@ class Jobs:
 
     async def show(self, request: Request, id: str, explain: bool = True) -> Response:
         """A job, live or ended; for one that waits, everything that is in its way."""
-        label, sight = label_of(id), asker(request.scope).sight
-        return answer(await run_in_threadpool(self._yard.views.job, label, explained=explain, sight=sight))
+        who = asker(request.scope)
+        view = await run_in_threadpool(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
+        if not who.may(Action.READ_JOB, view["tenant"], view["user"]):
+            # Where a job runs and writes is in it, as what it writes is.
+            view.pop("files", None)
+        return answer(view)
 
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""

@@ -89,9 +89,10 @@ class _Lists:
 
     async def overview(self, request: Request) -> Response:
         """For a screen that is drawn again and again."""
+        sight = asker(request.scope).sight
 
         def made() -> bytes:
-            return encoded(self._yard.views.overview())
+            return encoded(self._yard.views.overview(sight))
 
         return Response(await run_in_threadpool(made), media_type="application/json")
 

@@ -4,8 +4,24 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from gpuyard.api.ahead_replies import DryRunReply, EtaReply, ExplainedReply, ShareReply
+from gpuyard.api.config_replies import (
+    AppliedReply,
+    ConfigReply,
+    ConfigVersionsReply,
+    DifferenceReply,
+    PreviewReply,
+    TenantsReply,
+)
 from gpuyard.api.logins import OidcLogin, TokenRequest
-from gpuyard.api.schemas import CheckpointRequest, DrainRequest, JobReply, JobRequest, ManyRequest
+from gpuyard.api.schemas import (
+    CheckpointRequest,
+    ConfigRequest,
+    DrainRequest,
+    JobReply,
+    JobRequest,
+    ManyRequest,
+)
 
 Milliseconds = int
 
@@ -47,6 +63,14 @@ class TaskReply(BaseModel):
     nodes: list[str]
 
 
+class FilesReply(BaseModel):
+    """Where a job runs and writes, for those who may read what it wrote."""
+
+    cwd: str
+    stdout: str
+    stderr: str
+
+
 class JobView(BaseModel):
     """A job, live or ended, or an array as the sum of its tasks, which has fewer of these."""
 
@@ -86,6 +110,7 @@ class JobView(BaseModel):
     jobs: list[TaskReply] = []
     ahead: int = 0
     why: list[WhyReply] = []
+    files: FilesReply | None = None
     expected_start_ms: Milliseconds | None = None
     how: str = ""
     helps: list[str] = []
@@ -332,6 +357,7 @@ DESCRIBED: tuple[type[BaseModel], ...] = (
     JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin, CheckpointRequest, CheckpointReply,
     JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, OverviewReply, DrainReply,
     AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
-    HealthReply, ReadyReply, VersionReply,
+    HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
+    DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
 )  # fmt: skip
 """Everything that the description of the API names."""

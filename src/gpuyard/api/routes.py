@@ -75,8 +75,9 @@ def add(
     others: Mapping[int, type[BaseModel]] | None = None,
     name: str | None = None,
     tags: list[str] | None = None,
+    also: tuple[str, ...] = (),
 ) -> None:
-    """Add a route. `reply` is a model for JSON, or the media type of anything else."""
+    """Add a route. `reply` is a model for JSON, or the media type of anything else; `also`: more media types of it."""
     open_ = action is Action.ANYBODY
     codes = {*(_OPEN if open_ else _ALWAYS), *problems, *(_WITH_BODY if body else ())}
     extra: dict[str, Any] = {ACTION: action.value, "parameters": list(parameters)}
@@ -94,7 +95,7 @@ def add(
         response_model=None,
         response_class=Response,
         responses={
-            status: _reply(handler, reply),
+            status: _reply(handler, reply, also),
             **{code: _problem(code) for code in sorted(codes)},
             **{code: _reply(handler, each) for code, each in (others or {}).items()},
         },
@@ -109,14 +110,20 @@ def _ref(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REFS.format(model=model.__name__)}
 
 
-def _reply(handler: Any, reply: type[BaseModel] | str | tuple[str, ...] | None) -> dict[str, Any]:
+def _reply(
+    handler: Any, reply: type[BaseModel] | str | tuple[str, ...] | None, also: tuple[str, ...] = ()
+) -> dict[str, Any]:
     text = (handler.__doc__ or "Done.").strip().splitlines()[0]
     if reply is None:
         return {"description": text}
     if isinstance(reply, str | tuple):
         kinds = (reply,) if isinstance(reply, str) else reply
         return {"description": text, "content": {kind: {"schema": {"type": "string"}} for kind in kinds}}
-    return {"description": text, "content": {"application/json": {"schema": _ref(reply)}}}
+    content = {
+        "application/json": {"schema": _ref(reply)},
+        **{kind: {"schema": {"type": "string"}} for kind in also},
+    }
+    return {"description": text, "content": content}
 
 
 def _problem(code: int) -> dict[str, Any]:

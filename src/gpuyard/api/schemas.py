@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gpuyard.api.fields import (
     NAME_MAX,
+    PATH_MAX,
     TIME_MS_MAX,
     Command,
     Env,
@@ -34,6 +35,9 @@ from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
 _ERRORS_SHOWN_MAX = 10
+CONFIG_MAX = 1 << 20
+PREVIEW_DAYS = 7
+PREVIEW_DAYS_MAX = 365
 
 
 class DependencyRequest(BaseModel):
@@ -322,3 +326,19 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     for theirs, ours in (("Value error, ", ""), ("Input should", "it should")):
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}
+
+
+class ConfigRequest(BaseModel):
+    """A configuration: the text of a yard.yaml, or the number of an earlier version."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    yaml: str | None = Field(None, max_length=CONFIG_MAX, description="The text of a yard.yaml.")
+    name: str = Field("yard.yaml", max_length=PATH_MAX, description="The file's name, for messages.")
+    version: int | None = Field(None, ge=1, lt=1 << 53, description="Instead of a text: an earlier version.")
+    against: int | None = Field(
+        None, ge=0, lt=1 << 53, description="The version that was looked at; refused if another is in force."
+    )
+    days: int = Field(
+        PREVIEW_DAYS, ge=1, le=PREVIEW_DAYS_MAX, description="Preview: how many days of history."
+    )

@@ -3,9 +3,13 @@
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from gpuyard.api.ahead_replies import ExplainedReply, ShareReply
+from gpuyard.api.peers import asker
+from gpuyard.api.routes import TENANT, add, query
 from gpuyard.api.wire import answer, number_of
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
+from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 
 _TIME_MAX_MS = 1 << 52
@@ -15,11 +19,12 @@ def routes(yard: Yard) -> APIRouter:
     """`/jobs/{id}/why` and `/share`."""
     router = APIRouter(tags=["explained"])
     api = _Why(yard)
-    for path, handler, summary in (
-        ("/jobs/{id}/why", api.why, "Why a job waits; with at_ms, why it did then"),
-        ("/share", api.share, "The tenant tree: shares, usage, guarantees, what is borrowed and lent"),
-    ):
-        router.add_api_route(path, handler, methods=["GET"], summary=summary, response_model=None)
+    at = query("at_ms", "Answer for that time, which is past.", "integer", minimum=0)
+    add(router, "GET", "/jobs/{id}/why", api.why, Action.SEE_JOB, "Why a job waits; with at_ms, why it did then",
+        ExplainedReply, parameters=(at,), problems=(404,))  # fmt: skip
+    add(router, "GET", "/share", api.share, Action.SEE_TENANTS,
+        "The tenant tree: shares, usage, guarantees, what is borrowed and lent", ShareReply, parameters=(TENANT,),
+        problems=(404,))  # fmt: skip
     return router
 
 
@@ -33,9 +38,11 @@ class _Why:
         """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
         at = request.query_params.get("at_ms")
         at_ms = None if at is None else number_of("at_ms", at, 0, _TIME_MAX_MS)
-        return answer(await run_in_threadpool(self._explained.why, label_of(id), at_ms))
+        return answer(
+            await run_in_threadpool(self._explained.why, label_of(id), at_ms, asker(request.scope).sight)
+        )
 
     async def share(self, request: Request) -> Response:
         """`tenant`: only that one, with all above and below it."""
         tenant = request.query_params.get("tenant", "")
-        return answer(await run_in_threadpool(self._explained.share, tenant))
+        return answer(await run_in_threadpool(self._explained.share, tenant, asker(request.scope).sight))

@@ -2,21 +2,29 @@
 
 from typing import Annotated
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption, UserOption
+from gpuyard.cli.options import ColumnsOption, Option, Output, OutputOption, UserOption, WatchOption
 from gpuyard.cli.places import client
 
 
 def audit(
     user: UserOption = "",
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest.")
+        int, Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest.")
     ] = 50,
     output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
 ) -> None:
-    """Show what people did, the newest first: submissions, wishes about jobs, nodes, tokens. For admins."""
+    """Show what people did, the newest first: submissions, wishes about jobs, nodes, tokens, configurations.
+
+    For admins.
+    """
+    from gpuyard.cli.watching import repeated
+
+    repeated(lambda: _show(user, limit, output, columns), watch)
+
+
+def _show(user: str, limit: int, output: Output, wanted: str) -> None:
     from gpuyard.cli.tables import Column, clock, emit
 
     with client() as yard:
@@ -29,4 +37,4 @@ def audit(
         Column("TENANT", lambda line: line["tenant"] or "-"),
         Column("ABOUT", lambda line: line["about"]),
     ]
-    emit(found, columns, output)
+    emit(found, columns, output, wanted=wanted)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.cli.eta import by
-from gpuyard.cli.listing import Output
+from gpuyard.cli.options import Output
 from gpuyard.cli.places import client
 
 NEVER = 3

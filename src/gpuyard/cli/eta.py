@@ -3,17 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Argument, Output, OutputOption
 from gpuyard.cli.places import client
 
 
 def eta(
     jobs: Annotated[
         list[str],
-        typer.Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for an array.", show_default=False),
+        Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for an array.", show_default=False),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -72,10 +69,11 @@ def _basis(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     bound = _when(found["bound_ms"], found["now_ms"]) if found["bound_ms"] else "cannot be told"
     stretch = ", ".join(f"{name} x{value:.2f}" for name, value in basis["stretch"].items())
     learned = basis["past_estimates"]
+    ended = basis["history_jobs"]
     return [
         ("limits only", bound),
         ("runs", f"{found['runs']}, of which it did not start in {found['never_of_runs']}"),
-        ("run times", f"{basis['history_jobs']} ended jobs; for this one: {basis['level']}"),
+        ("run times", f"{ended} ended job{'' if ended == 1 else 's'}; for this one: {basis['level']}"),
         ("stretch", f"{stretch}, from {learned} estimates of this yard" if learned else stretch),
         ("seed", str(found["seed"])),
     ]

@@ -27,6 +27,7 @@ FIELDS = (
     "attempt_state",
     "gpus",
     "gpu_models",
+    "pools",
     "tasks",
     "cpus",
     "memory_mib",

@@ -28,18 +28,22 @@ class Entry(NamedTuple):
 
 PLAIN_MODULES = frozenset(
     {
+        "audit",
         "completion",
         "down",
+        "eta",
         "history",
         "logs",
         "nodes",
         "queue",
         "run",
+        "share",
         "show",
         "submit",
         "tenants",
         "top",
         "verbs",
+        "why",
     }
 )
 """Modules that do not import Typer and declare their options with `options`."""
@@ -52,6 +56,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "drain": Entry("nodes", "Let nothing new start on a node.", no_args_is_help=True),
         "resume": Entry("nodes", "Let a drained node take work again.", no_args_is_help=True),
         "tenants": Entry("tenants", "Show the tenants, their quotas and what they use."),
+        "share": Entry("share", "Show each tenant's fair share, and how it comes about."),
         "validate": Entry("validate", "Check a yard.yaml.", no_args_is_help=True),
         "config": Entry("config", "Print the configuration in force, or its versions."),
         "diff": Entry("diff", "Show what a yard.yaml would change.", no_args_is_help=True),
@@ -74,9 +79,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "queue": Entry("queue", "Show what runs and what waits, in order."),
         "top": Entry("top", "Watch GPUs, queue and tenants on a full screen."),
         "show": Entry("show", "Show a job, and why it waits.", no_args_is_help=True),
-        "eta": Entry("eta", "Say when waiting jobs will start.", no_args_is_help=True),
         "why": Entry("why", "Say why a job waits, now or then, and what would help.", no_args_is_help=True),
-        "share": Entry("share", "Show each tenant's fair share, and how it comes about."),
+        "eta": Entry("eta", "Say when waiting jobs will start.", no_args_is_help=True),
         "logs": Entry("logs", "Show what a job wrote.", no_args_is_help=True),
         "history": Entry("history", "Show jobs that have ended."),
         "cancel": Entry("verbs", "Cancel jobs.", no_args_is_help=True),

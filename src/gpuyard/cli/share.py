@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Argument, ColumnsOption, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
 
 Row = Mapping[str, Any]
@@ -14,33 +11,38 @@ Row = Mapping[str, Any]
 
 def share(
     tenant: Annotated[
-        str, typer.Argument(metavar="[TENANT]", help="Only this one, with all above and below it.")
+        str,
+        Argument(metavar="TENANT", show_default=False, help="Only this one, with all above and below it."),
     ] = "",
-    explain: Annotated[bool, typer.Option("--explain", help="Print the arithmetic, line by line.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Print the arithmetic, line by line.")] = False,
     output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
 ) -> None:
     """Show the tenant tree: weights, decayed usage, guarantees, what is borrowed, lent and could be taken back."""
+    from gpuyard.cli.watching import repeated
+
+    repeated(lambda: _show(tenant, explain, output, columns), watch)
+
+
+def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
     with client() as yard:
         found = yard.share(tenant)
-    if output is Output.JSON:
-        import json
+    if output in (Output.JSON, Output.YAML):
+        from gpuyard.cli.tables import write_document
 
-        print(json.dumps(found, indent=2))
-    elif output is Output.YAML:
-        import yaml
-
-        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+        write_document(found, output)
     elif explain and output is not Output.CSV:
         _arithmetic(found)
     else:
-        _table(found, output)
+        _table(found, output, wanted)
 
 
-def _table(found: Mapping[str, Any], output: Output) -> None:
+def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
     from gpuyard.cli.tables import Column, emit
 
     columns = [
-        Column("TENANT", lambda row: "  " * row["depth"] + (row["path"].rpartition("/")[2] or "(all)")),
+        Column("TENANT", lambda row: "  " * row["depth"] + _name(row["path"])),
         Column("WEIGHT", lambda row: str(row["weight"]), right=True),
         Column("SHARE", lambda row: percent(row["share_ppm"]), right=True),
         Column("HAS HAD", lambda row: percent(row["used_ppm"]), right=True),
@@ -61,7 +63,13 @@ def _table(found: Mapping[str, Any], output: Output) -> None:
             {name: value for name, value in row.items() if name != "amounts"} | row["amounts"]["total"]
             for row in rows
         ]
-    emit(rows, columns, output)
+    emit(rows, columns, output, wanted=wanted)
+
+
+def _name(path: str) -> str:
+    """The last part of a path. A tenant's own jobs, beside those of the tenants below it, are under a dash."""
+    name = path.rpartition("/")[2]
+    return "(its own jobs)" if name == "-" else name or "(all)"
 
 
 def _amounts(row: Row, name: str) -> str:

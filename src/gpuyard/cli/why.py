@@ -1,20 +1,20 @@
 """`yard why`: every blocker of a job, what would lift it, when it starts, and what would let it start sooner."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import JobArgument, Option, Output, OutputOption
 from gpuyard.cli.places import client
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
 
 
 def why(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")],
+    job: JobArgument,
     at: Annotated[
         str,
-        typer.Option(
+        Option(
             "--at",
             metavar="TIME",
             help="Answer for the past: -2h, 14:05, 2026-03-02T14:05, or milliseconds since 1970.",
@@ -33,27 +33,30 @@ def why(
         at_ms = time_ms("--at", at, time.time_ns() // 1_000_000)
     with client() as yard:
         found = yard.why(job, at_ms=at_ms)
-        # Only a yard that can look ahead is asked to, and of the past there is nothing to foresee.
-        eta = getattr(yard, "eta", None)
-        if eta is not None and at_ms is None and found["state"] == "PENDING":
-            found["eta"] = eta(job)
-    if output is Output.JSON:
-        import json
+        # Of the past there is nothing to foresee.
+        if at_ms is None and found["state"] == "PENDING":
+            found |= _estimate(yard, job)
+    from gpuyard.cli.tables import emit, write_document
 
-        print(json.dumps(found, indent=2))
-    elif output is Output.YAML:
-        import yaml
-
-        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    if output in (Output.JSON, Output.YAML):
+        write_document(found, output)
     elif output is Output.CSV:
-        from gpuyard.cli.tables import emit
-
         rows = [
             {name: each[name] for name in ("code", "by", "text", "lifted_by")} for each in found["blockers"]
         ]
         emit(rows, [], output)
     else:
         _told(found, past=at_ms is not None)
+
+
+def _estimate(yard: "Client", job: str) -> dict[str, Any]:
+    """When it starts by runs forward. Why it waits is known without: what goes wrong is said beside it."""
+    from gpuyard.errors import YardError
+
+    try:
+        return {"eta": yard.eta(job)}
+    except YardError as trouble:
+        return {"eta": None, "eta_error": trouble.message}
 
 
 def _told(found: Mapping[str, Any], *, past: bool) -> None:
@@ -89,18 +92,39 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     else:
         lines.append(("judged", "with that lifted it would start at once"))
     lines.append(("in line", _place(found)))
-    start = found["start"]
-    lines.append(
-        (
-            "start",
-            f"{clock(start['at_ms'])}: {start['how']}" if start["at_ms"] else f"unknown: {start['how']}",
-        )
-    )
+    lines.append(("start", _start(found)))
+    lines += _likely(found)
     lines += [("also true", each["text"]) for each in found["also"]]
     lines += [("sooner", f"{each['text']}: {each['flags']}") for each in found["helps"]]
     width = max(len(name) for name, _text in lines)
     for name, text in lines:
         _line(f"{name:<{width}}  {text}", " " * (width + 2))
+
+
+def _start(found: Mapping[str, Any]) -> str:
+    """By promised ends alone: those that run take all the time they may."""
+    from gpuyard.cli.tables import clock
+
+    start = found["start"]
+    return f"{clock(start['at_ms'])}: {start['how']}" if start["at_ms"] else f"unknown: {start['how']}"
+
+
+def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """By runs forward, as `yard eta` tells it; nothing where it knows no more than the line before."""
+    from gpuyard.cli.eta import told
+
+    if "eta_error" in found:
+        return [("likely", f"no estimate: {found['eta_error']}")]
+    eta = found.get("eta")
+    if eta is None or eta["starts_by_ms"] is None:
+        return []
+    ended = eta["basis"]["history_jobs"]
+    rests = (
+        f"run times of {ended} ended job{'' if ended == 1 else 's'}"
+        if ended
+        else "a guess: no job has ended yet"
+    )
+    return [("likely", f"{told(eta)} ({rests})")]
 
 
 def _headline(text: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuyard.model import (
+    ConfigSet,
     Event,
     JobSubmitted,
     NodeCordoned,
@@ -14,7 +15,7 @@ from gpuyard.model import (
 )
 from gpuyard.store import Store
 
-KINDS = (JobSubmitted, Requested, NodeCordoned, NodeUncordoned, TokenMade, TokenRevoked)
+KINDS = (ConfigSet, JobSubmitted, Requested, NodeCordoned, NodeUncordoned, TokenMade, TokenRevoked)
 _NAMES = [kind.__name__ for kind in KINDS]
 _LOOKED_AT_MAX = 20_000
 """Lines that one question looks at; where the next begins is told."""
@@ -58,6 +59,8 @@ def audit(
 
 def _done(event: Event, node: Callable[[int], str]) -> Done:
     match event:
+        case ConfigSet():
+            return Done(event.by, "configure", f"version {event.number} of the configuration")
         case JobSubmitted():
             spec = event.job.spec
             return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant)

@@ -16,6 +16,7 @@ from gpuyard.control.committer import Committer
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
+from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State
 from gpuyard.core.admission import gpus_text
 from gpuyard.model import ConfigSet, Settings
@@ -96,9 +97,9 @@ def _last(draft: Draft, store: Store) -> ConfigVersion | None:
     return draft.configs[-1][0] if draft.configs else store.config_version()
 
 
-def _put(draft: Draft, version: ConfigVersion, text: str, settings: Settings) -> None:
+def _put(draft: Draft, version: ConfigVersion, text: str, settings: Settings, signed: str = "") -> None:
     at_ms = max(version.at_ms, draft.state.now_ms)
-    draft.add(ConfigSet(at_ms, settings, version.by, version.version, version.hash))
+    draft.add(ConfigSet(at_ms, settings, signed or version.by, version.version, version.hash))
     draft.configs.append((version, text))
 
 
@@ -179,7 +180,7 @@ class Configurations:
 
     def apply(self, who: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""
-        if not who.admin:
+        if not who.may(Action.MANAGE_CONFIG, ""):
             raise Forbidden(
                 f"{who.name} may not change the configuration", "Ask the owner of the yard, or root."
             )
@@ -207,17 +208,17 @@ class Configurations:
             how = How.ROLLBACK if proposal.restores else How.APPLY
             now_ms = max(self._now_ms(), draft.state.now_ms)
             version = ConfigVersion(number + 1, now_ms, who.name, how, hash_, proposal.restores)
-            _put(draft, version, proposal.text, proposal.settings)
+            _put(draft, version, proposal.text, proposal.settings, who.signature)
             return {**version_view(version), "changed": len(changes)}
 
         return self._committer.write(make)
 
-    def tenants(self) -> list[dict[str, Any]]:
-        """The tree of tenants with what each may use and uses, parents before children."""
+    def tenants(self, sight: Sight = ALL) -> list[dict[str, Any]]:
+        """The tree of tenants with what each may use and uses, parents before children; of it, what is in sight."""
         books = self._books
         with books.lock:
             books.catch_up()
-            return _tree(books.state)
+            return [row for row in _tree(books.state) if sight.knows(row["tenant"])]
 
 
 def version_view(version: ConfigVersion) -> dict[str, Any]:
@@ -243,6 +244,8 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
         found.append(f"the fleet is {parts[0]} here and {parts[1]} in the file")
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
+    if here.access != there.access:
+        found.append("`auth` is another here than in the file")
     return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
 
 

@@ -70,13 +70,8 @@ class Desk:
         tenant = new.tenant or who.name
 
         def judge(state: State) -> Refusal | None:
-            found, whole = tenant_of(new, who, state), concrete(new, state)
-            if isinstance(found, Refusal):
-                return found
-            refusal = _not_for(who, found)
-            if refusal is not None:
-                return refusal
-            return whole if isinstance(whole, Refusal) else why_not(whole, found, state)
+            found = _judged(who, new, state)
+            return found if isinstance(found, Refusal) else None
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
@@ -107,15 +102,10 @@ class Desk:
         recipe = recipe_of(new, run_as(who, self._allow_root))
         self._books.catch_up()
         state = self._books.state
-        tenant = tenant_of(new, who, state)
-        if isinstance(tenant, Refusal):
-            raise tenant
-        whole = concrete(new, state)
-        if isinstance(whole, Refusal):
-            raise whole
-        refusal = why_not(whole, tenant, state)
-        if refusal is not None:
-            raise refusal
+        found = _judged(who, new, state)
+        if isinstance(found, Refusal):
+            raise found
+        tenant, whole = found
         waits = self._dependencies(new, who)
         spec = spec_of(whole, who, tenant, hash_of(recipe), waits.after)
         now_ms = max(self._now_ms(), state.now_ms)
@@ -229,6 +219,20 @@ def _check_owner(who: Person, record: JobRecord) -> None:
         f"job {record.job.label} is {spec.user}'s, not {who.name}'s",
         "Only its owner, an admin of its tenant and root may act on it.",
     )
+
+
+def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
+    """For whom a new job counts and what it then asks for, or why it is not taken."""
+    tenant = tenant_of(new, who, state)
+    if isinstance(tenant, Refusal):
+        return tenant
+    refusal = _not_for(who, tenant)
+    if refusal is not None:
+        return refusal
+    whole = concrete(new, state)
+    if isinstance(whole, Refusal):
+        return whole
+    return why_not(whole, tenant, state) or (tenant, whole)
 
 
 def _not_for(who: Person, tenant: str) -> Forbidden | None:

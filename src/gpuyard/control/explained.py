@@ -13,8 +13,10 @@ from gpuyard.control.books import Books
 from gpuyard.control.labels import Label, live
 from gpuyard.control.plain_views import View, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.rights import ALL, Sight
 from gpuyard.core import Explanation, Policy, State, apply, dump, explain, load, why
 from gpuyard.core.plain import to_plain
+from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
 from gpuyard.core.share import Amount, Row, position, share
 from gpuyard.model import Lift, Reason, Ticked
@@ -34,18 +36,18 @@ class Explained:
 
     # -- why -----------------------------------------------------------------------------------------------------
 
-    def why(self, label: Label, at_ms: int | None = None) -> View:
-        """Why a job waits; of an array, why the first task that waits does."""
+    def why(self, label: Label, at_ms: int | None = None, sight: Sight = ALL) -> View:
+        """Why a job waits; of an array, why the first task that waits does. One out of sight is not found."""
         if at_ms is not None:
-            return self._past(label, at_ms)
+            return self._past(label, at_ms, sight)
         state, policy, now_ms = self._copy()
-        record = _one(state, label)
+        record = _one(state, label, sight)
         if record is not None:
-            return why_view(state, policy, record, now_ms)
-        row = self._ended(label)
+            return why_view(state, policy, record, now_ms, sight=sight)
+        row = self._ended(label, sight)
         if row is None:
-            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
-        return _ended_view(row, label, now_ms)
+            raise no_job(label)
+        return _ended_view(row, now_ms)
 
     def _copy(self) -> tuple[State, Policy, int]:
         books = self._books
@@ -55,7 +57,15 @@ class Explained:
             now_ms = max(self._now_ms(), books.state.now_ms)
         return load(plain), policy, now_ms
 
-    def _past(self, label: Label, at_ms: int) -> View:
+    def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
+        row = self._ended(label, sight)
+        with self._books.lock:
+            self._books.catch_up()
+            known = _one(self._books.state, label, sight)
+            submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
+        if submitted_ms is None:
+            # Before anything is said of that time: of a job that is not theirs nobody learns when it was not there.
+            raise no_job(label)
         now_ms = self._now_ms()
         if at_ms > now_ms + _FUTURE_MS:
             raise Unacceptable(
@@ -64,23 +74,19 @@ class Explained:
             )
         state = self._folded(at_ms)
         at_ms = max(at_ms, state.now_ms)
-        record = _one(state, label)
+        record = _one(state, label, sight)
         if record is not None:
-            return why_view(state, build(state.settings.policy), record, at_ms)
-        row = self._ended(label)
-        with self._books.lock:
-            self._books.catch_up()
-            known = _one(self._books.state, label)
-            submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
-        if submitted_ms is None:
-            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+            return why_view(state, build(state.settings.policy), record, at_ms, sight=sight)
         if submitted_ms > at_ms:
             raise Unacceptable(
                 f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
                 "Ask for a later time.",
             )
+        if row is None:
+            # It has ended between the two looks.
+            row = self._ended(label, sight)
         assert row is not None
-        return _ended_view(row, label, at_ms)
+        return _ended_view(row, at_ms)
 
     def _folded(self, at_ms: int) -> State:
         """The log up to a time."""
@@ -105,22 +111,24 @@ class Explained:
             ) from damage
         return state
 
-    def _ended(self, label: Label) -> HistoryRow | None:
+    def _ended(self, label: Label, sight: Sight) -> HistoryRow | None:
         store = self._books.store
-        if label.index is None:
-            return store.history(label.id)
-        rows = store.array_history(label.id, label.index - 1, 1)
-        return rows[0] if rows and rows[0].array_index == label.index else None
+        found = store.history(label.id) if label.index is None else None
+        if found is None:
+            # A task; of an array that has ended, its first.
+            rows = store.array_history(label.id, -1 if label.index is None else label.index - 1, 1)
+            found = rows[0] if rows and label.index in (None, rows[0].array_index) else None
+        return found if found is not None and sight.sees(found.tenant) else None
 
     # -- shares --------------------------------------------------------------------------------------------------
 
-    def share(self, tenant: str = "") -> View:
-        """The tenant tree, or a tenant with all above and below it."""
+    def share(self, tenant: str = "", sight: Sight = ALL) -> View:
+        """The tenant tree, or a tenant with all above and below it; of it, what is there for whoever asks."""
         state, policy, now_ms = self._copy()
         if now_ms >= state.tenants.due_ms:
             # A period has closed that no event has told of yet.
             apply(state, Ticked(now_ms))
-        rows = share(state, policy, now_ms)
+        rows = [row for row in share(state, policy, now_ms) if sight.knows(row.path)]
         if tenant:
             if tenant not in {row.path for row in rows}:
                 from gpuyard.config.problems import quoted, remedy  # noqa: PLC0415 (only where someone erred)
@@ -144,17 +152,25 @@ class Explained:
         }
 
 
-def _one(state: State, label: Label) -> JobRecord | None:
+def no_job(label: Label) -> NotFound:
+    """The same words for one that is out of sight and one that never was."""
+    return NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+
+
+def _one(state: State, label: Label, sight: Sight) -> JobRecord | None:
     """The live job of a label; of an array the first task that waits, else the first."""
-    records = live(state, label)
+    records = [record for record in live(state, label) if sight.sees(record.job.spec.tenant)]
     waiting = [record for record in records if record.phase is None]
     return next(iter(waiting or records), None)
 
 
-def why_view(state: State, policy: Policy, record: JobRecord, now_ms: int, *, judged: bool = True) -> View:
+def why_view(
+    state: State, policy: Policy, record: JobRecord, now_ms: int, *, judged: bool = True, sight: Sight = ALL
+) -> View:
     """Everything that is known about why a live job waits. The state is the caller's own.
 
-    Not judged: what is true of one pass, without copies, for who does not want to wait.
+    Not judged: what is true of one pass, without copies, for who does not want to wait. Of others' jobs it has ids
+    alone, and tenants only as far as they are there for whoever asks.
     """
     found = (why if judged else explain)(state, policy, record.id, now_ms)
     assert found is not None
@@ -164,19 +180,24 @@ def why_view(state: State, policy: Policy, record: JobRecord, now_ms: int, *, ju
         "ahead": found.ahead,
         "waiting": found.waiting,
         "position": position(state, record) if waits and policy.order.fair else "",
-        **reasons_view(found),
+        **reasons_view(found, sight),
         "start": {"at_ms": found.start_ms, "how": found.how},
         "helps": [{"text": each.text, "flags": each.flags} for each in found.helps],
     }
 
 
-def reasons_view(found: Explanation) -> View:
+def reasons_view(found: Explanation, sight: Sight = ALL) -> View:
     """The blockers, what is true besides, and whether they were judged."""
     return {
-        "blockers": [_reason(reason) for reason in found.reasons],
-        "also": [_reason(reason) for reason in found.implied],
+        "blockers": [_reason(told(reason, sight)) for reason in found.reasons],
+        "also": [_reason(told(reason, sight)) for reason in found.implied],
         "judged": found.judged,
     }
+
+
+def told(reason: Reason, sight: Sight) -> Reason:
+    """A reason as someone may read it."""
+    return reason if sight.whole else without_names(reason)
 
 
 def _reason(reason: Reason) -> View:
@@ -202,10 +223,11 @@ def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
     return {"job": job_id, "label": label, "tenant": tenant, "state": state, "at_ms": at_ms}
 
 
-def _ended_view(row: HistoryRow, label: Label, at_ms: int) -> View:
+def _ended_view(row: HistoryRow, at_ms: int) -> View:
     """A job that has nothing to wait for any more."""
+    label = f"{row.array_id}_{row.array_index}" if row.array_id > 0 else str(row.id)
     return {
-        **_head(row.id, str(label), row.tenant, row.state, at_ms),
+        **_head(row.id, label, row.tenant, row.state, at_ms),
         "ahead": 0,
         "waiting": 0,
         "position": "",

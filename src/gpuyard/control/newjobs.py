@@ -211,13 +211,13 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
     if not known:
         return new.tenant or who.name
     if new.tenant:
-        top = new.tenant.split("/")[0]
-        tops = sorted({path.split("/")[0] for path in known})
-        if top in tops:
+        if new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
             return new.tenant
+        named = [path for path in known if who.sight.knows(path)]
+        choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
-            f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, [*known, *tops], 'tenants')}",
-            "Tenants are in yard.yaml; below one of them a name is free, as in 'research/ana'.",
+            f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
+            f"Tenants are in yard.yaml; below one of them a name is free, as in '{(choice or known)[0]}/{who.name}'.",
         )
     own = [path for path in known if path.rpartition("/")[2] == who.name]
     if len(own) == 1:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from gpuyard.control.plain_views import View, gpus_number, node_state
+from gpuyard.control.rights import ALL, Sight
 from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.tenants import ROOT, UNLIMITED
@@ -14,8 +15,11 @@ FOREIGN = "foreign"
 """Stands for the job on a GPU that someone outside the yard uses."""
 
 
-def overview(state: State, at_ms: int) -> View:
-    """Counts, nodes with their GPUs, tenants with their use. Called with the books locked."""
+def overview(state: State, at_ms: int, sight: Sight = ALL) -> View:
+    """Counts, nodes with their GPUs, tenants with their use. Called with the books locked.
+
+    A job that is not there for whoever asks has its number and no tenant, as in the queue.
+    """
     nodes = state.nodes
     return {
         "at_ms": at_ms,
@@ -23,12 +27,12 @@ def overview(state: State, at_ms: int) -> View:
         "waiting": state.queue.count,
         "set_aside": len(state.deferred),
         "nodes_in_all": len(nodes.node),
-        "nodes": [_node(state, number) for number in range(min(NODES_MAX, len(nodes.node)))],
-        "tenants": _tenants(state),
+        "nodes": [_node(state, number, sight) for number in range(min(NODES_MAX, len(nodes.node)))],
+        "tenants": _tenants(state, sight),
     }
 
 
-def _node(state: State, number: int) -> View:
+def _node(state: State, number: int, sight: Sight) -> View:
     nodes, node = state.nodes, state.nodes.node[number]
     foreign, _by = nodes.foreign.get(number, (0, ""))
     gpus: list[list[Any]] = [
@@ -42,7 +46,9 @@ def _node(state: State, number: int) -> View:
             cell = gpus[gpu]
             # Of several that share a GPU the first gives its name; what they use is added up.
             if not cell[2]:
-                cell[1], cell[2] = record.job.spec.tenant, record.job.label
+                seen = sight.sees(record.job.spec.tenant)
+                cell[1] = record.job.spec.tenant if seen else ""
+                cell[2] = record.job.label if seen else str(job_id)
             cell[0] = min(MILLI, cell[0] + grant.milli)
     state_word, why = node_state(state, number)
     return {
@@ -54,7 +60,7 @@ def _node(state: State, number: int) -> View:
     }
 
 
-def _tenants(state: State) -> list[View]:
+def _tenants(state: State, sight: Sight) -> list[View]:
     tenants = state.tenants
     waiting = [0] * len(tenants.path)
     wanted_milli = [0] * len(tenants.path)
@@ -66,7 +72,7 @@ def _tenants(state: State) -> list[View]:
     found = []
     for path, number in sorted(tenants.number.items()):
         limit = tenants.limit[number][0]
-        if number != ROOT:
+        if number != ROOT and sight.knows(path):
             found.append(
                 {
                     "tenant": path,

@@ -47,8 +47,12 @@ class Action(Enum):
     ACT_ON_JOB = "act-on-job"
     READ_JOB = "read-job"
     """What is in a job: what it wrote, its script, its environment."""
+    SEE_TENANTS = "see-tenants"
+    """What tenants may use and use: one's own, with those above it."""
     MAKE_TOKEN = "make-token"
     MANAGE_NODES = "manage-nodes"
+    MANAGE_CONFIG = "manage-config"
+    """The configuration tells what everyone may use."""
     SEE_ALL = "see-all"
     """The log and the whole state, which hold everybody's jobs."""
 
@@ -72,8 +76,10 @@ _NEEDS = {
     Action.SUBMIT: _Need(Role.USER, Role.USER),
     Action.ACT_ON_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
     Action.READ_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
+    Action.SEE_TENANTS: _Need(Role.VIEWER, Role.VIEWER),
     Action.MAKE_TOKEN: _Need(Role.TENANT_ADMIN, Role.TENANT_ADMIN),
     Action.MANAGE_NODES: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+    Action.MANAGE_CONFIG: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.SEE_ALL: _Need(Role.ADMIN, Role.ADMIN, whole=True),
 }
 
@@ -151,6 +157,11 @@ class Sight:
     def sees(self, tenant: str) -> bool:
         """Whether jobs of a tenant are there for them."""
         return any([below(tenant, place) for place in self.tenants])
+
+    def knows(self, tenant: str) -> bool:
+        """Whether they may know of a tenant: one they see, or one above it, whose name is in theirs and whose quota is
+        theirs too."""
+        return self.sees(tenant) or any([below(place, tenant) for place in self.tenants])
 
 
 ALL = Sight()

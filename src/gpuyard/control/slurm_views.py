@@ -12,6 +12,8 @@ MORE_COLUMNS = (
     "pools", "gpu_models", "tasks", "cpus", "memory_mib", "begin_ms", "waits_for", "array_id", "array_index",
     "array_limit", "restarts", "requeue",
 )  # fmt: skip
+NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False)
+"""The same of a job of which others may know nothing."""
 
 
 def more(state: State, record: JobRecord) -> tuple[Any, ...]:

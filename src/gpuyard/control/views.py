@@ -9,18 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.books import Books
-from gpuyard.control.explained import why_view
+from gpuyard.control.explained import no_job, why_view
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
 from gpuyard.control.overview import overview
-from gpuyard.control.plain_views import View, ended_job, gpus_number, live_job, node_state, node_view
+from gpuyard.control.plain_views import View, ended_job, live_job, node_view
+from gpuyard.control.queue_rows import (
+    QUEUE_COLUMNS,
+    REASON_TEXTS,
+    closed_text,
+    masked_row,
+    queue_row,
+    running_text,
+    waits_text,
+)
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import ALL, Sight
-from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, throttled
+from gpuyard.control.slurm_views import MORE_COLUMNS, files, more
 from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.line import in_order
 from gpuyard.core.records import JobRecord
-from gpuyard.model import AttemptState, JobState, Plan, ReasonCode
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model import JobState, Plan, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow
 
 PAGE_MAX = 1000
@@ -29,33 +37,6 @@ JUDGED_MAX = 2000
 
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
-
-_TEXTS = {
-    ReasonCode.STARTED: "about to start",
-    ReasonCode.ROOM: "no room",
-    ReasonCode.RESERVATION: "room is promised to a job ahead",
-    ReasonCode.LIMIT: "its tenant is at its limit",
-    ReasonCode.BORROW: "its tenant may not borrow more",
-    ReasonCode.HELD_BACK: "what is free is guaranteed to others",
-    ReasonCode.RUNNING_JOBS: "its tenant runs as many jobs as it may",
-    ReasonCode.BUDGET: "over its tenant's budget",
-    ReasonCode.QUOTA_AHEAD: "an earlier job of its tenant waits for quota",
-    ReasonCode.EARMARK: "GPUs are being freed for it",
-    ReasonCode.HEAD_BLOCKED: "a job ahead waits, and none may overtake",
-    ReasonCode.HELD: "on hold",
-    ReasonCode.BEGIN: "before its begin time",
-    ReasonCode.NEVER_FITS: "no node could hold it",
-    ReasonCode.UNSUPPORTED: "its kind of GPU sharing cannot be served yet",
-    ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
-    ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
-    ReasonCode.DEPENDENCY: "waits for another job",
-    ReasonCode.AHEAD: "jobs ahead of it take what there is",
-}
-
-QUEUE_COLUMNS = (
-    "id", "label", "name", "tenant", "user", "class", "state", "attempt_state", "gpus", "nodes",
-    "submitted_ms", "started_ms", "time_limit_s", "reason",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +83,7 @@ class Views:
         """
         view = self._job(label, explained, brief, sight)
         if view is None or not sight.sees(view["tenant"]):
-            raise NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+            raise no_job(label)
         return view
 
     def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
@@ -123,7 +104,7 @@ class Views:
         if copied is not None:
             # Beside the books, for it takes longer than they should be locked.
             view, plain, policy, now_ms = copied
-            return {**view, **_told(load(plain), policy, view["id"], now_ms)}
+            return {**view, **_told(load(plain), policy, view["id"], now_ms, sight)}
         if label.index is not None:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
@@ -252,9 +233,9 @@ class Views:
             for record, place in places:
                 if not everything and not wanted.live(record):
                     if masked and _out_of_sight(wanted, record):
-                        rows.append(_masked_row(record))
+                        rows.append(masked_row(record, wide))
                     continue
-                row = _row(record, nodes, reasons(record, place))
+                row = queue_row(record, nodes, reasons(record, place))
                 rows.append(row + more(state, record) if wide else row)
                 if limit is not None and len(rows) == limit:
                     break
@@ -275,18 +256,18 @@ class Views:
             self._plan = (state.stirred, now_ms, decide(state, self._books.policy, now_ms))
         plan = self._plan[2]
         codes = dict(zip(plan.examined, plan.codes, strict=True))
-        texts = {int(code): text for code, text in _TEXTS.items()}
-        texts[ReasonCode.ROOM] += _closed_text(state)
+        texts = {int(code): text for code, text in REASON_TEXTS.items()}
+        texts[ReasonCode.ROOM] += closed_text(state)
         earmarks, deferred = state.earmarks, state.deferred
 
         def reason(record: JobRecord, place: int | None) -> str:
             if record.phase is not None:
-                return _running_text(record)
+                return running_text(record)
             if record.id in deferred:
                 if record.held:
                     return texts[ReasonCode.HELD]
                 if record.pending or record.doomed:
-                    return _waits_text(record)
+                    return waits_text(record)
                 retried = record.begin_ms > record.job.begin_ms
                 return "waits to be tried again" if retried else texts[ReasonCode.BEGIN]
             code = codes.get(record.id)
@@ -307,17 +288,18 @@ class Views:
             state = self._books.state
             return [node_view(state, number) for number in range(len(state.nodes.node))]
 
-    def overview(self) -> View:
+    def overview(self, sight: Sight = ALL) -> View:
         """GPUs and tenants, for a screen."""
         with self._books.lock:
             self._books.catch_up()
             state = self._books.state
-            return overview(state, max(self._now_ms(), state.now_ms))
+            return overview(state, max(self._now_ms(), state.now_ms), sight)
 
 
-def _told(state: State, policy: Policy, job_id: int, now_ms: int) -> View:
+def _told(state: State, policy: Policy, job_id: int, now_ms: int, sight: Sight) -> View:
     """Why it waits, as it stands in the view of a job."""
-    found = why_view(state, policy, state.jobs[job_id], now_ms, judged=len(state.jobs) <= JUDGED_MAX)
+    judged = len(state.jobs) <= JUDGED_MAX
+    found = why_view(state, policy, state.jobs[job_id], now_ms, judged=judged, sight=sight)
     return {
         "ahead": found["ahead"],
         "why": found["blockers"],
@@ -327,68 +309,10 @@ def _told(state: State, policy: Policy, job_id: int, now_ms: int) -> View:
     }
 
 
-def _row(record: JobRecord, nodes: list[Any], reason: str) -> tuple[Any, ...]:
-    job = record.job
-    spec = job.spec
-    limit_ms = record.limit_ms
-    return (
-        job.id,
-        job.label,
-        spec.name,
-        spec.tenant,
-        spec.user,
-        record.klass.name,
-        record.state.value,
-        record.phase.value if record.phase is not None else "",
-        gpus_number(record.shape.gpu_milli),
-        ",".join([nodes[grant.node].name for grant in record.grants]) if record.grants else "",
-        job.submitted_ms,
-        record.started_ms,
-        0 if limit_ms >= NO_LIMIT_MS else limit_ms // 1000,
-        reason,
-    )
-
-
-def _closed_text(state: State) -> str:
-    """What is more to be said where there is no room: nodes that would have some, but are out of use."""
-    nodes = state.nodes
-    if not nodes.closed_count:
-        return ""
-    closed = [number for number, shut in enumerate(nodes.closed) if shut]
-    if len(closed) == 1:
-        word, _why = node_state(state, closed[0])
-        return f"; node {nodes.node[closed[0]].name} is {word.lower()}"
-    return f"; {len(closed)} nodes are drained or down"
-
-
-def _waits_text(record: JobRecord) -> str:
-    if record.doomed:
-        return "what it waits for cannot come true"
-    if throttled(record):
-        return "as many tasks of its array run as may"
-    return _TEXTS[ReasonCode.DEPENDENCY]
-
-
 def _out_of_sight(wanted: Filter, record: JobRecord) -> bool:
     """Whether a job is there, in the state that is asked for, and only its names are nobody's business."""
     seen = wanted.sight.sees(record.job.spec.tenant)
     return not seen and (not wanted.states or record.state.value in wanted.states)
-
-
-def _masked_row(record: JobRecord) -> tuple[Any, ...]:
-    """What others may know of a job that stands before theirs: that it is there, its state and its GPUs."""
-    gpus, number = gpus_number(record.shape.gpu_milli), str(record.id)
-    return (record.id, number, "", "", "", "", record.state.value, "", gpus, "", 0, 0, 0, "")
-
-
-def _running_text(record: JobRecord) -> str:
-    if record.phase is AttemptState.STOPPING:
-        return f"stopping ({record.cause.value})" if record.cause else "stopping"
-    if record.phase is AttemptState.UNKNOWN:
-        return "the engine does not know it"
-    if record.wanted is not None:
-        return f"about to {record.wanted.value}"
-    return ""
 
 
 def _array(array_id: int, tasks: list[View]) -> View:

@@ -3,6 +3,7 @@
 from gpuyard.core.shapes import Shape
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
+from gpuyard.core.words import cores_text, count_text
 from gpuyard.model import JobSpec, Mig, Milli, Reason, ReasonCode
 from gpuyard.model.units import MILLI
 
@@ -110,9 +111,12 @@ def _why_no_way(state: State, shape: Shape) -> str:
     most_memory = max((k.memory_mib for k in fitting), default=0)
     if ask.memory_mib > most_memory:
         return f"asks for {ask.memory_mib} MiB on one node; the largest node has {most_memory}"
-    total = sum(k.gpus * k.members.bit_count() for k in fitting)
-    nodes = sum(k.members.bit_count() for k in fitting)
-    return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} node{'' if nodes == 1 else 's'} cannot hold it"
+    nodes = count_text(sum([k.members.bit_count() for k in fitting]), "node")
+    cores = sum([k.cpu_milli * k.members.bit_count() for k in fitting])
+    if ask.tasks * ask.cpu_milli > cores:
+        return f"asks for {ask.tasks} x {cores_text(ask.cpu_milli)}; there are {cores_text(cores)} on {nodes}"
+    total = sum([k.gpus * k.members.bit_count() for k in fitting])
+    return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} cannot hold it"
 
 
 def _name(state: State, model: int) -> str:

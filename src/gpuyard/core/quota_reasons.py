@@ -4,7 +4,9 @@
 columns.
 """
 
-from gpuyard.core.admission import gpus_text
+from dataclasses import replace
+
+from gpuyard.core.admission import gpus_counted, gpus_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
@@ -28,6 +30,8 @@ from gpuyard.model import (
 )
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+
+_HELD_BY = ": held back by "
 
 
 def quota_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
@@ -115,7 +119,7 @@ def _per_user(state: State, record: JobRecord, number: int, may_force: bool) -> 
         path = tenants.path[above]
         most = configured(state, path).max_gpus_per_user
         if most is not None and used + milli > most:
-            over = _amount(used + milli - most, "")
+            over = gpus_counted(used + milli - most)
             text = (
                 f"{name} would be {over} over its limit of {gpus_text(most)} "
                 f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
@@ -129,7 +133,7 @@ def _per_user(state: State, record: JobRecord, number: int, may_force: bool) -> 
 
 def _amount(milli: int, unit: str) -> str:
     """`1 GPU`, `4 GPUs`, `4 H100`."""
-    return f"{gpus_text(milli)}{unit or (' GPU' if milli == MILLI else ' GPUs')}"
+    return f"{gpus_text(milli)}{unit}" if unit else gpus_counted(milli)
 
 
 def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
@@ -139,7 +143,7 @@ def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
     reasons = []
     if milli > tenants.max_job[number]:
         most = gpus_text(tenants.max_job[number])
-        text = f"asks for {gpus_text(milli)} GPUs; a job of {name} may have {most}"
+        text = f"asks for {gpus_counted(milli)}; a job of {name} may have {most}"
         lifted_by = "fewer GPUs, or a higher max_gpus_per_job"
         lift: Lift = RaisePerJob(tenants.path[number], milli)
         reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by, lift))
@@ -189,7 +193,7 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         claimed = tenants.claimed[ROOT][column]
         if not tenants.eats_held_back(record.leaf, column, milli, capacity):
             continue
-        unit = f" {model_name(state, model)}" if column else " GPUs"
+        unit = f" {model_name(state, model)}" if column else ""
         idle = [
             (held - used, n)
             for n in range(len(tenants.path))
@@ -203,15 +207,23 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
             for _idle, n in idle
         ]
         text = (
-            f"{gpus_text(claimed)} of {gpus_text(capacity)}{unit} that are up are in use or held back, "
+            f"{gpus_text(claimed)} of {_amount(capacity, unit)} that are up are in use or held back, "
             f"and it asks for {gpus_text(milli)}"
         )
         if holders:
-            text += f": held back by {names_text(holders)}"
+            text += f"{_HELD_BY}{names_text(holders)}"
         lifted_by = "use of others going down, more GPUs, or a higher lend"
         lift = _lend(state, record, column, capacity, [n for _idle, n in idle])
         reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by, lift))
     return reasons
+
+
+def without_names(reason: Reason) -> Reason:
+    """A reason for someone who does not know of every tenant: only what is held back names others than one's own."""
+    if reason.code is not ReasonCode.HELD_BACK:
+        return reason
+    said, held, _holders = reason.text.partition(_HELD_BY)
+    return replace(reason, text=f"{said}{held}other tenants" if held else said, lift=None)
 
 
 def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: list[int]) -> LendMore:

@@ -20,6 +20,7 @@ from gpuyard.core.estimate import estimate
 from gpuyard.core.explain import explain
 from gpuyard.core.plain import Plain
 from gpuyard.core.policy import Policy
+from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
 from gpuyard.model import Event, JobState
 from gpuyard.policies.registry import build
@@ -42,6 +43,8 @@ class Question:
     budget_s: float
     events: tuple[Event, ...] = ()
     """What is to happen first: the submission of a job that is only thought of."""
+    all_tenants: bool = True
+    """Whether the answer may name every tenant."""
 
 
 @dataclass(slots=True)
@@ -90,7 +93,7 @@ def foresee(question: Question, clock_s: Callable[[], float]) -> Foresight:
     found.run_ms, level = past.run_times.middle(spec, milli, limit_ms)
     found.level, found.history_jobs = LEVELS[level], past.run_times.count
     found.bound_ms, found.how = estimate(state, policy, now_ms, record)
-    _explained(found, state, policy, now_ms, record)
+    _explained(found, state, policy, now_ms, record, question.all_tenants)
     if record.held or record.doomed or not record.shape.ways:
         # No run forward would release it.
         return found
@@ -123,7 +126,9 @@ def _live(state: State) -> list[PastJob]:
     ]
 
 
-def _explained(found: Foresight, state: State, policy: Policy, now_ms: int, record: JobRecord) -> None:
+def _explained(
+    found: Foresight, state: State, policy: Policy, now_ms: int, record: JobRecord, all_tenants: bool
+) -> None:
     """Where it would start now, or everything that is in its way."""
     plan = decide(state, policy, now_ms)
     for start in plan.starts:
@@ -137,7 +142,8 @@ def _explained(found: Foresight, state: State, policy: Policy, now_ms: int, reco
             return
     why = explain(state, policy, record.id, now_ms)
     if why is not None:
-        found.reasons = [{"by": r.by, "text": r.text, "lifted_by": r.lifted_by} for r in why.reasons]
+        reasons = why.reasons if all_tenants else [without_names(reason) for reason in why.reasons]
+        found.reasons = [{"by": r.by, "text": r.text, "lifted_by": r.lifted_by} for r in reasons]
         found.helps = [str(each) for each in why.helps]
 
 

@@ -3,6 +3,7 @@
 A route that is not in the table fails here, and so does one that does not say what it is.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from gpuyard.api.routes import ACTION
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.people import Person
 from gpuyard.control.rights import EVERYTHING, Action
-from rigs.teams import ADMIN, ROLES, Answer, Team, team
+from rigs.teams import ADMIN, CONFIG, ROLES, Answer, Team, team
 
 RELATIONS = ("own", "same", "sub", "other")
 """Whose it is: one's own, another's of the same tenant, of a tenant below it, of another tenant."""
@@ -42,11 +43,24 @@ POST   /api/v1/jobs/release          403 403 403 403  202 403 403 404  202 202 2
 POST   /api/v1/jobs/suspend          403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
 POST   /api/v1/jobs/continue         403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
 POST   /api/v1/jobs/requeue          403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
+GET    /api/v1/jobs/{id}/why         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
+GET    /api/v1/jobs/{id}/eta         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
+POST   /api/v1/jobs/dry-run          403 403 403 403  200 200 200 403  200 200 200 403  200 200 200 200
 GET    /api/v1/queue                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/history               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/nodes                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/overview              200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/tenants               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/share                 200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/nodes/{name}/drain    403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/nodes/{name}/resume   403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/config                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+PUT    /api/v1/config                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/config/versions       403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/config/versions/{version} 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/config/diff           403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/config/preview        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/config/rollback       403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/debug/snapshot        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/events                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/audit                 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
@@ -135,9 +149,30 @@ def job_as_viewer(yard: Team, name: str) -> int:
     return yard.yard.desk.submit(once, new).result(10).first_id
 
 
-def submitted(yard: Team, token: str, role: str, relation: str) -> Answer:
-    tenant = f"research/{ROLES[role]}" if relation == "own" else OWNERS[relation][1]
-    return yard.call("POST", "/api/v1/jobs", token, {"command": ["true"], "hold": True, "tenant": tenant})
+def tenant_of(role: str, relation: str) -> str:
+    return f"research/{ROLES[role]}" if relation == "own" else OWNERS[relation][1]
+
+
+def submitted(path: str) -> Callable[[Team, str, str, str], Answer]:
+    def ask(yard: Team, token: str, role: str, relation: str) -> Answer:
+        wanted = {"command": ["true"], "hold": True, "tenant": tenant_of(role, relation)}
+        return yard.call("POST", path, token, wanted)
+
+    return ask
+
+
+def shared(yard: Team, token: str, role: str, relation: str) -> Answer:
+    job(yard, role, relation)
+    return yard.call("GET", f"/api/v1/share?tenant={tenant_of(role, relation)}", token)
+
+
+def configured(
+    method: str, path: str, body: dict[str, Any] | None
+) -> Callable[[Team, str, str, str], Answer]:
+    def ask(yard: Team, token: str, _role: str, _relation: str) -> Answer:
+        return yard.call(method, path, token, body)
+
+    return ask
 
 
 def new_token(yard: Team, token: str, role: str, relation: str) -> Answer:
@@ -160,7 +195,14 @@ def node(verb: str) -> Callable[[Team, str, str, str], Answer]:
 
 
 SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
-    ("POST", "/api/v1/jobs"): submitted,
+    ("POST", "/api/v1/jobs"): submitted("/api/v1/jobs"),
+    ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
+    ("GET", "/api/v1/share"): shared,
+    ("PUT", "/api/v1/config"): configured("PUT", "/api/v1/config", {"yaml": CONFIG}),
+    ("GET", "/api/v1/config/versions/{version}"): configured("GET", "/api/v1/config/versions/1", None),
+    ("POST", "/api/v1/config/diff"): configured("POST", "/api/v1/config/diff", {"yaml": CONFIG}),
+    ("POST", "/api/v1/config/preview"): configured("POST", "/api/v1/config/preview", {"yaml": CONFIG}),
+    ("POST", "/api/v1/config/rollback"): configured("POST", "/api/v1/config/rollback", {"version": 1}),
     ("POST", "/api/v1/tokens"): new_token,
     ("DELETE", "/api/v1/tokens/{id}"): revoked,
     ("POST", "/api/v1/nodes/{name}/drain"): node("drain"),
@@ -211,7 +253,7 @@ def test_who_has_no_good_token_gets_nothing(yard: Team) -> None:
         (why, method, path)
         for why, token in bad_tokens(yard).items()
         for method, path, _ in ROWS
-        if 401 != (got := yard.call(method, path.replace("{id}", "1").replace("{name}", "x"), token)).status
+        if 401 != (got := yard.call(method, re.sub("{.*}", "1", path), token)).status
         or "WWW-Authenticate".lower() not in got.headers
     ]
 

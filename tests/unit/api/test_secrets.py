@@ -1,11 +1,12 @@
 """No cross-tenant read: canaries in everything a job has never come out of any route for people of other tenants."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rigs.teams import ROLES, Team, team
+from rigs.teams import CONFIG, ROLES, Team, team
 from unit.api.test_rights_matrix import routes_of
 
 NAME, ENV, SCRIPT, LOG, FILE = (
@@ -54,10 +55,10 @@ def everything(made: Team, token: str) -> bytes:
     said = b""
     ids = [*range(1, 9), "4_0", "4_1", "4_2"]
     queries = ("", f"?name={NAME}", "?user=ulla", "?tenant=research", "?state=RUNNING,COMPLETED,PENDING")
-    for method, path, _ in routes_of(made.app.routes):
+    for method, form, _ in routes_of(made.app.routes):
         if method != "GET":
             continue
-        stream = path.endswith("/events")
+        path, stream = form.replace("{version}", "1"), form.endswith("/events")
         paths = [path.replace("{id}", str(each)) for each in ids] if "{id}" in path else [path]
         for each in paths:
             more = (
@@ -71,6 +72,21 @@ def everything(made: Team, token: str) -> bytes:
                 said += made.call(
                     "GET", each + query, token, most_s=0.3 if "follow" in query or stream else 20
                 ).body
+    return said
+
+
+def outlines(made: Team, token: str) -> bytes:
+    """What is said of the yard as a whole and of one's own jobs, to a question that names nobody."""
+    own = made.submit("erik", name="own")
+    wish = {"command": ["true"], "gpus": 1, "tenant": "reserch/x"}
+    said = made.call("POST", "/api/v1/jobs", token, wish).body
+    for path in ("queue", "queue?wide=1", "overview", "nodes", "tenants", "share", "jobs", "history", "me",
+                 f"jobs/{own}/why", f"jobs/{own}/eta", f"jobs/{own}"):  # fmt: skip
+        answer = made.call("GET", f"/api/v1/{path}", token)
+        assert 200 == answer.status, (path, answer.body)
+        said += answer.body
+    assert 202 == made.call("DELETE", f"/api/v1/jobs/{own}", token).status
+    made.until(lambda: "CANCELLED" == made.call("GET", f"/api/v1/jobs/{own}", token).json["state"])
     return said
 
 
@@ -96,6 +112,33 @@ def test_another_tenant_reads_nothing(yard: Team, who: str) -> None:
     assert [] == [canary for canary in (NAME, *INSIDE, "ulla") if canary.encode() in said]
 
 
+def test_another_tenant_is_not_named(yard: Team) -> None:
+    said = outlines(yard, yard.tokens["erik"])
+
+    assert b"product/erik" in said
+    assert [] == [name for name in ("research", "vision", "ulla") if name.encode() in said]
+
+
+def test_who_holds_gpus_back_is_for_those_who_see_everybody(tmp_path: Path) -> None:
+    """A reason that names tenants tells people of other tenants that there are some, and no more."""
+    config = CONFIG.replace("research: {}", "research: {guarantee: 6, lend: 0}")
+    with team(tmp_path / "held", config) as made:
+        number = made.submit("erik", gpus=4, hold=False)
+
+        def said(who: str) -> str:
+            token = made.tokens[who]
+            asked = [made.call("GET", f"/api/v1/jobs/{number}{end}", token) for end in ("", "/why", "/eta")]
+            wish = {"command": ["true"], "gpus": 4, "tenant": "product/erik"}
+            asked.append(made.call("POST", "/api/v1/jobs/dry-run", token, wish))
+            assert [200] * 4 == [answer.status for answer in asked]
+            return " ".join(answer.body.decode() for answer in asked)
+
+        assert "held back by research (6, uses 0)" in said("adam")
+        own = said("erik")
+        assert "held back by other tenants" in own
+        assert "research" not in own
+
+
 @pytest.mark.parametrize("who", [ROLES["viewer"], "carl"])
 def test_a_colleague_sees_the_job_and_nothing_in_it(yard: Team, who: str) -> None:
     said = everything(yard, yard.tokens[who])
@@ -119,6 +162,9 @@ def test_the_same_words_for_what_is_hidden_and_what_never_was(yard: Team) -> Non
         answers = [
             yard.call("GET", f"/api/v1/jobs/{number}", token),
             yard.call("GET", f"/api/v1/jobs/{number}/logs", token),
+            yard.call("GET", f"/api/v1/jobs/{number}/why", token),
+            yard.call("GET", f"/api/v1/jobs/{number}/why?at_ms=5", token),
+            yard.call("GET", f"/api/v1/jobs/{number}/eta", token),
             yard.call("DELETE", f"/api/v1/jobs/{number}", token),
             yard.call("POST", f"/api/v1/jobs/{number}/hold", token),
             yard.call(
@@ -163,6 +209,15 @@ def test_others_stand_in_the_queue_without_names(yard: Team) -> None:
     ]
     assert [] == found(f"name={NAME}")
     assert [] == found("tenant=research")
+
+
+def test_others_are_on_the_screen_without_names(yard: Team) -> None:
+    def on_gpus(who: str) -> list[list[Any]]:
+        found = yard.call("GET", "/api/v1/overview", yard.tokens[who]).json
+        return [cell for node in found["nodes"] for cell in node["gpus"] if cell[0]]
+
+    assert [[1000, "", "2"]] == on_gpus("erik")
+    assert [[1000, "research/ulla", "2"]] == on_gpus("ulla")
 
 
 def test_tenants_whose_names_begin_alike_are_two(yard: Team) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gpuyard.control.tokens import LOOK_S
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import StoreUnreachable
-from rigs.teams import ME, Team, team
+from rigs.teams import CONFIG, ME, Team, team
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +228,17 @@ def test_a_store_that_cannot_be_asked_lets_nobody_in(yard: Team, monkeypatch: py
     monkeypatch.setattr(yard.yard.store, "token", away)
     time.sleep(LOOK_S + 0.05)
     assert 503 == me(yard, token)
+
+
+def test_who_changed_the_configuration_is_in_the_trail_with_the_token(yard: Team) -> None:
+    token = yard.tokens["adam"]
+    done = yard.call(
+        "PUT", "/api/v1/config", token, {"yaml": CONFIG.replace("product: {}", "product: {weight: 2}")}
+    )
+    assert (200, 1) == (done.status, done.json["changed"])
+
+    (line,) = yard.call("GET", "/api/v1/audit?limit=1", token).json["lines"]
+
+    said = f"version {done.json['version']} of the configuration"
+    assert ("configure", said) == (line["what"], line["about"])
+    assert line["who"].startswith("adam (token ")

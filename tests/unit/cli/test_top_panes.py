@@ -77,6 +77,16 @@ def test_of_ten_thousand_rows_only_the_visible_are_made() -> None:
     asyncio.run(run())
 
 
+def test_a_job_of_another_tenant_has_no_names_and_no_time() -> None:
+    async def look() -> str:
+        stage = Stage()
+        async with stage.run_test(size=(100, 10)):
+            stage.pane.fill([[7, "7", "", "", "", "", "RUNNING", "", 2, "", 0, 0, 0, ""]], 1_794_733_311_491)
+            return "".join(segment.text for segment in stage.pane._segments(stage.pane.rows[0]))
+
+    assert ["7", "-", "-", "-", "RUNNING", "2", "-", "another", "tenant's"] == asyncio.run(look()).split()
+
+
 def test_the_cursor_stays_on_its_job() -> None:
     async def run() -> None:
         app = Stage()

@@ -257,6 +257,14 @@ def test_another_fleet_is_named_and_takes_a_restart(here: Here) -> None:
             "`yard up --config FILE`"] == found["notes"]  # fmt: skip
 
 
+def test_other_people_in_the_file_are_named_and_take_a_restart(here: Here) -> None:
+    proposal = here.configs.proposal(ONE + "auth: {users: {ana: {role: admin}}}\n", "f")
+
+    assert (
+        "`auth` is another here than in the file: that takes a restart, `yard up --config FILE`",
+    ) == proposal.fleet
+
+
 def test_guarantees_beyond_the_fleet_that_is_here_are_named(here: Here) -> None:
     text = ONE.replace("8 x H100", "16 x H100").replace("limit: 1", "guarantee: 12")
     notes = here.configs.difference(here.configs.proposal(text, "f"))["notes"]

@@ -8,6 +8,7 @@ import pytest
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.rights import Sight
 from gpuyard.core import dump
 from gpuyard.model import JobHeld, JobReleased, NodeCordoned
 from gpuyard.model.units import HOUR_MS
@@ -122,3 +123,22 @@ def test_shares_are_told_for_the_tree_or_a_part_of_it(yard: Rig) -> None:
     assert found == {**explained(yard).share("root"), "at_ms": found["at_ms"]}
     with pytest.raises(NotFound, match=r"there is no tenant .rot."):
         explained(yard).share("rot")
+
+
+def test_what_is_out_of_sight_is_not_there_at_any_time(yard: Rig) -> None:
+    _first, second = waiting(yard)
+    at_ms = yard.now_ms()
+    other = Sight(("elsewhere",))
+    for when in (None, at_ms, 5):
+        with pytest.raises(NotFound, match=f"there is no job {second}$"):
+            explained(yard).why(label_of(str(second)), when, other)
+    assert [""] == [row["path"] for row in explained(yard).share("", other)["tenants"]]
+
+
+def test_an_array_that_has_ended_tells_of_its_first_task(yard: Rig) -> None:
+    array = yard.submit(array=(0, 1))
+    for job_id in (array + 1, array + 2):
+        yard.start(job_id, 1 << job_id - array)
+        yard.end(job_id)
+    found = explained(yard).why(label_of(str(array)))
+    assert (f"{array}_0", "COMPLETED") == (found["label"], found["state"])

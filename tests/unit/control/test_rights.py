@@ -181,3 +181,17 @@ def run_as_root(who: Person) -> RunAs:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: 0)
         return run_as(who, allow_root=False)
+
+
+def test_one_knows_of_tenants_above_ones_own_and_sees_only_into_ones_own() -> None:
+    here = Sight(("a/b",))
+    paths = ["", "a", "a/b", "a/b/c", "a/c", "ab", "b"]
+    assert ["", "a", "a/b", "a/b/c"] == [path for path in paths if here.knows(path)]
+    assert ["a/b", "a/b/c"] == [path for path in paths if here.sees(path)]
+    assert paths == [path for path in paths if ALL.knows(path)]
+
+
+def test_the_configuration_is_for_admins_of_the_whole_yard() -> None:
+    assert may_ever(EVERYTHING, Action.MANAGE_CONFIG)
+    assert not may_ever(NEIGHBOUR, Action.MANAGE_CONFIG)
+    assert not may_ever((Right(Role.ADMIN, RESEARCH),), Action.MANAGE_CONFIG)

@@ -9,9 +9,10 @@ import pytest
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import time_text
+from gpuyard.control.queue_rows import QUEUE_COLUMNS
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.slurm_views import MORE_COLUMNS
-from gpuyard.control.views import QUEUE_COLUMNS, Filter
+from gpuyard.control.views import Filter
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Whole
 from gpuyard.store import Submission
 from rigs.desk import Rig, rig

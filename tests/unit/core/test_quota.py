@@ -286,3 +286,25 @@ def test_what_could_never_start_is_told_at_the_door(tenants, wanted: Ask, code: 
     assert code is (reason.code if reason else None)
     if reason is not None:
         assert reason.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (ask(1, 4, cpu_milli=40_000), "asks for 4 x 40 cores; there are 128 cores on 2 nodes"),
+        (ask(8, 3), "asks for 3 x (8 GPUs); 16 GPUs on 2 nodes cannot hold it"),
+    ],
+)
+def test_what_is_too_much_together_is_named(wanted: Ask, text: str) -> None:
+    here = Yard("fifo", nodes(2))
+    reason = never(here.state, JobSpec("a/x", wanted))
+    assert reason is not None
+    assert text == reason.text
+
+
+@pytest.mark.parametrize(("asked", "text"), [(1, "asks for 1 GPU;"), (2, "asks for 2 GPUs;")])
+def test_one_gpu_is_one(asked: int, text: str) -> None:
+    here = Yard("fifo", nodes(1), [tenant("a", max_gpus_per_job=0)])
+    reason = never(here.state, JobSpec("a/x", ask(asked)))
+    assert reason is not None
+    assert reason.text.startswith(text)

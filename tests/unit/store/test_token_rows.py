@@ -12,7 +12,7 @@ MADE = TokenMade(5, ROW.id, "ana", "user", "research", 100, "root")
 
 
 def put(store: Store, *rows: TokenRow) -> None:
-    store.commit(None, 0, lambda _new: Commit([MADE], (), rows))
+    store.commit(None, 0, lambda _new: Commit([MADE], token_rows=rows))
 
 
 def test_a_token_is_there_with_its_event(store: Store) -> None:
@@ -37,7 +37,9 @@ def test_revoked_once_is_revoked_for_good(store: Store) -> None:
     put(store, ROW)
     for at_ms in (7, 9):
         event = TokenRevoked(at_ms, ROW.id, "ana", "root")
-        store.commit(None, 0, lambda _new, e=event: Commit([e], (), [replace(ROW, revoked_ms=e.at_ms)]))
+        store.commit(
+            None, 0, lambda _new, e=event: Commit([e], token_rows=[replace(ROW, revoked_ms=e.at_ms)])
+        )
     store.touch_token(ROW.id, 8)
 
     assert replace(ROW, revoked_ms=7, used_ms=8) == store.token(ROW.id)

@@ -1,5 +1,6 @@
 """`sbatch`: submit a batch script."""
 
+import math
 import os
 import sys
 import time
@@ -183,9 +184,34 @@ def _waited(yard: Client, job_id: int) -> int:
 
 
 def _test_only(taken: "Intake") -> int:
-    """A yard has no trial submission yet: what can be said is whether the script is understood."""
-    request_of(taken)
-    raise error(
-        "sbatch",
-        "--test-only: the script is understood and nothing was submitted; when it would start a yard cannot say yet",
+    """When and where it would start, in Slurm's words; the time is the one it starts by at even odds."""
+    from gpuyard.cli.slurm.hosts import folded
+    from gpuyard.cli.slurm.jobs import Pools
+    from gpuyard.cli.slurm.times import stamp
+
+    fields = request_of(taken)
+    with Client() as yard:
+        try:
+            found = yard.dry_run(fields)
+        except Refused as refusal:
+            raise allocation_failed(refusal.message, refusal.hint) from None
+        if not found["would_run"]:
+            raise allocation_failed(found["why_never"], found["hint"])
+        pools = Pools(yard.nodes())
+    nodes = list(dict.fromkeys([each["node"] for each in found["nodes"]]))
+    starts = found["starts_by_ms"] or {}
+    at_ms = found["now_ms"] if found["starts_now"] else starts.get("p50") or found["bound_ms"]
+    cores = max(1, math.ceil(fields.get("cpus", 1) * fields.get("tasks", 1)))
+    where = folded(nodes) or "(not chosen yet)"
+    partition = pools.partition(nodes, ",".join(fields.get("pools", [])))
+    print(
+        f"sbatch: Job {found['id']} to start at {stamp(at_ms)} using {cores} processors on nodes {where} "
+        f"in partition {partition}",
+        file=sys.stderr,
     )
+    return 0
+
+
+def allocation_failed(why: str, hint: str) -> Stop:
+    """It was read, and would never be taken."""
+    return Stop("\n".join([f"allocation failure: {why}", *hint.splitlines()]))

@@ -1,5 +1,6 @@
 """`sshare`: shares of tenants, and what they used."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,9 +21,11 @@ GRAMMAR = Grammar(
 )
 HELP = """\
 Usage: sshare [-A accounts] [-o format] [-u users] [-alnpPU]
-Shows the shares of tenants and what they have used of them. RawUsage is in GPU-seconds."""
+Shows the shares of tenants and what they have used of them. RawUsage is what they were charged, decayed, in thousandths
+of a dollar of share weight."""
 DEFAULT = "account,user,rawshares,normshares,rawusage,effectvusage,fairshare"
-LONG = "account,user,rawshares,normshares,rawusage,normusage,effectvusage,fairshare"
+LONG = "account,user,rawshares,normshares,rawusage,normusage,effectvusage,fairshare,levelfs"
+_PPM = 1_000_000
 
 
 class Row(NamedTuple):
@@ -32,22 +35,34 @@ class Row(NamedTuple):
     user: str
     depth: int
     tenant: Mapping[str, Any]
+    charged: int = 0
+    """The decayed charges and what runs now."""
+    of_all: float = 0
+    """Its part of what the whole yard was charged."""
+    factor: float | None = None
+    """Its rank among all ends of the tree: 1 is served first. None for those above, or where not all are to be seen."""
 
-    def number(self, name: str) -> str:
-        """A fraction with six digits; empty if the yard does not say."""
-        value = self.tenant.get(name)
-        return "" if value is None else f"{float(value):.6f}"
+    @property
+    def level(self) -> float:
+        """Share over use, within its level: above 1 has had less than its share."""
+        used = self.tenant["used_ppm"]
+        return float(self.tenant["share_ppm"] / used) if used else math.inf
+
+
+def _fraction(value: float | None) -> str:
+    return "" if value is None else f"{value:.6f}"
 
 
 _CELLS = (
     Cell("Account", 20, lambda row: " " * row.depth + row.account, left=True),
     Cell("User", 10, lambda row: row.user),
-    Cell("RawShares", 10, lambda row: str(row.tenant.get("weight", ""))),
-    Cell("NormShares", 11, lambda row: row.number("norm_share")),
-    Cell("RawUsage", 11, lambda row: str(round(float(row.tenant.get("usage") or 0)))),
-    Cell("NormUsage", 11, lambda row: row.number("usage_fraction")),
-    Cell("EffectvUsage", 13, lambda row: row.number("usage_fraction")),
-    Cell("FairShare", 10, lambda row: row.number("factor")),
+    Cell("RawShares", 10, lambda row: str(row.tenant["weight"])),
+    Cell("NormShares", 11, lambda row: _fraction(row.tenant["share_ppm"] / _PPM)),
+    Cell("RawUsage", 11, lambda row: str(row.charged)),
+    Cell("NormUsage", 11, lambda row: _fraction(row.of_all)),
+    Cell("EffectvUsage", 13, lambda row: _fraction(row.tenant["used_ppm"] / _PPM)),
+    Cell("FairShare", 10, lambda row: _fraction(row.factor)),
+    Cell("LevelFS", 10, lambda row: _fraction(row.level) if row.depth else ""),
 )
 CELLS = {cell.head.lower(): cell for cell in _CELLS}
 
@@ -60,12 +75,7 @@ def run(words: Sequence[str]) -> int:
             raise error("sshare", f"--{name} is not served by a yard")
     cells = _cells(given)
     with Client() as yard:
-        asked = getattr(yard, "share", None)
-        if asked is None:
-            raise error(
-                "sshare", "this yard does not tell shares yet; `yard queue` shows who waits for quota"
-            )
-        rows = rows_of(asked()["tenants"])
+        rows = rows_of(yard.share()["tenants"])
     lines = cell_lines(cells, _wanted(rows, given), _how(given), header=not given.has("noheader"))
     if lines:
         print("\n".join(lines))
@@ -91,14 +101,39 @@ def _how(given: Read) -> Parsable:
 def rows_of(tenants: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The tree in its order, each tenant below the one it belongs to."""
     parents = {tenant["path"].rpartition("/")[0] for tenant in tenants}
+    charged = {tenant["path"]: tenant["usage_milli_usd"] + tenant["current_milli_usd"] for tenant in tenants}
+    factors = _factors(tenants)
     rows = []
     for tenant in tenants:
-        parent, _, name = tenant["path"].rpartition("/")
-        leaf = tenant["path"] not in parents and bool(parent)
-        depth = int(tenant.get("depth", tenant["path"].count("/")))
+        path = tenant["path"]
+        parent, _, name = path.rpartition("/")
+        leaf = path not in parents and bool(parent)
         account = parent.rpartition("/")[2] if leaf else name or "root"
-        rows.append(Row(account, name if leaf else "", depth, tenant))
+        # A tenant's own jobs, beside those of the tenants below it, stand under a dash.
+        user = "" if not leaf or name == "-" else name
+        of_all = charged[path] / charged[""] if charged.get("") else 0
+        rows.append(Row(account, user, tenant["depth"], tenant, charged[path], of_all, factors.get(path)))
     return rows
+
+
+def _factors(tenants: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Ranks as a fair tree gives them: level by level the one that is served first, down to the ends of the tree."""
+    below: dict[str, list[Mapping[str, Any]]] = {}
+    for tenant in tenants:
+        if tenant["path"]:
+            below.setdefault(tenant["path"].rpartition("/")[0], []).append(tenant)
+    if any([len(members) < members[0]["members"] for members in below.values()]):
+        # Some are not there for whoever asks, so nobody's rank among all can be told.
+        return {}
+    order: list[str] = []
+    stack = [""]
+    while stack:
+        path = stack.pop()
+        members = below.get(path, [])
+        if path and not members:
+            order.append(path)
+        stack += [each["path"] for each in sorted(members, key=lambda each: each["place"], reverse=True)]
+    return {path: (len(order) - rank) / len(order) for rank, path in enumerate(order)}
 
 
 def _wanted(rows: list[Row], given: Read) -> list[Row]:

@@ -7,6 +7,8 @@ _PALETTE = (
 )  # fmt: skip
 FREE = Style.parse("#5a6472")
 FOREIGN = Style.parse("#8a8a8a")
+UNNAMED = Style.parse("#a0a8b4")
+"""Tenants that are not there for whoever looks."""
 HEAD = Style.parse("bold")
 DIM = Style.parse("dim")
 BAD = Style.parse("bold #e05a5a")
@@ -27,6 +29,8 @@ class TenantColours:
     def of(self, tenant: str) -> Style:
         """The colour of a tenant, that of its team."""
         team = tenant.partition("/")[0]
+        if not team:
+            return UNNAMED
         found = self._styles.get(team)
         if found is None:
             found = Style(color=_PALETTE[len(self._styles) % len(_PALETTE)])

@@ -199,15 +199,17 @@ class QueuePane(ScrollView, can_focus=True):
         return strip.adjust_cell_length(self.scrollable_content_region.width).apply_style(self.rich_style)
 
     def _segments(self, row: list[Any]) -> list[Segment]:
-        nodes, why = row[_NODES], row[_REASON]
+        # Of another tenant: only that it is there.
+        masked = not row[_SUBMITTED]
+        nodes, why = row[_NODES], "another tenant's" if masked else row[_REASON]
         texts = {
             "ID": row[_LABEL],
-            "NAME": row[_NAME],
-            "TENANT": row[_TENANT],
-            "CLASS": row[_CLASS],
+            "NAME": row[_NAME] or "-",
+            "TENANT": row[_TENANT] or "-",
+            "CLASS": row[_CLASS] or "-",
             "STATE": row[_STATE],
             "GPUS": number(row[_GPUS]),
-            "TIME": span(self.now_ms - (row[_STARTED] or row[_SUBMITTED])),
+            "TIME": "-" if masked else span(self.now_ms - (row[_STARTED] or row[_SUBMITTED])),
             _LAST: f"{nodes}: {why}" if nodes and why else nodes or why,
         }
         styles = {

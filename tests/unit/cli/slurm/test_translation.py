@@ -18,8 +18,8 @@ from gpuyard.cli.slurm.programs import PROGRAMS
 from gpuyard.cli.slurm.sacct_fields import Line, exit_code, state
 from gpuyard.cli.slurm.sshare import rows_of
 from gpuyard.cli.slurm.words import REASONS, reason
+from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
 from gpuyard.control.slurm_views import MORE_COLUMNS
-from gpuyard.control.views import _TEXTS, QUEUE_COLUMNS
 from gpuyard.intake import Caller, Intake, read_sbatch
 
 POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
@@ -39,7 +39,7 @@ def job(**more: Any) -> SlurmJob:
 
 
 def test_every_reason_of_the_yard_has_a_word() -> None:
-    assert [] == [text for text in _TEXTS.values() if text not in REASONS]
+    assert [] == [text for text in REASON_TEXTS.values() if text not in REASONS]
     assert ("Priority", "Priority", "None") == (reason("in line"), reason("in line, 7 ahead"), reason(""))
 
 
@@ -138,11 +138,42 @@ def test_srun_runs_as_a_gang(options: str, tasks: int, gpus: int, cpus: float) -
     assert (tasks, gpus, cpus) == (fields.get("tasks", 1), fields.get("gpus", 0), fields["cpus"])
 
 
+def tenant(path: str, place: int = 1, members: int = 1, charged: int = 0, **more: Any) -> dict[str, Any]:
+    """A row of `GET /share`, as far as sshare reads it."""
+    depth = path.count("/") + 1 if path else 0
+    fixed = {"path": path, "depth": depth, "weight": 1, "share_ppm": 1_000_000 // members, "used_ppm": 0}
+    counts = {"place": place, "members": members, "usage_milli_usd": charged, "current_milli_usd": 0}
+    return fixed | counts | more
+
+
 def test_shares_are_a_tree_with_users_at_its_ends() -> None:
-    rows = rows_of([{"path": "lab"}, {"path": "lab/vision"}, {"path": "lab/vision/ana"}, {"path": "solo"}])
-    assert [("lab", "", 0), ("vision", "", 1), ("vision", "ana", 2), ("solo", "", 0)] == [
-        row[:3] for row in rows
-    ]
+    rows = rows_of(
+        [tenant(path) for path in ("", "lab", "lab/vision", "lab/vision/-", "lab/vision/ana", "solo")]
+    )
+    assert [
+        ("root", "", 0), ("lab", "", 1), ("vision", "", 2), ("vision", "", 3), ("vision", "ana", 3), ("solo", "", 1),
+    ] == [row[:3] for row in rows]  # fmt: skip
+
+
+def test_who_is_served_first_has_the_highest_factor() -> None:
+    """Level by level: everybody in a team that has had less comes before everybody in one that has had more."""
+    rows = rows_of(
+        [
+            tenant("", charged=400),
+            tenant("lab", place=2, members=2, charged=300, share_ppm=500_000, used_ppm=750_000),
+            tenant("lab/ana", place=2, members=2, charged=300),
+            tenant("lab/bob", place=1, members=2),
+            tenant("solo", place=1, members=2, charged=100),
+        ]
+    )
+    assert [None, None, 1 / 3, 2 / 3, 1.0] == [row.factor for row in rows]
+    assert [1.0, 0.75, 0.75, 0, 0.25] == [row.of_all for row in rows]
+    assert 2 / 3 == rows[1].level
+
+
+def test_no_rank_where_some_are_out_of_sight() -> None:
+    rows = rows_of([tenant(""), tenant("lab", members=2), tenant("lab/ana")])
+    assert [None] * 3 == [row.factor for row in rows]
 
 
 # -- on the PATH -------------------------------------------------------------------------------------------------

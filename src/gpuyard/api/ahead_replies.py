@@ -1,0 +1,174 @@
+"""What the API answers about why and when, for its description: explanations, shares, estimates."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class BlockerReply(BaseModel):
+    """One thing that is in a job's way; `lift` is what would remove it, as a value with its `kind`."""
+
+    code: str
+    by: str
+    text: str
+    lifted_by: str
+    lift: dict[str, Any] | None
+
+
+class HelpReply(BaseModel):
+    """What would let a job start sooner, and the flags for it."""
+
+    text: str
+    flags: str
+
+
+class StartReply(BaseModel):
+    """When a job starts by promised ends alone, and how that is known."""
+
+    at_ms: int | None
+    how: str
+
+
+class ExplainedReply(BaseModel):
+    """Why a job waits. Of jobs that are not yours it has ids alone."""
+
+    job: int
+    label: str
+    tenant: str
+    state: str
+    at_ms: int
+    ahead: int
+    waiting: int
+    position: str
+    blockers: list[BlockerReply]
+    also: list[BlockerReply]
+    judged: bool
+    start: StartReply
+    helps: list[HelpReply]
+
+
+class AmountReply(BaseModel):
+    """GPUs of one model, or in total; None: there is no limit."""
+
+    used: float
+    guarantee: float
+    limit: float | None
+    borrow: float | None
+    borrowed: float
+    lendable: float
+    lent: float
+    exposure: float
+
+
+class TenantShareReply(BaseModel):
+    """What a tenant is due and has had. Shares are in parts per million, charges in thousandths of a dollar."""
+
+    path: str
+    depth: int
+    weight: int
+    weights: int
+    share_ppm: int
+    yard_ppm: int
+    usage_milli_usd: int
+    current_milli_usd: int
+    siblings_milli_usd: int
+    used_ppm: int
+    fair_key: int
+    place: int
+    members: int
+    running: int
+    waiting: int
+    amounts: dict[str, AmountReply]
+
+
+class ShareReply(BaseModel):
+    """The tenants that are yours to know of, each after its parent."""
+
+    at_ms: int
+    policy: str
+    fair: bool
+    half_life_ms: int
+    period_ms: int
+    tenants: list[TenantShareReply]
+
+
+class BasisReply(BaseModel):
+    """What an estimate rests on."""
+
+    history_jobs: int
+    level: str
+    stretch: dict[str, float]
+    past_estimates: int
+
+
+class EtaReply(BaseModel):
+    """By when a job starts, in milliseconds since 1970: `p50` in half of the runs, `p90` in nine of ten."""
+
+    job: str | None
+    task: str | None
+    state: str
+    now_ms: int
+    started_ms: int | None
+    starts_by_ms: dict[str, int | None] | None
+    never_of_runs: int
+    runs: int
+    bound_ms: int | None
+    how: str
+    basis: BasisReply
+    seed: int | None
+
+
+class PlaceReply(BaseModel):
+    """GPUs of a node."""
+
+    node: str
+    gpus: list[int]
+
+
+class InTheWayReply(BaseModel):
+    """What would be in the way of a job that is not submitted yet."""
+
+    by: str
+    text: str
+    lifted_by: str
+
+
+class CostReply(BaseModel):
+    """What a job would cost, in micro-dollars; None: it cannot be told."""
+
+    gpu_model: str | None
+    price_micro_usd_h: int
+    at_most_micro_usd: int | None
+    expected_micro_usd: int | None
+    expected_run_ms: int | None
+    expected_from: str
+
+
+class DryRunReply(BaseModel):
+    """What would become of a job, which would have this id if it were the next one.
+
+    One that could never run has `why_never` and `hint`, and nothing of the rest.
+    """
+
+    would_run: bool
+    why_never: str = ""
+    hint: str = ""
+    id: int = 0
+    name: str = ""
+    tenant: str = ""
+    tasks: int = 1
+    gpus: float = 0
+    starts_now: bool = False
+    nodes: list[PlaceReply] = []
+    why: list[InTheWayReply] = []
+    helps: list[str] = []
+    cost: CostReply | None = None
+    state: str = ""
+    now_ms: int = 0
+    starts_by_ms: dict[str, int | None] | None = None
+    never_of_runs: int = 0
+    runs: int = 0
+    bound_ms: int | None = None
+    how: str = ""
+    basis: BasisReply | None = None
+    seed: int | None = None

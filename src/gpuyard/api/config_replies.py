@@ -1,0 +1,117 @@
+"""What the API answers about the configuration and the tenants, for its description."""
+
+from pydantic import BaseModel
+
+Pair = list[float | None]
+"""As it is, and as it would be; None: it cannot be told."""
+
+
+class ConfigVersionReply(BaseModel):
+    """A version of the configuration: who put it in force, when and how."""
+
+    version: int
+    at_ms: int
+    by: str
+    how: str
+    hash: str
+    restores: int | None
+
+
+class ConfigReply(ConfigVersionReply):
+    """A version with its text."""
+
+    yaml: str
+
+
+class ConfigVersionsReply(BaseModel):
+    """Versions, the newest first."""
+
+    versions: list[ConfigVersionReply]
+
+
+class AppliedReply(ConfigVersionReply):
+    """The version that is in force now, and how much it changed; 0: it was in force already."""
+
+    changed: int
+
+
+class ChangeReply(BaseModel):
+    """One difference, in the notation of the file."""
+
+    what: str
+    kind: str
+    name: str
+    key: str
+    before: str
+    after: str
+
+
+class DifferenceReply(BaseModel):
+    """What would change, what stands against it and what should be known."""
+
+    version: int
+    restores: int | None
+    same: bool
+    changes: list[ChangeReply]
+    obstacles: list[str]
+    notes: list[str]
+
+
+class ComparedReply(BaseModel):
+    """Waits of some tenants' jobs on both sides."""
+
+    tenant: str
+    jobs: int
+    compared: int
+    wait_mean_ms: Pair
+    wait_p95_ms: Pair
+    changed: bool = False
+
+
+class CheckReply(BaseModel):
+    """What really happened beside the simulation of it."""
+
+    jobs: int
+    really_mean_ms: int | None
+    simulated_mean_ms: int | None
+
+
+class PreviewReply(BaseModel):
+    """What a configuration would have done to the recorded jobs."""
+
+    from_ms: int
+    until_ms: int
+    jobs: int
+    live: int
+    all: ComparedReply
+    tenants: list[ComparedReply]
+    utilisation: Pair
+    preemptions: list[int]
+    timeouts: list[int]
+    never: list[int]
+    unfinished: list[int]
+    check: CheckReply
+    cpu_s: float
+    sentence: str
+    notes: list[str]
+
+
+class TenantReply(BaseModel):
+    """A tenant: what it may use, in GPUs by model or `total`, and what it uses."""
+
+    tenant: str
+    configured: bool
+    weight: int
+    guarantee: dict[str, float]
+    limit: dict[str, float]
+    borrow: dict[str, float]
+    lend: dict[str, float]
+    gpus_used: float
+    running: int
+    waiting: int
+
+
+class TenantsReply(BaseModel):
+    """The tree, parents before children."""
+
+    tenants: list[TenantReply]

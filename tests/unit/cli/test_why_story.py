@@ -1,0 +1,68 @@
+"""What `yard why` makes of an estimate, and of one that cannot be had."""
+
+from typing import Any
+
+import pytest
+
+from gpuyard.cli import why
+from gpuyard.errors import YardError
+
+FOUND = {
+    "job": 2, "label": "2", "tenant": "ana", "state": "PENDING", "at_ms": 5, "ahead": 0, "waiting": 1, "position": "",
+    "blockers": [{"code": "ROOM", "by": "placement", "text": "no room", "lifted_by": "job 1 ending", "lift": None}],
+    "also": [], "judged": True, "start": {"at_ms": None, "how": "job 1 has no time limit"}, "helps": [],
+}  # fmt: skip
+ETA = {
+    "job": "2", "task": None, "state": "PENDING", "now_ms": 0, "starts_by_ms": {"p50": 60_000, "p90": 120_000},
+    "runs": 50, "how": "by runs forward", "basis": {"history_jobs": 1},
+}  # fmt: skip
+
+
+class Yard:
+    """A client that answers as it is told."""
+
+    def __init__(self, eta: dict[str, Any] | YardError) -> None:
+        self._eta = eta
+
+    def __enter__(self) -> "Yard":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def why(self, _job: str, at_ms: int | None) -> dict[str, Any]:
+        return dict(FOUND)
+
+    def eta(self, _job: str) -> dict[str, Any]:
+        if isinstance(self._eta, YardError):
+            raise self._eta
+        return self._eta
+
+
+@pytest.mark.parametrize(
+    ("eta", "likely"),
+    [
+        (ETA, "(in 2m00s) (run times of 1 ended job)"),
+        (ETA | {"basis": {"history_jobs": 0}}, "(in 2m00s) (a guess: no job has ended yet)"),
+        (YardError("too many estimates"), "no estimate: too many estimates"),
+    ],
+)  # fmt: skip
+def test_the_estimate_is_told_and_never_in_the_way(
+    eta: Any, likely: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(why, "client", lambda: Yard(eta))
+
+    why.why("2")
+
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("likely")]
+    assert line.endswith(likely)
+
+
+def test_nothing_is_said_where_nothing_more_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(why, "client", lambda: Yard(ETA | {"starts_by_ms": None}))
+
+    why.why("2")
+
+    assert "likely" not in capsys.readouterr().out
