@@ -6,6 +6,7 @@ was left out and the strict mode are written once.
 
 from array import array
 from dataclasses import dataclass, field
+from operator import le
 
 from gpuyard.errors import BadInput
 from gpuyard.model import JobSpec
@@ -45,6 +46,14 @@ class Builder:
         self.run_ms.append(run_ms)
         self.limit_ms.append(limit_ms)
         self.due_ms.append(due_ms)
+
+    def extend(self, spec: list[int], submit_ms: list[int], run_ms: list[int], limit_ms: list[int]) -> None:
+        """Several jobs without deadlines."""
+        self.spec.extend(spec)
+        self.submit_ms.extend(submit_ms)
+        self.run_ms.extend(run_ms)
+        self.limit_ms.extend(limit_ms)
+        self.due_ms.extend([0] * len(spec))
 
     def broken(self, line: int, why: str) -> None:
         """A row that cannot be understood."""
@@ -88,7 +97,7 @@ class Builder:
 
     def _sort(self) -> None:
         submit_ms = self.submit_ms
-        if all(map(int.__le__, submit_ms, submit_ms[1:])):
+        if all(map(le, submit_ms, submit_ms[1:])):
             return
         order = sorted(range(len(submit_ms)), key=submit_ms.__getitem__)
         for column in ("spec", "submit_ms", "run_ms", "limit_ms", "due_ms"):
