@@ -17,6 +17,8 @@ _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
 _FIXED = 32
 """Fraction bits of the decay factor."""
+_NOTHING = [0, 0, 0, 0]
+"""A note that is settled."""
 
 
 @dataclass(slots=True)
@@ -52,14 +54,16 @@ class Tenants:
         self.max_job: list[int] = []
         self.max_running: list[int] = []
         self.spend: list[Spend | None] = []
-        self.used: list[list[int]] = []
+        self._used: list[list[int]] = []
         self.claimed: list[list[int]] = []
         """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
-        self.running: list[int] = []
-        self.rate: list[int] = []
-        """Charge per millisecond of what runs now."""
-        self.accrued: list[int] = []
-        """Correction for what started or ended inside the current period."""
+        self._running: list[int] = []
+        self._rate: list[int] = []
+        self._accrued: list[int] = []
+        self._noted: list[list[list[int]]] = []
+        """By leaf and GPU model, what has moved and is not in these columns yet: milli-GPU, jobs, rate, accrued."""
+        self._unsettled = False
+        """Whether anything is noted."""
         self.usage: list[int] = []
         """Decayed charge of closed periods."""
         self.fair_key: list[int] = []
@@ -75,6 +79,8 @@ class Tenants:
         self.budgeted = False
         """Whether anyone has a budget."""
         self._keyed = False
+        self._at_once = False
+        """Whether what moves is entered all the way up at once, because every decision asks for it."""
         self.period_start_ms = 0
         self.due_ms = 0
         """When a period or a budget's window next ends. Events from then on close it first."""
@@ -134,10 +140,11 @@ class Tenants:
         self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
         self.budgeted = self.budgeted or budget is not None
         self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
-        self.used.append([0] * columns)
+        self._used.append([0] * columns)
         self.claimed.append([0] * columns)
-        for column in (self.running, self.rate, self.accrued, self.usage, self.fair_key):
+        for column in (self._running, self._rate, self._accrued, self.usage, self.fair_key):
             column.append(0)
+        self._noted.append([[0, 0, 0, 0] for _model in self.models])
         own = (
             any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
             or self.max_job[number] != UNLIMITED
@@ -146,6 +153,7 @@ class Tenants:
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
         self.ruled = self.ruled or own
+        self._at_once = self._at_once or own or self.guaranteed[number]
         return number
 
     def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
@@ -191,24 +199,74 @@ class Tenants:
 
     def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
         """An attempt takes GPUs (`sign` 1) or gives them back (-1). At one time, the two undo each other."""
-        column = 1 + model
         if sign < 0:
             milli, rate = -milli, -rate
         offset = rate * (at_ms - self.period_start_ms)
-        used_of, running, rates, accrued = self.used, self.running, self.rate, self.accrued
+        if not self._at_once:
+            noted = self._noted[leaf][model]
+            noted[0] += milli
+            noted[1] += sign
+            noted[2] += rate
+            noted[3] -= offset
+            self._unsettled = True
+            return
+        self._enter(leaf, model, milli, sign, rate, -offset)
+        if self._keyed:
+            usage, rates, weight, period_ms = self.usage, self._rate, self.weight, self.settings.period_ms
+            keys = self.fair_key
+            for number in self.chain[leaf]:
+                keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
+        if self.holding:
+            self._claim(leaf, 1 + model, milli)
+
+    def _enter(self, leaf: int, model: int, milli: int, jobs: int, rate: int, accrued: int) -> None:
+        """Count it for a tenant and for all above it."""
+        column = 1 + model
+        used_of, running, rates, accrued_of = self._used, self._running, self._rate, self._accrued
         for number in self.chain[leaf]:
             used = used_of[number]
             used[0] += milli
             used[column] += milli
-            running[number] += sign
+            running[number] += jobs
             rates[number] += rate
-            accrued[number] -= offset
-        if self._keyed:
-            usage, keys, weight, period_ms = self.usage, self.fair_key, self.weight, self.settings.period_ms
-            for number in self.chain[leaf]:
-                keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
-        if self.holding:
-            self._claim(leaf, column, milli)
+            accrued_of[number] += accrued
+
+    def _settle(self) -> None:
+        """Enter what is noted: somebody asks."""
+        self._unsettled = False
+        for leaf, by_model in enumerate(self._noted):
+            for model, noted in enumerate(by_model):
+                if noted != _NOTHING:
+                    self._enter(leaf, model, *noted)
+                    noted[:] = _NOTHING
+
+    @property
+    def used(self) -> list[list[int]]:
+        """Milli-GPU held, in total and by model."""
+        if self._unsettled:
+            self._settle()
+        return self._used
+
+    @property
+    def running(self) -> list[int]:
+        """Jobs that hold GPUs."""
+        if self._unsettled:
+            self._settle()
+        return self._running
+
+    @property
+    def rate(self) -> list[int]:
+        """Charge per millisecond of what runs now."""
+        if self._unsettled:
+            self._settle()
+        return self._rate
+
+    @property
+    def accrued(self) -> list[int]:
+        """Correction for what started or ended inside the current period."""
+        if self._unsettled:
+            self._settle()
+        return self._accrued
 
     def commit(self, leaf: int, milli_ms: int) -> None:
         """An attempt may come to spend so much of every budget above it."""
@@ -236,6 +294,9 @@ class Tenants:
 
     def keep_fair_keys(self, keyed: bool) -> None:
         """Whether an order asks for fair keys; where none does, they are not kept."""
+        if self._unsettled:
+            self._settle()
+        self._at_once = keyed or self.ruled or any(self.guaranteed)
         if keyed and not self._keyed:
             for number in range(len(self.path)):
                 self.rekey(number)
