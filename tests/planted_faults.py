@@ -85,7 +85,7 @@ FAULTS = [
     ),
     Planted(
         "periods are not closed by events",
-        "core/fold.py",
+        "core/life.py",
         "        state.tenants.pass_time(at_ms)\n",
         "",
         MACHINE + " tests/unit/core/test_fair_share.py",
@@ -164,7 +164,7 @@ FAULTS = [
     ),
     Planted(
         "a cancellation is lost when its node goes first",
-        "core/fold.py",
+        "core/life.py",
         "    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:\n        return False\n",
         "",
         MACHINE + " tests/unit/core " + SEEDS,

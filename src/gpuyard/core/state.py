@@ -66,7 +66,7 @@ class State:
         """Time of the last event."""
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
-        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int]] = {}
+        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, bool]] = {}
         """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
         self.no_room: dict[int, int] = {}
         """Cache: way -> `nodes.freed` at which it was found to have no room."""
@@ -155,8 +155,8 @@ class State:
             if record.state is JobState.PENDING and job_id not in self.deferred:
                 self.queue.add(record)
 
-    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int]:
-        """What a spec means under the settings in force: its shape, class and tenant."""
+    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, bool]:
+        """What a spec means under the settings in force: its shape, class, tenant, and if it waits for others."""
         tenants = len(self.tenants.path)
         leaf = self.tenants.leaf(spec.tenant)
         if len(self.tenants.path) != tenants:
@@ -164,7 +164,7 @@ class State:
             self.intake.clear()
         if len(self.intake) >= _INTAKE_MAX:
             self.intake.clear()
-        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf)
+        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf, bool(spec.after))
         self.intake[id(spec)] = known
         return known
 

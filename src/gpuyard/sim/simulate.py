@@ -8,19 +8,18 @@ import gc
 from array import array
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from operator import attrgetter
 from time import perf_counter_ns, process_time
 
 from gpuyard.core import Policy, State, apply, decide
 from gpuyard.core.admission import never
+from gpuyard.core.life import end, start, submit
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
-    AttemptEnded,
-    AttemptStarted,
     AttemptStopping,
     ConfigSet,
     DemandLearned,
     EarmarkSet,
-    JobSubmitted,
     NodeAdded,
     NodeDown,
     NodeUp,
@@ -36,14 +35,8 @@ from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
 _NEVER = 1 << 62
-_END, _NODE = 0, 1
-"""Kinds of events in the heap, in the order in which those of one moment are taken."""
-
 _PROGRESS_EVERY = 256
 """Moments between two calls of the progress function."""
-
-_new = tuple.__new__
-"""What a named tuple's own constructor calls, without the Python function around it."""
 
 _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
 
@@ -80,18 +73,22 @@ class Simulation:
         """Work saved by attempts before the current one, for jobs that were interrupted."""
         self._ran: dict[int, int] = {}
         """How long attempts before the current one ran."""
-        self._heap: list[tuple[int, int, int, int]] = []
+        self._heap: list[tuple[int, int, int, JobRecord]] = []
+        """Ends to come: when, of which job and attempt. Those of one moment are taken by their ids."""
         self._outcome: dict[int, Outcome] = {}
         """How the current attempt of a job will end, where it is not by completing."""
-        self._changes = list(node_changes)
-        for index, change in enumerate(self._changes):
-            heappush(self._heap, (change.at_ms, _NODE, index, 0))
+        self._changes = sorted(node_changes, key=attrgetter("at_ms"))[::-1]
+        """Of nodes, the next one last."""
         self._team = self._meter.spec_team
         self._time_decisions = time_decisions
         self._tick_ms = _NEVER
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
-        self.ended = 0
+
+    @property
+    def ended(self) -> int:
+        """How many jobs have ended for good."""
+        return len(self.result.job_id)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -118,43 +115,55 @@ class Simulation:
 
     def _loop(self, progress: Progress | None) -> None:
         state, policy, heap, meter = self.state, self.policy, self._heap, self._meter
-        running, outcomes = state.running, self._outcome
-        submit_ms = self.trace.submit_ms
-        rows, row = len(submit_ms), 0
+        outcomes, changes, team_of = self._outcome, self._changes, self._team
+        submit_ms, spec = self.trace.submit_ms, self.trace.spec
+        jobs, rows, row = self.trace.jobs(), len(self.trace), 0
         next_submit = submit_ms[0] if rows else _NEVER
         decide_ns = self.result.decide_ns if self._time_decisions else None
         moments = 0
         while True:
             now_ms = next_submit
-            if heap and heap[0][0] <= now_ms:
+            if heap and heap[0][0] < now_ms:
                 now_ms = heap[0][0]
+            if changes and changes[-1].at_ms < now_ms:
+                now_ms = changes[-1].at_ms
             if self._tick_ms < now_ms:
                 now_ms = self._tick_ms
             if now_ms >= meter.next_sample_ms:
                 meter.sample(now_ms, row)
-            if now_ms == _NEVER or (row >= rows and not self._alive()):
+            if next_submit == _NEVER and (now_ms == _NEVER or not self._alive()):
                 break
             if self._tick_ms <= now_ms:
                 self._tick(now_ms)
             while heap and heap[0][0] == now_ms:
-                _at_ms, kind, number, attempt = heappop(heap)
-                record = running.get(number) if kind == _END else None
-                if record is None or record.attempt != attempt or number in outcomes:
-                    self._happen(now_ms, kind, number, attempt)
+                _at_ms, job_id, attempt, record = heappop(heap)
+                if record.attempt != attempt or record.phase is None:
+                    continue
+                if job_id in outcomes:
+                    self._end(record, now_ms, outcomes.pop(job_id))
                 else:
                     self._done(record, now_ms, _COMPLETED)
+            while changes and changes[-1].at_ms == now_ms:
+                self._node_change(changes.pop())
             while next_submit == now_ms:
-                self._arrive(row, now_ms)
+                job = next(jobs)
+                team = team_of[spec[row]]
+                if team is None:
+                    team = self._admit(spec[row])
+                if team >= 0:
+                    submit(state, now_ms, job)
+                else:
+                    self.result.rejected += 1
                 row += 1
                 next_submit = submit_ms[row] if row < rows else _NEVER
             if state.queue.count:
                 if decide_ns is None:
-                    plan = decide(state, policy, now_ms)
+                    self._commit(decide(state, policy, now_ms), now_ms)
                 else:
                     before = perf_counter_ns()
                     plan = decide(state, policy, now_ms)
                     decide_ns.append(perf_counter_ns() - before)
-                self._commit(plan, now_ms)
+                    self._commit(plan, now_ms)
             moments += 1
             if progress is not None and not moments % _PROGRESS_EVERY:
                 progress(self.ended + self.result.rejected, rows)
@@ -167,7 +176,7 @@ class Simulation:
         if not state.queue.count:
             return False
         # Nothing runs and something waits: only a node that comes back or a budget's next window can help.
-        return bool(self._heap) or (state.tenants.budgeted and self._tick_ms < _NEVER)
+        return bool(self._heap or self._changes) or (state.tenants.budgeted and self._tick_ms < _NEVER)
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -175,16 +184,6 @@ class Simulation:
         apply(self.state, Ticked(now_ms))
         wake = self.state.wake_ms()
         self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
-
-    def _arrive(self, row: int, now_ms: int) -> None:
-        spec = self.trace.spec[row]
-        team = self._team[spec]
-        if team is None:
-            team = self._admit(spec)
-        if team < 0:
-            self.result.rejected += 1
-            return
-        apply(self.state, _new(JobSubmitted, (now_ms, self.trace.job(row))))
 
     def _admit(self, spec: int) -> int:
         """Who a spec is measured under, or -1 if it could never run."""
@@ -195,31 +194,19 @@ class Simulation:
         self._team[spec] = team
         return team
 
-    def _happen(self, at_ms: int, kind: int, number: int, attempt: int) -> None:
-        """Anything but the plain completion of a job."""
-        if kind == _NODE:
-            self._node_change(self._changes[number])
-            return
-        record = self.state.running.get(number)
-        if record is not None and record.attempt == attempt:
-            self._end(record, at_ms, self._outcome.pop(number))
-
     def _done(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
         """A job ends for good."""
-        job_id, meter = record.id, self._meter
-        ran_ms = at_ms - record.started_ms
-        waited_ms = at_ms - record.job.submitted_ms - ran_ms
-        if record.attempt > 1:
+        job_id, attempt, meter, result = record.id, record.attempt, self._meter, self.result
+        waited_ms = record.started_ms - record.job[2]
+        if attempt > 1:
             waited_ms -= self._ran.pop(job_id, 0)
             self._saved.pop(job_id, None)
         if not meter.one_price:
-            meter.charge(record, ran_ms)
-        result = self.result
+            meter.charge(record, at_ms - record.started_ms)
         result.job_id.append(job_id)
         result.wait_ms.append(waited_ms)
         meter.end_ms.append(at_ms)
-        self.ended += 1
-        apply(self.state, _new(AttemptEnded, (at_ms, job_id, record.attempt, outcome, 0, 0, "", 0)))
+        end(self.state, at_ms, job_id, attempt, outcome)
 
     def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
         """An attempt ends otherwise than by completing its job."""
@@ -235,7 +222,7 @@ class Simulation:
         self._saved[job_id] = saved_ms
         self._stopped(record, ran_ms)
         self._meter.destroyed(record, ran_ms - (saved_ms - saved_before))
-        apply(self.state, AttemptEnded(at_ms, job_id, record.attempt, outcome, saved_ms))
+        end(self.state, at_ms, job_id, record.attempt, outcome, saved_ms)
 
     def _stopped(self, record: JobRecord, ran_ms: int) -> None:
         """An attempt of a job that has not ended ran so long."""
@@ -266,7 +253,7 @@ class Simulation:
     # -- what is decided ---------------------------------------------------------------------------------------
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
-        state, running, run_ms = self.state, self.state.running, self.trace.run_ms
+        state, run_ms = self.state, self.trace.run_ms
         for stop in plan.stops:
             record = state.running[stop.job_id]
             apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
@@ -275,18 +262,16 @@ class Simulation:
             stopped_ms = now_ms + record.klass.grace_ms
             if stopped_ms < natural_ms:
                 self._outcome[record.id] = Outcome.PREEMPTED
-                heappush(self._heap, (stopped_ms, _END, record.id, record.attempt))
-        for start in plan.starts:
-            job_id = start.job_id
-            apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
-            record = running[job_id]
-            need_ms = run_ms[job_id - 1]
-            if start.attempt > 1:
-                need_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
-            if now_ms + need_ms > record.end_ms:
-                need_ms = record.end_ms - now_ms
+                heappush(self._heap, (stopped_ms, record.id, record.attempt, record))
+        for job_id, attempt, grants in plan.starts:
+            record = start(state, now_ms, job_id, attempt, grants)
+            end_ms = now_ms + run_ms[job_id - 1]
+            if attempt > 1:
+                end_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
+            if end_ms > record.end_ms:
+                end_ms = record.end_ms
                 self._outcome[job_id] = Outcome.TIMEOUT
-            heappush(self._heap, (now_ms + need_ms, _END, job_id, start.attempt))
+            heappush(self._heap, (end_ms, job_id, attempt, record))
         # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
         for earmark in plan.earmarks:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
