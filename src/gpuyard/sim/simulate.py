@@ -7,7 +7,6 @@ world is simulated.
 import gc
 from array import array
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
 from operator import attrgetter
 from time import perf_counter_ns, process_time
 
@@ -29,12 +28,15 @@ from gpuyard.model import (
     Settings,
     Ticked,
 )
+from gpuyard.sim.ends import NEVER_MS, Ends
 from gpuyard.sim.faults import NodeChange
 from gpuyard.sim.meter import Meter, typical_asks
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
-_NEVER = 1 << 62
+_ARRIVALS_PER_DAY = 8
+"""How many jobs arrive, on average, in a day of the calendar of ends."""
+
 _PROGRESS_EVERY = 256
 """Moments between two calls of the progress function."""
 
@@ -73,15 +75,15 @@ class Simulation:
         """Work saved by attempts before the current one, for jobs that were interrupted."""
         self._ran: dict[int, int] = {}
         """How long attempts before the current one ran."""
-        self._heap: list[tuple[int, int, int, JobRecord]] = []
-        """Ends to come: when, of which job and attempt. Those of one moment are taken by their ids."""
+        last_ms = trace.submit_ms[-1] if len(trace) else 0
+        self._ends = Ends(last_ms * _ARRIVALS_PER_DAY // max(1, len(trace)))
         self._outcome: dict[int, Outcome] = {}
         """How the current attempt of a job will end, where it is not by completing."""
         self._changes = sorted(node_changes, key=attrgetter("at_ms"))[::-1]
         """Of nodes, the next one last."""
         self._team = self._meter.spec_team
         self._time_decisions = time_decisions
-        self._tick_ms = _NEVER
+        self._tick_ms = NEVER_MS
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
 
@@ -114,29 +116,29 @@ class Simulation:
         return self.result
 
     def _loop(self, progress: Progress | None) -> None:
-        state, policy, heap, meter = self.state, self.policy, self._heap, self._meter
+        state, policy, ends, meter = self.state, self.policy, self._ends, self._meter
         outcomes, changes, team_of = self._outcome, self._changes, self._team
         submit_ms, spec = self.trace.submit_ms, self.trace.spec
         jobs, rows, row = self.trace.jobs(), len(self.trace), 0
-        next_submit = submit_ms[0] if rows else _NEVER
+        next_submit = submit_ms[0] if rows else NEVER_MS
         decide_ns = self.result.decide_ns if self._time_decisions else None
         moments = 0
         while True:
             now_ms = next_submit
-            if heap and heap[0][0] < now_ms:
-                now_ms = heap[0][0]
+            if ends.next_ms < now_ms:
+                now_ms = ends.next_ms
             if changes and changes[-1].at_ms < now_ms:
                 now_ms = changes[-1].at_ms
             if self._tick_ms < now_ms:
                 now_ms = self._tick_ms
             if now_ms >= meter.next_sample_ms:
                 meter.sample(now_ms, row)
-            if next_submit == _NEVER and (now_ms == _NEVER or not self._alive()):
+            if next_submit == NEVER_MS and (now_ms == NEVER_MS or not self._alive()):
                 break
             if self._tick_ms <= now_ms:
                 self._tick(now_ms)
-            while heap and heap[0][0] == now_ms:
-                _at_ms, job_id, attempt, record = heappop(heap)
+            while ends.next_ms == now_ms:
+                _at_ms, job_id, attempt, record = ends.pop()
                 if record.attempt != attempt or record.phase is None:
                     continue
                 if job_id in outcomes:
@@ -155,7 +157,7 @@ class Simulation:
                 else:
                     self.result.rejected += 1
                 row += 1
-                next_submit = submit_ms[row] if row < rows else _NEVER
+                next_submit = submit_ms[row] if row < rows else NEVER_MS
             if state.queue.count:
                 if decide_ns is None:
                     self._commit(decide(state, policy, now_ms), now_ms)
@@ -176,14 +178,14 @@ class Simulation:
         if not state.queue.count:
             return False
         # Nothing runs and something waits: only a node that comes back or a budget's next window can help.
-        return bool(self._heap or self._changes) or (state.tenants.budgeted and self._tick_ms < _NEVER)
+        return bool(self._ends or self._changes) or (state.tenants.budgeted and self._tick_ms < NEVER_MS)
 
     # -- what happens ------------------------------------------------------------------------------------------
 
     def _tick(self, now_ms: int) -> None:
         apply(self.state, Ticked(now_ms))
         wake = self.state.wake_ms()
-        self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
+        self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
 
     def _admit(self, spec: int) -> int:
         """Who a spec is measured under, or -1 if it could never run."""
@@ -262,22 +264,23 @@ class Simulation:
             stopped_ms = now_ms + record.klass.grace_ms
             if stopped_ms < natural_ms:
                 self._outcome[record.id] = Outcome.PREEMPTED
-                heappush(self._heap, (stopped_ms, record.id, record.attempt, record))
-        for job_id, attempt, grants in plan.starts:
-            record = start(state, now_ms, job_id, attempt, grants)
+                self._ends.push((stopped_ms, record.id, record.attempt, record))
+        for begun in plan.starts:
+            job_id, attempt = begun[0], begun[1]
+            record = start(state, now_ms, job_id, attempt, begun[2])
             end_ms = now_ms + run_ms[job_id - 1]
             if attempt > 1:
                 end_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
             if end_ms > record.end_ms:
                 end_ms = record.end_ms
                 self._outcome[job_id] = Outcome.TIMEOUT
-            heappush(self._heap, (end_ms, job_id, attempt, record))
+            self._ends.push((end_ms, job_id, attempt, record))
         # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
         for earmark in plan.earmarks:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
-        if plan.earmarks or (self._timed and self._tick_ms == _NEVER):
+        if plan.earmarks or (self._timed and self._tick_ms == NEVER_MS):
             wake = state.wake_ms()
-            self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
+            self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
 
     def _natural_end_ms(self, record: JobRecord) -> int:
         need_ms = self.trace.run_ms[record.id - 1]
