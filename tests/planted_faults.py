@@ -39,13 +39,8 @@ FAULTS = [
     Planted(
         "what ends is not taken off its tenant",
         "core/state.py",
-        "        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)\n"
-        "        if tenants.budgeted:\n"
-        "            tenants.commit(record.leaf, -milli * record.limit_ms)\n"
-        "            tenants.spent(",
-        "        if tenants.budgeted:\n"
-        "            tenants.commit(record.leaf, -milli * record.limit_ms)\n"
-        "            tenants.spent(",
+        "        bill.jobs -= 1\n",
+        "",
         MACHINE,
     ),
     Planted(

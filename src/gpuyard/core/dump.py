@@ -15,7 +15,7 @@ from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import FIFO, State
-from gpuyard.core.tenants import Tenants
+from gpuyard.core.tenants import Bill, Tenants
 from gpuyard.model import (
     After,
     Ask,
@@ -184,8 +184,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
     record.state = JobState(row["state"])
-    for name in ("held", "attempt", "model", "rate", "started_ms", "end_ms"):
+    for name in ("held", "attempt", "started_ms", "end_ms"):
         setattr(record, name, row[name])
+    record.bill = Bill(leaf, row["model"], record.shape.gpu_milli, row["rate"])
     record.begin_ms = row["not_before_ms"]
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
     for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):

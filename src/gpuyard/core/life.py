@@ -101,7 +101,8 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
     record.attempt = attempt
     record.phase = _STARTING
     record.state = _RUNNING
-    record.checkpoint_ms = 0
+    if attempt > 1:
+        record.checkpoint_ms = 0
     state.running[job_id] = record
     if state.dependents:
         for waiting in dependencies.started(state, job_id):
@@ -127,8 +128,8 @@ def end(
         record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
     state.release(record, at_ms)
     del state.running[job_id]
-    if record.cause is not None:
-        del state.leaving[job_id]
+    if state.leaving:
+        state.leaving.pop(job_id, None)
     record.phase = None
     if outcome is _COMPLETED:
         record.state = _DONE
@@ -171,8 +172,8 @@ def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
 def gone(state: State, record: JobRecord, at_ms: int) -> None:
     """A job has ended for good: those who waited for it are told."""
     del state.jobs[record.id]
-    if record.doomed:
-        del state.doomed[record.id]
+    if state.doomed:
+        state.doomed.pop(record.id, None)
     for waiting in dependencies.ended(state, record):
         requeue_if_due(state, waiting, at_ms)
 

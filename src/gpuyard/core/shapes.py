@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
+from gpuyard.core.tenants import Bill
 from gpuyard.model import Ask, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
@@ -40,6 +41,7 @@ class Shape:
 
     __slots__ = (
         "ask",
+        "bills",
         "cpu_milli",
         "gpu_milli",
         "gpus",
@@ -76,6 +78,8 @@ class Shape:
         """Cheapest GPU model first."""
         self.way_on: dict[int, Way] = {}
         """The ways by kind."""
+        self.bills: dict[tuple[int, int], Bill] = {}
+        """What it costs whom where: by tenant and kind."""
 
 
 class Shapes:
@@ -124,6 +128,7 @@ class Shapes:
         )
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
+        shape.bills.clear()
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask

@@ -11,7 +11,7 @@ from gpuyard.core.queue import WaitQueue
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Shapes
-from gpuyard.core.tenants import Tenants
+from gpuyard.core.tenants import Bill, Tenants
 from gpuyard.model import CATALOGUE, Ask, Grant, JobClass, JobSpec, JobState, Settings
 
 _MICRO_PER_MILLI_USD = 1000
@@ -121,6 +121,7 @@ class State:
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
+        record.bill = Bill(record.leaf, record.model, milli, record.rate)
         tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
         if tenants.budgeted:
             tenants.commit(record.leaf, milli * record.limit_ms)
@@ -195,47 +196,61 @@ class State:
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
         """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
-        shape = record.shape
-        end_ms = at_ms + record.estimate_ms
         nodes = self.nodes
+        end_ms = at_ms + record.estimate_ms
         if not nodes.place(grants, end_ms, record.id):
             return False
-        way = shape.way_on[nodes.kind[grants[0][0]]]
+        kind = nodes.kind[grants[0][0]]
+        bill = record.shape.bills.get((record.leaf, kind))
+        if bill is None:
+            bill = self._bill(record, kind)
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
-        record.model = model = way.model
-        record.rate = rate = way.rate
-        nodes.used_milli += shape.gpu_milli
+        record.bill = bill
+        nodes.used_milli += bill.milli
         tenants = self.tenants
-        tenants.move(record.leaf, model, shape.gpu_milli, rate, at_ms, 1)
-        if tenants.budgeted:
-            tenants.commit(record.leaf, shape.gpu_milli * record.limit_ms)
+        if tenants.at_once:
+            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
+            if tenants.budgeted:
+                tenants.commit(bill.leaf, bill.milli * record.limit_ms)
+            return True
+        bill.jobs += 1
+        bill.since_ms += at_ms
+        if bill.settled:
+            bill.settled = False
+            tenants.unsettled.append(bill)
         return True
+
+    def _bill(self, record: JobRecord, kind: int) -> Bill:
+        shape = record.shape
+        way = shape.way_on[kind]
+        bill = shape.bills[record.leaf, kind] = Bill(record.leaf, way.model, shape.gpu_milli, way.rate)
+        return bill
 
     def unhold(self, record: JobRecord, at_ms: int) -> None:
         """The exact inverse of `hold` at the same time."""
-        self.nodes.lift(record.grants, record.id)
-        milli = record.shape.gpu_milli
-        self.nodes.used_milli -= milli
-        tenants = self.tenants
-        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
-        if tenants.budgeted:
-            tenants.commit(record.leaf, -milli * record.limit_ms)
+        self.release(record, at_ms)
+        self.nodes.freed -= 1
         record.clear()
 
     def release(self, record: JobRecord, at_ms: int) -> None:
         """An attempt ended: its room is free and its use is counted. The record still tells what it held."""
-        nodes = self.nodes
+        nodes, tenants, bill = self.nodes, self.tenants, record.bill
         nodes.lift(record.grants, record.id)
         nodes.freed += 1
-        milli = record.shape.gpu_milli
-        nodes.used_milli -= milli
-        tenants = self.tenants
-        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
-        if tenants.budgeted:
-            tenants.commit(record.leaf, -milli * record.limit_ms)
-            tenants.spent(record.leaf, milli, record.started_ms, at_ms)
+        nodes.used_milli -= bill.milli
+        if tenants.at_once:
+            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, -1)
+            if tenants.budgeted:
+                tenants.commit(bill.leaf, -bill.milli * record.limit_ms)
+                tenants.spent(bill.leaf, bill.milli, record.started_ms, at_ms)
+            return
+        bill.jobs -= 1
+        bill.since_ms -= at_ms
+        if bill.settled:
+            bill.settled = False
+            tenants.unsettled.append(bill)
 
     def promise_end(self, record: JobRecord, end_ms: int) -> None:
         """A running attempt is now expected to end at another time."""

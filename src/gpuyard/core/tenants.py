@@ -17,8 +17,6 @@ _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
 _FIXED = 32
 """Fraction bits of the decay factor."""
-_NOTHING = [0, 0, 0, 0]
-"""A note that is settled."""
 
 
 @dataclass(slots=True)
@@ -30,6 +28,24 @@ class Spend:
     window_start_ms: int = 0
     spent_milli_ms: int = 0
     committed_milli_ms: int = 0
+
+
+class Bill:
+    """What every attempt of one ask is charged to one tenant on one kind of node, and what has moved of late.
+
+    `jobs` more attempts run than the columns of `Tenants` say; `since_ms` is the sum of the times at which they
+    started, less those at which others ended.
+    """
+
+    __slots__ = ("jobs", "leaf", "milli", "model", "rate", "settled", "since_ms")
+
+    def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
+        self.leaf = leaf
+        self.model = model
+        self.milli = milli
+        self.rate = rate
+        self.jobs = self.since_ms = 0
+        self.settled = True
 
 
 class Tenants:
@@ -60,10 +76,8 @@ class Tenants:
         self._running: list[int] = []
         self._rate: list[int] = []
         self._accrued: list[int] = []
-        self._noted: list[list[list[int]]] = []
-        """By leaf and GPU model, what has moved and is not in these columns yet: milli-GPU, jobs, rate, accrued."""
-        self._unsettled = False
-        """Whether anything is noted."""
+        self.unsettled: list[Bill] = []
+        """Bills with something that is not in these columns yet."""
         self.usage: list[int] = []
         """Decayed charge of closed periods."""
         self.fair_key: list[int] = []
@@ -79,7 +93,7 @@ class Tenants:
         self.budgeted = False
         """Whether anyone has a budget."""
         self._keyed = False
-        self._at_once = False
+        self.at_once = False
         """Whether what moves is entered all the way up at once, because every decision asks for it."""
         self.period_start_ms = 0
         self.due_ms = 0
@@ -144,7 +158,6 @@ class Tenants:
         self.claimed.append([0] * columns)
         for column in (self._running, self._rate, self._accrued, self.usage, self.fair_key):
             column.append(0)
-        self._noted.append([[0, 0, 0, 0] for _model in self.models])
         own = (
             any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
             or self.max_job[number] != UNLIMITED
@@ -153,7 +166,7 @@ class Tenants:
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
         self.ruled = self.ruled or own
-        self._at_once = self._at_once or own or self.guaranteed[number]
+        self.at_once = self.at_once or own or self.guaranteed[number]
         return number
 
     def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
@@ -202,14 +215,6 @@ class Tenants:
         if sign < 0:
             milli, rate = -milli, -rate
         offset = rate * (at_ms - self.period_start_ms)
-        if not self._at_once:
-            noted = self._noted[leaf][model]
-            noted[0] += milli
-            noted[1] += sign
-            noted[2] += rate
-            noted[3] -= offset
-            self._unsettled = True
-            return
         self._enter(leaf, model, milli, sign, rate, -offset)
         if self._keyed:
             usage, rates, weight, period_ms = self.usage, self._rate, self.weight, self.settings.period_ms
@@ -232,39 +237,42 @@ class Tenants:
             accrued_of[number] += accrued
 
     def _settle(self) -> None:
-        """Enter what is noted: somebody asks."""
-        self._unsettled = False
-        for leaf, by_model in enumerate(self._noted):
-            for model, noted in enumerate(by_model):
-                if noted != _NOTHING:
-                    self._enter(leaf, model, *noted)
-                    noted[:] = _NOTHING
+        """Enter what is noted on bills: somebody asks."""
+        start_ms = self.period_start_ms
+        for bill in self.unsettled:
+            jobs, since_ms = bill.jobs, bill.since_ms
+            bill.jobs = bill.since_ms = 0
+            bill.settled = True
+            if jobs or since_ms:
+                accrued = -bill.rate * (since_ms - jobs * start_ms)
+                self._enter(bill.leaf, bill.model, bill.milli * jobs, jobs, bill.rate * jobs, accrued)
+        self.unsettled.clear()
 
     @property
     def used(self) -> list[list[int]]:
         """Milli-GPU held, in total and by model."""
-        if self._unsettled:
+        if self.unsettled:
             self._settle()
         return self._used
 
     @property
     def running(self) -> list[int]:
         """Jobs that hold GPUs."""
-        if self._unsettled:
+        if self.unsettled:
             self._settle()
         return self._running
 
     @property
     def rate(self) -> list[int]:
         """Charge per millisecond of what runs now."""
-        if self._unsettled:
+        if self.unsettled:
             self._settle()
         return self._rate
 
     @property
     def accrued(self) -> list[int]:
         """Correction for what started or ended inside the current period."""
-        if self._unsettled:
+        if self.unsettled:
             self._settle()
         return self._accrued
 
@@ -294,9 +302,9 @@ class Tenants:
 
     def keep_fair_keys(self, keyed: bool) -> None:
         """Whether an order asks for fair keys; where none does, they are not kept."""
-        if self._unsettled:
+        if self.unsettled:
             self._settle()
-        self._at_once = keyed or self.ruled or any(self.guaranteed)
+        self.at_once = keyed or self.ruled or any(self.guaranteed)
         if keyed and not self._keyed:
             for number in range(len(self.path)):
                 self.rekey(number)
@@ -326,17 +334,20 @@ class Tenants:
         closed = (at_ms - self.period_start_ms) // period
         if closed <= 0:
             return
-        for number in range(len(self.path)):
-            rate = self.rate[number] * period
-            usage = self.usage[number] + self.accrued[number]
-            self.accrued[number] = 0
+        rates, accrued, usages, factor = self.rate, self.accrued, self.usage, self._factor
+        for number, usage in enumerate(usages):
+            rate = rates[number] * period
+            usage += accrued[number]
+            accrued[number] = 0
             # Step by step, so that it makes no difference when it is done; a value that stays as it is has settled.
             for _ in range(closed):
-                before, usage = usage, (usage + rate) * self._factor >> _FIXED
+                before, usage = usage, (usage + rate) * factor >> _FIXED
                 if usage == before:
                     break
-            self.usage[number] = usage
-            self.rekey(number)
+            usages[number] = usage
+        if self._keyed:
+            for number in range(len(usages)):
+                self.rekey(number)
         self.period_start_ms += closed * period
 
     # -- what may start ----------------------------------------------------------------------------------------
