@@ -81,7 +81,7 @@ FAULTS = [
     Planted(
         "periods are not closed by events",
         "core/life.py",
-        "        state.tenants.pass_time(at_ms)\n",
+        "    state.tenants.pass_time(at_ms)\n",
         "",
         MACHINE + " tests/unit/core/test_fair_share.py",
     ),

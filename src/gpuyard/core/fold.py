@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuyard.core import fold_fleet as fleet
-from gpuyard.core.life import end, gone, pass_time, requeue_if_due, start, submit
+from gpuyard.core.life import close_periods, end, gone, requeue_if_due, start, submit
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
@@ -54,7 +54,10 @@ def apply(state: State, event: Event) -> None:
     if isinstance(event, tuple):
         _OF_EVERY_JOB[type(event)](state, *event)
         return
-    pass_time(state, event.at_ms)
+    state.now_ms = at_ms = event.at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
     _STEPS[type(event)](state, event)
 
 

@@ -31,19 +31,19 @@ RETRY_MAX_MS = 600_000
 """A job that failed and may be tried again waits so long at first, twice as long each time, at most so long."""
 
 
-def pass_time(state: State, at_ms: int) -> None:
-    """An event happens: the first thing about every one."""
-    state.now_ms = at_ms
+def close_periods(state: State, at_ms: int) -> None:
+    """Time has closed a period or a window."""
+    # Shares and budgets have moved: what the last pass found no longer holds, not even for quiet arrivals.
+    state.tenants.pass_time(at_ms)
     state.stirred += 1
-    if at_ms >= state.tenants.due_ms:
-        # Shares and budgets have moved: what the last pass found no longer holds, not even for quiet arrivals.
-        state.tenants.pass_time(at_ms)
-        state.stirred += 1
 
 
 def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     """`JobSubmitted`."""
-    pass_time(state, at_ms)
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
     job_id, spec = job[0], job[1]
     if job_id <= state.last_job_id:
         raise InvalidEvent(f"{JobSubmitted(at_ms, job)}: id {job_id} is not above {state.last_job_id}")
@@ -79,7 +79,10 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
 
 def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Grant, ...]) -> JobRecord:
     """`AttemptStarted`."""
-    pass_time(state, at_ms)
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
     record = state.jobs.get(job_id)
     if record is None or record.phase is not None:
         record = current(state, AttemptStarted(at_ms, job_id, attempt, grants))
@@ -122,7 +125,10 @@ def end(
     _ended_ms: int = 0,
 ) -> None:
     """`AttemptEnded`."""
-    pass_time(state, at_ms)
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
     record = state.jobs.get(job_id)
     if record is None or record.phase is None or record.attempt != attempt:
         record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
@@ -133,7 +139,11 @@ def end(
     record.phase = None
     if outcome is _COMPLETED:
         record.state = _DONE
-        gone(state, record, at_ms)
+        if state.dependents or state.doomed or len(state.ends) >= 2 * dependencies.REMEMBERED_MAX:
+            gone(state, record, at_ms)
+        else:
+            del state.jobs[job_id]
+            state.ends[job_id] = _DONE
         return
     if not _waits_again(record, outcome):
         # It was to be cancelled, and it is gone; that its node went first does not bring it back.

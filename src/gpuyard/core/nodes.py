@@ -78,6 +78,8 @@ class Nodes:
         """Why a node takes nothing new; empty: it does."""
         self.closed: list[bool] = []
         """Down or cordoned."""
+        self._special: set[int] = set()
+        """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
         """The kind itself, by node."""
         self.bit: list[int] = []
@@ -200,6 +202,15 @@ class Nodes:
     def _close(self, number: int, closed: bool) -> None:
         self.closed_count += closed - self.closed[number]
         self.closed[number] = closed
+        self._mark(number)
+
+    def _mark(self, number: int) -> None:
+        """Keep in mind whether a node needs a closer look."""
+        overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
+        if overdrawn or self.closed[number] or number in self.odd:
+            self._special.add(number)
+        else:
+            self._special.discard(number)
 
     def _leave(self, number: int) -> None:
         if self.schedulable(number):
@@ -288,10 +299,10 @@ class Nodes:
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         for number, gpus, milli, cpu_milli, memory_mib, _tasks in grants:
-            if cpu_milli:
+            if cpu_milli or memory_mib:
                 self.cpu_free[number] += sign * cpu_milli
-            if memory_mib:
                 self.memory_free[number] += sign * memory_mib
+                self._mark(number)
             if gpus:
                 before = self.free_mask[number]
                 if milli != MILLI or number in self.odd or (sign < 0 and gpus & ~before):
@@ -324,6 +335,7 @@ class Nodes:
             self.odd[number] = free
         else:
             self.odd.pop(number, None)
+        self._mark(number)
         if partial and not self.closed[number]:
             kind = self.home[number]
             if self._has_partial(number):
@@ -344,43 +356,27 @@ class Nodes:
 
     def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
         """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
-        if len(grants) == 1:
+        (grant, *others) = grants
+        number, gpus, milli, cpu_milli, memory_mib, _tasks = grant
+        before = self.free_mask[number]
+        if others or cpu_milli or memory_mib or milli != MILLI or gpus & ~before or number in self._special:
+            if not self.fits(grants):
+                return False
+            self._shift(grants, -1)
+            for grant in others:
+                self.on[grant[0]][job_id] = (end_ms, grant)
+                self.touched.append(grant[0])
+        else:
             # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
-            (grant,) = grants
-            number, gpus, milli, cpu_milli, memory_mib, _tasks = grant
-            before = self.free_mask[number]
-            if (
-                gpus
-                and milli == MILLI
-                and not gpus & ~before
-                and not self.closed[number]
-                and number not in self.odd
-                and cpu_milli <= self.cpu_free[number]
-                and memory_mib <= self.memory_free[number]
-            ):
-                if cpu_milli:
-                    self.cpu_free[number] -= cpu_milli
-                if memory_mib:
-                    self.memory_free[number] -= memory_mib
-                self.free_mask[number] = after = before ^ gpus
-                kind = self.home[number]
-                kind.most = -1
-                buckets, bit = kind.buckets, self.bit[number]
-                buckets[before.bit_count()] ^= bit
-                buckets[after.bit_count()] ^= bit
-                self.version += 1
-                self.on[number][job_id] = (end_ms, grant)
-                self.touched.append(number)
-                return True
-        if not self.fits(grants):
-            return False
-        self._shift(grants, -1)
+            self.free_mask[number] = after = before ^ gpus
+            kind = self.home[number]
+            kind.most = -1
+            buckets, bit = kind.buckets, self.bit[number]
+            buckets[before.bit_count()] ^= bit
+            buckets[after.bit_count()] ^= bit
         self.version += 1
-        on, touched = self.on, self.touched
-        for grant in grants:
-            number = grant[0]
-            on[number][job_id] = (end_ms, grant)
-            touched.append(number)
+        self.on[number][job_id] = (end_ms, grants[0])
+        self.touched.append(number)
         return True
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
@@ -391,13 +387,9 @@ class Nodes:
             number, gpus, milli, cpu_milli, memory_mib, _tasks = grant
             del self.on[number][job_id]
             touched.append(number)
-            if not gpus or milli != MILLI or number in self.odd or self.closed[number]:
+            if cpu_milli or memory_mib or milli != MILLI or number in self._special:
                 self._shift((grant,), 1)
                 continue
-            if cpu_milli:
-                self.cpu_free[number] += cpu_milli
-            if memory_mib:
-                self.memory_free[number] += memory_mib
             before = self.free_mask[number]
             self.free_mask[number] = after = before ^ gpus
             kind = self.home[number]

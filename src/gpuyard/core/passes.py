@@ -21,20 +21,6 @@ _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOB
 _HELD_BACK = ReasonCode.HELD_BACK
 
 
-def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, ...] | None:
-    """Room for a job to whom no quota applies, on the state as it is. What has none is remembered."""
-    nodes = state.nodes
-    freed, no_room = nodes.freed, state.no_room
-    shape, rank = record.shape, policy.rank
-    for way in shape.ways if rank is None else rank(nodes, shape):
-        if no_room.get(way.index) != freed:
-            grants = policy.place(nodes, shape, way, way.pools)
-            if grants is not None:
-                return grants
-            no_room[way.index] = freed
-    return None
-
-
 class Wall:
     """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it.
 

@@ -17,6 +17,8 @@ _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
 _FIXED = 32
 """Fraction bits of the decay factor."""
+_STEPS_UNSEEN = 16
+"""Periods that are closed between two looks at whether anything still changes."""
 
 
 @dataclass(slots=True)
@@ -239,14 +241,19 @@ class Tenants:
     def _settle(self) -> None:
         """Enter what is noted on bills: somebody asks."""
         start_ms = self.period_start_ms
+        sums: dict[tuple[int, int], list[int]] = {}
         for bill in self.unsettled:
-            jobs, since_ms = bill.jobs, bill.since_ms
+            row = sums.setdefault((bill.leaf, bill.model), [0, 0, 0, 0])
+            jobs, rate = bill.jobs, bill.rate
+            row[0] += bill.milli * jobs
+            row[1] += jobs
+            row[2] += rate * jobs
+            row[3] -= rate * (bill.since_ms - jobs * start_ms)
             bill.jobs = bill.since_ms = 0
             bill.settled = True
-            if jobs or since_ms:
-                accrued = -bill.rate * (since_ms - jobs * start_ms)
-                self._enter(bill.leaf, bill.model, bill.milli * jobs, jobs, bill.rate * jobs, accrued)
         self.unsettled.clear()
+        for (leaf, model), row in sums.items():
+            self._enter(leaf, model, *row)
 
     @property
     def used(self) -> list[list[int]]:
@@ -335,15 +342,21 @@ class Tenants:
         if closed <= 0:
             return
         rates, accrued, usages, factor = self.rate, self.accrued, self.usage, self._factor
-        for number, usage in enumerate(usages):
+        for number in range(len(usages)):
             rate = rates[number] * period
-            usage += accrued[number]
+            usage = usages[number] + accrued[number]
             accrued[number] = 0
-            # Step by step, so that it makes no difference when it is done; a value that stays as it is has settled.
-            for _ in range(closed):
+            # Step by step, so that it makes no difference when it is done.
+            left = closed
+            while left:
                 before, usage = usage, (usage + rate) * factor >> _FIXED
                 if usage == before:
+                    # A value that stays as it is has settled.
                     break
+                left -= 1
+                for _ in range(min(left, _STEPS_UNSEEN)):
+                    usage = (usage + rate) * factor >> _FIXED
+                left = max(0, left - _STEPS_UNSEEN)
             usages[number] = usage
         if self._keyed:
             for number in range(len(usages)):

@@ -1,6 +1,8 @@
 """Measuring a simulation: per job as it ends, and the cluster at regular times."""
 
 from array import array
+from collections import Counter
+from itertools import repeat
 from operator import mul, sub
 
 from gpuyard.core import State
@@ -144,14 +146,14 @@ class Meter:
         """Bring what is alive up to date: nobody asks for it between two samples."""
         alive, team_of, spec = self._alive_milli, self.spec_team, self._trace.spec
         milli = [self._state.shape_of(s.ask).gpu_milli for s in self._trace.specs]
-        for at in spec[self._arrived : arrived]:
+        for at, count in Counter(spec[self._arrived : arrived]).items():
             team = team_of[at]
             if team is not None and team >= 0:
-                alive[team] += milli[at]
+                alive[team] += milli[at] * count
         ended = self._result.job_id
-        for job_id in ended[self._ended :]:
-            at = spec[job_id - 1]
-            alive[team_of[at] or 0] -= milli[at]
+        rows = map(sub, ended[self._ended :], repeat(1))
+        for at, count in Counter(map(spec.__getitem__, rows)).items():
+            alive[team_of[at] or 0] -= milli[at] * count
         self._arrived, self._ended = arrived, len(ended)
 
     def _used(self) -> list[int]:

@@ -37,9 +37,6 @@ from gpuyard.sim.trace import Trace
 _ARRIVALS_PER_DAY = 8
 """How many jobs arrive, on average, in a day of the calendar of ends."""
 
-_PROGRESS_EVERY = 256
-"""Moments between two calls of the progress function."""
-
 _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
 
 Progress = Callable[[int, int], None]
@@ -83,7 +80,10 @@ class Simulation:
         """Of nodes, the next one last."""
         self._team = self._meter.spec_team
         self._time_decisions = time_decisions
-        self._tick_ms = NEVER_MS
+        self._tick_ms = self._change_ms = NEVER_MS
+        """When time alone may change a decision, and when a node next changes."""
+        self._due_ms = 0
+        """When there is something to do besides jobs."""
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
 
@@ -116,37 +116,35 @@ class Simulation:
         return self.result
 
     def _loop(self, progress: Progress | None) -> None:
-        state, policy, ends, meter = self.state, self.policy, self._ends, self._meter
-        outcomes, changes, team_of = self._outcome, self._changes, self._team
+        state, ends, meter, result = self.state, self._ends, self._meter, self.result
+        outcomes, team_of, plain = self._outcome, self._team, self._meter.one_price
         submit_ms, spec = self.trace.submit_ms, self.trace.spec
         jobs, rows, row = self.trace.jobs(), len(self.trace), 0
         next_submit = submit_ms[0] if rows else NEVER_MS
-        decide_ns = self.result.decide_ns if self._time_decisions else None
-        moments = 0
+        self._set_due()
         while True:
             now_ms = next_submit
             if ends.next_ms < now_ms:
                 now_ms = ends.next_ms
-            if changes and changes[-1].at_ms < now_ms:
-                now_ms = changes[-1].at_ms
-            if self._tick_ms < now_ms:
-                now_ms = self._tick_ms
-            if now_ms >= meter.next_sample_ms:
-                meter.sample(now_ms, row)
-            if next_submit == NEVER_MS and (now_ms == NEVER_MS or not self._alive()):
-                break
-            if self._tick_ms <= now_ms:
-                self._tick(now_ms)
+            if now_ms >= self._due_ms or next_submit == NEVER_MS:
+                now_ms = self._due(now_ms, row)
+                if now_ms == NEVER_MS:
+                    break
+                if progress is not None:
+                    progress(self.ended + result.rejected, rows)
             while ends.next_ms == now_ms:
                 _at_ms, job_id, attempt, record = ends.pop()
                 if record.attempt != attempt or record.phase is None:
                     continue
-                if job_id in outcomes:
-                    self._end(record, now_ms, outcomes.pop(job_id))
+                if attempt == 1 and plain and job_id not in outcomes:
+                    result.job_id.append(job_id)
+                    result.wait_ms.append(record.started_ms - record.job[2])
+                    meter.end_ms.append(now_ms)
+                    end(state, now_ms, job_id, 1, _COMPLETED)
                 else:
-                    self._done(record, now_ms, _COMPLETED)
-            while changes and changes[-1].at_ms == now_ms:
-                self._node_change(changes.pop())
+                    self._end(record, now_ms, outcomes.pop(job_id, _COMPLETED))
+            if now_ms == self._change_ms:
+                self._node_changes(now_ms)
             while next_submit == now_ms:
                 job = next(jobs)
                 team = team_of[spec[row]]
@@ -155,20 +153,38 @@ class Simulation:
                 if team >= 0:
                     submit(state, now_ms, job)
                 else:
-                    self.result.rejected += 1
+                    result.rejected += 1
                 row += 1
                 next_submit = submit_ms[row] if row < rows else NEVER_MS
             if state.queue.count:
-                if decide_ns is None:
-                    self._commit(decide(state, policy, now_ms), now_ms)
-                else:
-                    before = perf_counter_ns()
-                    plan = decide(state, policy, now_ms)
-                    decide_ns.append(perf_counter_ns() - before)
-                    self._commit(plan, now_ms)
-            moments += 1
-            if progress is not None and not moments % _PROGRESS_EVERY:
-                progress(self.ended + self.result.rejected, rows)
+                self._decide(now_ms)
+
+    def _due(self, now_ms: int, row: int) -> int:
+        """What is due besides jobs: samples, ticks, and the end; so many rows have arrived. The time that it is now."""
+        now_ms = min(now_ms, self._tick_ms, self._change_ms)
+        if now_ms >= self._meter.next_sample_ms:
+            self._meter.sample(now_ms, row)
+        if row >= len(self.trace) and not self._alive():
+            return NEVER_MS
+        if self._tick_ms <= now_ms < NEVER_MS:
+            apply(self.state, Ticked(now_ms))
+            wake = self.state.wake_ms()
+            self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
+        self._set_due()
+        return now_ms
+
+    def _set_due(self) -> None:
+        self._change_ms = self._changes[-1].at_ms if self._changes else NEVER_MS
+        self._due_ms = min(self._meter.next_sample_ms, self._tick_ms, self._change_ms)
+
+    def _decide(self, now_ms: int) -> None:
+        if not self._time_decisions:
+            self._commit(decide(self.state, self.policy, now_ms), now_ms)
+            return
+        before = perf_counter_ns()
+        plan = decide(self.state, self.policy, now_ms)
+        self.result.decide_ns.append(perf_counter_ns() - before)
+        self._commit(plan, now_ms)
 
     def _alive(self) -> bool:
         """Whether anything can still happen once all jobs have arrived."""
@@ -182,11 +198,6 @@ class Simulation:
 
     # -- what happens ------------------------------------------------------------------------------------------
 
-    def _tick(self, now_ms: int) -> None:
-        apply(self.state, Ticked(now_ms))
-        wake = self.state.wake_ms()
-        self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
-
     def _admit(self, spec: int) -> int:
         """Who a spec is measured under, or -1 if it could never run."""
         asked = self.trace.specs[spec]
@@ -196,29 +207,22 @@ class Simulation:
         self._team[spec] = team
         return team
 
-    def _done(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
-        """A job ends for good."""
-        job_id, attempt, meter, result = record.id, record.attempt, self._meter, self.result
-        waited_ms = record.started_ms - record.job[2]
-        if attempt > 1:
-            waited_ms -= self._ran.pop(job_id, 0)
-            self._saved.pop(job_id, None)
-        if not meter.one_price:
-            meter.charge(record, at_ms - record.started_ms)
-        result.job_id.append(job_id)
-        result.wait_ms.append(waited_ms)
-        meter.end_ms.append(at_ms)
-        end(self.state, at_ms, job_id, attempt, outcome)
-
     def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
-        """An attempt ends otherwise than by completing its job."""
+        """An attempt ends, of whatever job and in whatever way."""
         job_id = record.id
         ran_ms = at_ms - record.started_ms
         saved_before = self._saved.get(job_id, 0)
         if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
-            self._meter.destroyed(record, ran_ms + saved_before)
-            self.result.timeouts += 1
-            self._done(record, at_ms, outcome)
+            if outcome is not _COMPLETED:
+                self._meter.destroyed(record, ran_ms + saved_before)
+                self.result.timeouts += 1
+            if not self._meter.one_price:
+                self._meter.charge(record, ran_ms)
+            self._saved.pop(job_id, None)
+            self.result.job_id.append(job_id)
+            self.result.wait_ms.append(record.started_ms - record.job.submitted_ms - self._ran.pop(job_id, 0))
+            self._meter.end_ms.append(at_ms)
+            end(self.state, at_ms, job_id, record.attempt, outcome)
             return
         saved_ms = saved_before + self._kept(record, ran_ms)
         self._saved[job_id] = saved_ms
@@ -240,6 +244,11 @@ class Simulation:
             return 0
         return worked // spec.checkpoint_ms * spec.checkpoint_ms
 
+    def _node_changes(self, at_ms: int) -> None:
+        while self._changes and self._changes[-1].at_ms == at_ms:
+            self._node_change(self._changes.pop())
+        self._set_due()
+
     def _node_change(self, change: NodeChange) -> None:
         state = self.state
         if change.up:
@@ -256,16 +265,9 @@ class Simulation:
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
         state, run_ms = self.state, self.trace.run_ms
-        for stop in plan.stops:
-            record = state.running[stop.job_id]
-            apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
-            self.result.preemptions += 1
-            natural_ms = self._natural_end_ms(record)
-            stopped_ms = now_ms + record.klass.grace_ms
-            if stopped_ms < natural_ms:
-                self._outcome[record.id] = Outcome.PREEMPTED
-                self._ends.push((stopped_ms, record.id, record.attempt, record))
-        for begun in plan.starts:
+        if plan[1]:
+            self._stop(plan, now_ms)
+        for begun in plan[0]:
             job_id, attempt = begun[0], begun[1]
             record = start(state, now_ms, job_id, attempt, begun[2])
             end_ms = now_ms + run_ms[job_id - 1]
@@ -281,6 +283,19 @@ class Simulation:
         if plan.earmarks or (self._timed and self._tick_ms == NEVER_MS):
             wake = state.wake_ms()
             self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
+            self._set_due()
+
+    def _stop(self, plan: Plan, now_ms: int) -> None:
+        state = self.state
+        for stop in plan.stops:
+            record = state.running[stop.job_id]
+            apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
+            self.result.preemptions += 1
+            natural_ms = self._natural_end_ms(record)
+            stopped_ms = now_ms + record.klass.grace_ms
+            if stopped_ms < natural_ms:
+                self._outcome[record.id] = Outcome.PREEMPTED
+                self._ends.push((stopped_ms, record.id, record.attempt, record))
 
     def _natural_end_ms(self, record: JobRecord) -> int:
         need_ms = self.trace.run_ms[record.id - 1]
