@@ -382,10 +382,10 @@ class Nodes:
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
         self.version += 1
-        touched = self.touched
+        on, touched = self.on, self.touched
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks = grant
-            del self.on[number][job_id]
+            del on[number][job_id]
             touched.append(number)
             if cpu_milli or memory_mib or milli != MILLI or number in self._special:
                 self._shift((grant,), 1)

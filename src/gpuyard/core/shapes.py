@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.tenants import Bill
-from gpuyard.model import Ask, Memory, Mig, Milli, Whole
+from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
 
@@ -45,6 +45,7 @@ class Shape:
         "cpu_milli",
         "gpu_milli",
         "gpus",
+        "grants",
         "index",
         "memory_mib",
         "milli",
@@ -78,6 +79,8 @@ class Shape:
         """Cheapest GPU model first."""
         self.way_on: dict[int, Way] = {}
         """The ways by kind."""
+        self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
+        """Grants of one task on one node that were made before, by node and GPUs."""
         self.bills: dict[tuple[int, int], Bill] = {}
         """What it costs whom where: by tenant and kind."""
 

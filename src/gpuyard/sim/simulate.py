@@ -90,7 +90,7 @@ class Simulation:
     @property
     def ended(self) -> int:
         """How many jobs have ended for good."""
-        return len(self.result.job_id)
+        return len(self.result.job_id) + len(self._meter.ended)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -116,13 +116,17 @@ class Simulation:
         return self.result
 
     def _loop(self, progress: Progress | None) -> None:
-        state, ends, meter, result = self.state, self._ends, self._meter, self.result
-        outcomes, team_of, plain = self._outcome, self._team, self._meter.one_price
-        submit_ms, spec = self.trace.submit_ms, self.trace.spec
+        state, ends, team_of, spec = self.state, self._ends, self._team, self.trace.spec
+        submit_ms = self.trace.submit_ms
         jobs, rows, row = self.trace.jobs(), len(self.trace), 0
         next_submit = submit_ms[0] if rows else NEVER_MS
         self._set_due()
         while True:
+            if not state.queue.count:
+                # Nobody waits, so an end changes nothing but the books.
+                until_ms = next_submit if next_submit < self._due_ms else self._due_ms
+                if ends.next_ms < until_ms and next_submit < NEVER_MS:
+                    self._end_until(until_ms)
             now_ms = next_submit
             if ends.next_ms < now_ms:
                 now_ms = ends.next_ms
@@ -131,18 +135,9 @@ class Simulation:
                 if now_ms == NEVER_MS:
                     break
                 if progress is not None:
-                    progress(self.ended + result.rejected, rows)
-            while ends.next_ms == now_ms:
-                _at_ms, job_id, attempt, record = ends.pop()
-                if record.attempt != attempt or record.phase is None:
-                    continue
-                if attempt == 1 and plain and job_id not in outcomes:
-                    result.job_id.append(job_id)
-                    result.wait_ms.append(record.started_ms - record.job[2])
-                    meter.end_ms.append(now_ms)
-                    end(state, now_ms, job_id, 1, _COMPLETED)
-                else:
-                    self._end(record, now_ms, outcomes.pop(job_id, _COMPLETED))
+                    progress(self.ended + self.result.rejected, rows)
+            if ends.next_ms == now_ms:
+                self._end_until(now_ms + 1)
             if now_ms == self._change_ms:
                 self._node_changes(now_ms)
             while next_submit == now_ms:
@@ -153,11 +148,28 @@ class Simulation:
                 if team >= 0:
                     submit(state, now_ms, job)
                 else:
-                    result.rejected += 1
+                    self.result.rejected += 1
                 row += 1
                 next_submit = submit_ms[row] if row < rows else NEVER_MS
             if state.queue.count:
-                self._decide(now_ms)
+                if self._time_decisions:
+                    self._decide_timed(now_ms)
+                else:
+                    self._commit(decide(state, self.policy, now_ms), now_ms)
+
+    def _end_until(self, until_ms: int) -> None:
+        """What ends before then ends."""
+        state, ends, outcomes, note = self.state, self._ends, self._outcome, self._meter.ended.append
+        plain = self._meter.one_price
+        while ends.next_ms < until_ms:
+            at_ms, job_id, attempt, record = ends.pop()
+            if record.attempt != attempt or record.phase is None:
+                continue
+            if attempt == 1 and plain and job_id not in outcomes:
+                note((job_id, record.started_ms - record.job[2], at_ms))
+                end(state, at_ms, job_id, 1, _COMPLETED)
+            else:
+                self._end(record, at_ms, outcomes.pop(job_id, _COMPLETED))
 
     def _due(self, now_ms: int, row: int) -> int:
         """What is due besides jobs: samples, ticks, and the end; so many rows have arrived. The time that it is now."""
@@ -177,10 +189,7 @@ class Simulation:
         self._change_ms = self._changes[-1].at_ms if self._changes else NEVER_MS
         self._due_ms = min(self._meter.next_sample_ms, self._tick_ms, self._change_ms)
 
-    def _decide(self, now_ms: int) -> None:
-        if not self._time_decisions:
-            self._commit(decide(self.state, self.policy, now_ms), now_ms)
-            return
+    def _decide_timed(self, now_ms: int) -> None:
         before = perf_counter_ns()
         plan = decide(self.state, self.policy, now_ms)
         self.result.decide_ns.append(perf_counter_ns() - before)
@@ -219,9 +228,8 @@ class Simulation:
             if not self._meter.one_price:
                 self._meter.charge(record, ran_ms)
             self._saved.pop(job_id, None)
-            self.result.job_id.append(job_id)
-            self.result.wait_ms.append(record.started_ms - record.job.submitted_ms - self._ran.pop(job_id, 0))
-            self._meter.end_ms.append(at_ms)
+            waited_ms = record.started_ms - record.job.submitted_ms - self._ran.pop(job_id, 0)
+            self._meter.ended.append((job_id, waited_ms, at_ms))
             end(self.state, at_ms, job_id, record.attempt, outcome)
             return
         saved_ms = saved_before + self._kept(record, ran_ms)
@@ -278,9 +286,9 @@ class Simulation:
                 self._outcome[job_id] = Outcome.TIMEOUT
             self._ends.push((end_ms, job_id, attempt, record))
         # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
-        for earmark in plan.earmarks:
+        for earmark in plan[2]:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
-        if plan.earmarks or (self._timed and self._tick_ms == NEVER_MS):
+        if plan[2] or (self._timed and self._tick_ms == NEVER_MS):
             wake = state.wake_ms()
             self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
             self._set_due()
