@@ -10,12 +10,13 @@ import json
 from typing import Any
 
 from gpuyard.core import dependencies
+from gpuyard.core.bills import Bill
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import FIFO, State
-from gpuyard.core.tenants import Bill, Tenants
+from gpuyard.core.tenants import Tenants
 from gpuyard.model import (
     After,
     Ask,

@@ -8,11 +8,11 @@ Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those
 and is ready when nothing it took is below zero.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import positions
+from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
 from gpuyard.model import Grant, Node
 from gpuyard.model.units import MILLI
@@ -29,31 +29,6 @@ _TOUCHED_MAX = 200_000
 """Length of the log of changed nodes at which it and the caches that read it start over."""
 
 
-class _GpuFree:
-    """What is free on each GPU, by node: kept only where it does not follow from the mask of wholly free GPUs."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: "Nodes") -> None:
-        self._nodes = nodes
-
-    def __getitem__(self, number: int) -> Sequence[int]:
-        row = self._nodes.odd.get(number)
-        return (
-            row
-            if row is not None
-            else _plain_row(self._nodes.free_mask[number], self._nodes.home[number].gpus)
-        )
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        return map(self.__getitem__, range(len(self._nodes.node)))
-
-
-@cache
-def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
-    return tuple([MILLI if mask >> gpu & 1 else 0 for gpu in range(gpus)])
-
-
 class Nodes:
     """All nodes. A node's number is its index here."""
 
@@ -66,7 +41,7 @@ class Nodes:
         """The wholly free GPUs of each node."""
         self.odd: dict[int, list[int]] = {}
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
-        self.gpu_free = _GpuFree(self)
+        self.gpu_free = GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""

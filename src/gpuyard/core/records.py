@@ -5,8 +5,8 @@ Ended jobs leave the state; the log and its readers keep them.
 
 from typing import Any, Generic, TypeVar
 
+from gpuyard.core.bills import Bill
 from gpuyard.core.shapes import Shape
-from gpuyard.core.tenants import Bill
 from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 

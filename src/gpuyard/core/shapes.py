@@ -6,9 +6,9 @@ of them.
 
 from dataclasses import dataclass
 
+from gpuyard.core.bills import Bill
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
-from gpuyard.core.tenants import Bill
 from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 

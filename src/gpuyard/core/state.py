@@ -4,6 +4,7 @@ What is here beyond the log's own words (free-count sets, sorted queues, cached 
 built event by event and one rebuilt from its dump give the same plan.
 """
 
+from gpuyard.core.bills import Bill
 from gpuyard.core.demand import Demand
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.policy import Order
@@ -11,7 +12,7 @@ from gpuyard.core.queue import WaitQueue
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Shapes
-from gpuyard.core.tenants import Bill, Tenants
+from gpuyard.core.tenants import Tenants
 from gpuyard.model import CATALOGUE, Ask, Grant, JobClass, JobSpec, JobState, Settings
 
 _MICRO_PER_MILLI_USD = 1000

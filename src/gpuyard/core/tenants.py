@@ -5,8 +5,7 @@ current one. So the fair order changes only when something starts, stops or a pe
 of time, and it is integers all the way.
 """
 
-from dataclasses import dataclass
-
+from gpuyard.core.bills import Bill, Spend
 from gpuyard.model import ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
@@ -19,35 +18,6 @@ _FIXED = 32
 """Fraction bits of the decay factor."""
 _STEPS_UNSEEN = 16
 """Periods that are closed between two looks at whether anything still changes."""
-
-
-@dataclass(slots=True)
-class Spend:
-    """A budget's state: what this window has spent and what running attempts may still spend."""
-
-    budget_milli_ms: int
-    window_ms: int
-    window_start_ms: int = 0
-    spent_milli_ms: int = 0
-    committed_milli_ms: int = 0
-
-
-class Bill:
-    """What every attempt of one ask is charged to one tenant on one kind of node, and what has moved of late.
-
-    `jobs` more attempts run than the columns of `Tenants` say; `since_ms` is the sum of the times at which they
-    started, less those at which others ended.
-    """
-
-    __slots__ = ("jobs", "leaf", "milli", "model", "rate", "settled", "since_ms")
-
-    def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
-        self.leaf = leaf
-        self.model = model
-        self.milli = milli
-        self.rate = rate
-        self.jobs = self.since_ms = 0
-        self.settled = True
 
 
 class Tenants:
