@@ -57,6 +57,7 @@ class Pass:
 
     __slots__ = (
         "_quotas",
+        "_ruled",
         "_undo",
         "drafted",
         "kept",
@@ -91,6 +92,8 @@ class Pass:
         """When a search for victims that failed could go otherwise, if nothing else happens."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
+        self._ruled = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
+        """Whether any quota applies to anyone."""
         self.version = state.nodes.version
         """Of the books as the pass found them. Tries that were taken back move the nodes' own on, drafts apart."""
 
@@ -164,7 +167,7 @@ class Pass:
         kinds = state.nodes.kinds
         freed = state.nodes.freed
         refused: ReasonCode | None = None
-        guarded = self.ruled(record)
+        guarded = self._ruled and self.ruled(record)
         rank = self.policy.rank
         for way in shape.ways if rank is None else rank(state.nodes, shape):
             if guarded:
@@ -177,8 +180,8 @@ class Pass:
                     continue
             if state.no_room.get(way.index) == freed or way.index in self.no_room:
                 continue
-            grants = None
-            if way.node_gpus <= kinds[way.kind].most_free():
+            grants, kind = None, kinds[way.kind]
+            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
                 grants = self.policy.place(state.nodes, shape, way, way.pools)
             if grants is not None:
                 if refused is not None:
@@ -198,7 +201,7 @@ class Pass:
     def ruled(self, record: JobRecord) -> bool:
         """Whether any quota applies to a job."""
         tenants = self.state.tenants
-        return self._quotas and (tenants.guarded[record.leaf] or tenants.holding)
+        return self._ruled and (tenants.guarded[record.leaf] or tenants.holding)
 
     def any_room(self, shape: Shape) -> bool:
         """Whether there is room, whoever may use it."""

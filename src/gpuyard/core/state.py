@@ -189,7 +189,9 @@ class State:
         """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
         freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
         for way in shape.ways:
-            if no_room.get(way.index) != freed and way.node_gpus <= kinds[way.kind].most_free():
+            kind = kinds[way.kind]
+            most = kind.most
+            if way.node_gpus <= (most if most >= 0 else kind.most_free()) and no_room.get(way.index) != freed:
                 return False
         return True
 
