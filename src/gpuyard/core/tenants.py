@@ -6,6 +6,7 @@ of time, and it is integers all the way.
 """
 
 from gpuyard.core.bills import Bill, Spend
+from gpuyard.core.charges import Charges
 from gpuyard.model import ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
@@ -14,10 +15,6 @@ ROOT = 0
 UNLIMITED = 1 << 62
 _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
-_FIXED = 32
-"""Fraction bits of the decay factor."""
-_STEPS_UNSEEN = 16
-"""Periods that are closed between two looks at whether anything still changes."""
 
 
 class Tenants:
@@ -46,12 +43,9 @@ class Tenants:
         self.claimed: list[list[int]] = []
         """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
         self._running: list[int] = []
-        self._rate: list[int] = []
-        self._accrued: list[int] = []
+        self._charges = Charges(settings, self.chain)
         self.unsettled: list[Bill] = []
         """Bills with something that is not in these columns yet."""
-        self.usage: list[int] = []
-        """Decayed charge of closed periods."""
         self.fair_key: list[int] = []
         """Usage, the current period included, over weight: the smaller, the sooner."""
         self.guarded: list[bool] = []
@@ -71,7 +65,6 @@ class Tenants:
         self.due_ms = 0
         """When a period or a budget's window next ends. Events from then on close it first."""
         self._by_path = {tenant.path: tenant for tenant in settings.tenants}
-        self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
         self._add("", ROOT, Tenant(""))
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             self.find(tenant.path)
@@ -128,7 +121,8 @@ class Tenants:
         self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
         self._used.append([0] * columns)
         self.claimed.append([0] * columns)
-        for column in (self._running, self._rate, self._accrued, self.usage, self.fair_key):
+        self._charges.add()
+        for column in (self._running, self.fair_key):
             column.append(0)
         own = (
             any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
@@ -138,7 +132,9 @@ class Tenants:
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
         self.ruled = self.ruled or own
-        self.at_once = self.at_once or own or self.guaranteed[number]
+        if not self.at_once and (own or self.guaranteed[number]):
+            self._catch_up()
+            self.at_once = True
         return number
 
     def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
@@ -189,8 +185,8 @@ class Tenants:
         offset = rate * (at_ms - self.period_start_ms)
         self._enter(leaf, model, milli, sign, rate, -offset)
         if self._keyed:
-            usage, rates, weight, period_ms = self.usage, self._rate, self.weight, self.settings.period_ms
-            keys = self.fair_key
+            usage, rates, weight = self._charges.usage, self._charges.rate, self.weight
+            keys, period_ms = self.fair_key, self.settings.period_ms
             for number in self.chain[leaf]:
                 keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
         if self.holding:
@@ -199,14 +195,13 @@ class Tenants:
     def _enter(self, leaf: int, model: int, milli: int, jobs: int, rate: int, accrued: int) -> None:
         """Count it for a tenant and for all above it."""
         column = 1 + model
-        used_of, running, rates, accrued_of = self._used, self._running, self._rate, self._accrued
+        used_of, running = self._used, self._running
         for number in self.chain[leaf]:
             used = used_of[number]
             used[0] += milli
             used[column] += milli
             running[number] += jobs
-            rates[number] += rate
-            accrued_of[number] += accrued
+        self._charges.enter(leaf, rate, accrued)
 
     def _settle(self) -> None:
         """Enter what is noted on bills: somebody asks."""
@@ -225,6 +220,12 @@ class Tenants:
         for (leaf, model), row in sums.items():
             self._enter(leaf, model, *row)
 
+    def _catch_up(self) -> None:
+        """Enter all that is noted, and close the periods that nobody has asked about so far."""
+        if self.unsettled:
+            self._settle()
+        self._charges.catch_up()
+
     @property
     def used(self) -> list[list[int]]:
         """Milli-GPU held, in total and by model."""
@@ -242,16 +243,23 @@ class Tenants:
     @property
     def rate(self) -> list[int]:
         """Charge per millisecond of what runs now."""
-        if self.unsettled:
-            self._settle()
-        return self._rate
+        if self.unsettled or self._charges.log:
+            self._catch_up()
+        return self._charges.rate
 
     @property
     def accrued(self) -> list[int]:
         """Correction for what started or ended inside the current period."""
-        if self.unsettled:
-            self._settle()
-        return self._accrued
+        if self.unsettled or self._charges.log:
+            self._catch_up()
+        return self._charges.accrued
+
+    @property
+    def usage(self) -> list[int]:
+        """Decayed charge of closed periods."""
+        if self._charges.log:
+            self._catch_up()
+        return self._charges.usage
 
     def commit(self, leaf: int, milli_ms: int) -> None:
         """An attempt may come to spend so much of every budget above it."""
@@ -279,8 +287,7 @@ class Tenants:
 
     def keep_fair_keys(self, keyed: bool) -> None:
         """Whether an order asks for fair keys; where none does, they are not kept."""
-        if self.unsettled:
-            self._settle()
+        self._catch_up()
         self.at_once = keyed or self.ruled or any(self.guaranteed)
         if keyed and not self._keyed:
             for number in range(len(self.path)):
@@ -311,25 +318,11 @@ class Tenants:
         closed = (at_ms - self.period_start_ms) // period
         if closed <= 0:
             return
-        rates, accrued, usages, factor = self.rate, self.accrued, self.usage, self._factor
-        for number in range(len(usages)):
-            rate = rates[number] * period
-            usage = usages[number] + accrued[number]
-            accrued[number] = 0
-            # Step by step, so that it makes no difference when it is done.
-            left = closed
-            while left:
-                before, usage = usage, (usage + rate) * factor >> _FIXED
-                if usage == before:
-                    # A value that stays as it is has settled.
-                    break
-                left -= 1
-                for _ in range(min(left, _STEPS_UNSEEN)):
-                    usage = (usage + rate) * factor >> _FIXED
-                left = max(0, left - _STEPS_UNSEEN)
-            usages[number] = usage
+        if self.unsettled:
+            self._settle()
+        self._charges.close(closed, self.at_once)
         if self._keyed:
-            for number in range(len(usages)):
+            for number in range(len(self.path)):
                 self.rekey(number)
         self.period_start_ms += closed * period
 

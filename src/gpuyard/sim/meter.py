@@ -41,6 +41,8 @@ class Meter:
         """How many arrivals and ends are counted in that."""
         self.spec_team: list[int | None] = [None] * len(trace.specs)
         """By spec: the team it is measured under; -1: it is rejected; None: not seen yet."""
+        self._spec_milli = [state.shape_of(spec.ask).gpu_milli for spec in trace.specs]
+        """By spec: what it asks for."""
         self._price: dict[int, int] = {}
         price_of = {node.name: pool.price_micro_usd_h for pool in pools for node in pool.nodes}
         for number, node in enumerate(state.nodes.node):
@@ -110,8 +112,8 @@ class Meter:
         self._take_ended()
         rows = min(len(result.job_id), len(result.wait_ms), len(self._end_ms))
         del result.job_id[rows:], result.wait_ms[rows:], self._end_ms[rows:]
-        tenants, shape_of = self._state.tenants, self._state.shape_of
-        milli = [shape_of(spec.ask).gpu_milli for spec in trace.specs]
+        tenants = self._state.tenants
+        milli = self._spec_milli
         known = self._teams
         team = [known.get(tenants.leaf(spec.tenant), 0) for spec in trace.specs]
         index = [job_id - 1 for job_id in result.job_id]
@@ -159,7 +161,7 @@ class Meter:
     def _count(self, arrived: int) -> None:
         """Bring what is alive up to date: nobody asks for it between two samples."""
         alive, team_of, spec = self._alive_milli, self.spec_team, self._trace.spec
-        milli = [self._state.shape_of(s.ask).gpu_milli for s in self._trace.specs]
+        milli = self._spec_milli
         for at, count in Counter(spec[self._arrived : arrived]).items():
             team = team_of[at]
             if team is not None and team >= 0:
