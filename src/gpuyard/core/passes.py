@@ -154,7 +154,8 @@ class Pass:
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
-        tenants.move(victim.leaf, victim.model, milli, victim.rate, self.now_ms, sign)
+        bill = victim.bill
+        tenants.move(victim.leaf, bill.model, milli, bill.rate, self.now_ms, sign)
         if tenants.budgeted:
             tenants.commit(victim.leaf, sign * milli * victim.limit_ms)
 

@@ -183,11 +183,27 @@ class Tenants:
         if sign < 0:
             milli, rate = -milli, -rate
         offset = rate * (at_ms - self.period_start_ms)
-        self._enter(leaf, model, milli, sign, rate, -offset)
+        if not self.at_once:
+            self._enter(leaf, model, milli, sign, rate, -offset)
+            return
+        # Nothing waits to be entered: straight into the columns, in one go.
+        charges, column, chain = self._charges, 1 + model, self.chain[leaf]
+        used_of, running, rates, accrued = self._used, self._running, charges.rate, charges.accrued
+        for number in chain:
+            used = used_of[number]
+            used[0] += milli
+            used[column] += milli
+            running[number] += sign
+            rates[number] += rate
+            accrued[number] -= offset
         if self._keyed:
-            usage, rates, weight = self._charges.usage, self._charges.rate, self.weight
-            keys, period_ms = self.fair_key, self.settings.period_ms
-            for number in self.chain[leaf]:
+            usage, weight, keys, period_ms = (
+                charges.usage,
+                self.weight,
+                self.fair_key,
+                self.settings.period_ms,
+            )
+            for number in chain:
                 keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
         if self.holding:
             self._claim(leaf, 1 + model, milli)
@@ -332,9 +348,9 @@ class Tenants:
         """The first rule that forbids a start, and whose it is."""
         if not self.guarded[leaf]:
             return None
-        column = 1 + model
+        column, used_of, running = 1 + model, self.used, self._running
         for number in self.chain[leaf]:
-            used, limit, ceiling = self.used[number], self.limit[number], self.ceiling[number]
+            used, limit, ceiling = used_of[number], self.limit[number], self.ceiling[number]
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
             for which in (0, column):
@@ -342,7 +358,7 @@ class Tenants:
                     return ReasonCode.LIMIT, number
                 if used[which] + milli > ceiling[which]:
                     return ReasonCode.BORROW, number
-            if self.running[number] >= self.max_running[number]:
+            if running[number] >= self.max_running[number]:
                 return ReasonCode.RUNNING_JOBS, number
             spend = self.spend[number]
             if spend is not None:
