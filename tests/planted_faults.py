@@ -40,13 +40,8 @@ FAULTS = [
     Planted(
         "what ends is not taken off its tenant",
         "core/state.py",
-        "        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)\n"
-        "        if tenants.budgeted:\n"
-        "            tenants.commit(record.leaf, -milli * record.limit_ms)\n"
-        "            tenants.spent(",
-        "        if tenants.budgeted:\n"
-        "            tenants.commit(record.leaf, -milli * record.limit_ms)\n"
-        "            tenants.spent(",
+        "        bill.jobs -= 1\n",
+        "",
         MACHINE,
     ),
     Planted(
@@ -86,8 +81,8 @@ FAULTS = [
     ),
     Planted(
         "periods are not closed by events",
-        "core/fold.py",
-        "        state.tenants.pass_time(at_ms)\n",
+        "core/life.py",
+        "    state.tenants.pass_time(at_ms)\n",
         "",
         MACHINE + " tests/unit/core/test_fair_share.py",
     ),
@@ -165,7 +160,7 @@ FAULTS = [
     ),
     Planted(
         "a cancellation is lost when its node goes first",
-        "core/fold.py",
+        "core/life.py",
         "    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:\n        return False\n",
         "",
         MACHINE + " tests/unit/core " + SEEDS,

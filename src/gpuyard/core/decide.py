@@ -7,7 +7,7 @@ taken back (reclaim), a lower class preempted. The state is drafted on and left 
 from collections.abc import Callable
 
 from gpuyard.core.nodes import NEVER_MS
-from gpuyard.core.passes import Pass, free_room
+from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Backfill, Policy
 from gpuyard.core.preempt import make_room
 from gpuyard.core.quiet import Quiet
@@ -38,27 +38,28 @@ _FORCE_MAY_HELP = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.HELD_
 
 def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     """What to start, stop and keep free, from this state."""
-    if state.queue.order is not policy.order:
+    queue = state.queue
+    if queue.order is not policy.order:
         state.reindex(policy.order)
-    waiting = state.queue.count
-    if not waiting:
+        queue = state.queue
+    waiting = queue.count
+    if waiting == 1 and not state.earmarks:
+        # Nobody to be fair to and nothing to draft: most moments of a cluster that keeps up are like this.
+        plan = _alone(state, policy, queue.alone or queue.only())
+        if plan is not None:
+            return plan
+    elif not waiting:
         return NOTHING
     quiet = state.quiet
     if quiet is not None and quiet.stands(state.stirred, policy, now_ms):
         return quiet.plan._replace(waiting=waiting)
     no_room: dict[int, bool] = {}
-    if waiting == 1 and not state.earmarks:
-        # Nobody to be fair to and nothing to draft: most moments of a cluster that keeps up are like this.
-        record = state.queue.only()
-        tenants = state.tenants
-        if not tenants.holding and (not tenants.guarded[record.leaf] or not policy.spec.quotas):
-            found = free_room(state, policy, record)
-            if found is not None:
-                job_id = record.id
-                start = _new(Start, (job_id, record.attempt + 1, found))
-                return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
-    elif (
-        not policy.order.fair and not policy.rules and not state.earmarks and not policy.backfill.promises_all
+    if (
+        waiting > 1
+        and not policy.order.fair
+        and not policy.rules
+        and not state.earmarks
+        and not policy.backfill.promises_all
     ):
         plan = _nobody_fits(state, policy, waiting, no_room)
         if plan is not None:
@@ -88,6 +89,24 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
             decision.settled,
         )
     return plan
+
+
+def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
+    """The plan for the only one who waits, if there is room and no quota to ask about. What has none is remembered."""
+    tenants = state.tenants
+    if tenants.holding or (policy.spec.quotas and tenants.guarded[record.leaf]):
+        return None
+    nodes, no_room, shape = state.nodes, state.no_room, record.shape
+    freed = nodes.freed
+    for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
+        if no_room.get(way.index) != freed:
+            grants = policy.place(nodes, shape, way, way.pools)
+            if grants is not None:
+                job_id = record.id
+                start = _new(Start, (job_id, record.attempt + 1, grants))
+                return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
+            no_room[way.index] = freed
+    return None
 
 
 def _nobody_fits(state: State, policy: Policy, waiting: int, no_room: dict[int, bool]) -> Plan | None:
@@ -291,7 +310,7 @@ def _start_earmarked(current: Pass, starts: list[Start]) -> None:
         record = state.earmarks[job_id]
         assert record.earmark is not None
         grants = record.earmark.grants
-        if state.nodes.overdrawn(grants) or not all(state.nodes.schedulable(g.node) for g in grants):
+        if state.nodes.overdrawn(grants) or any(state.nodes.closed[g.node] for g in grants):
             continue
         if current.policy.spec.quotas and _over_quota(state, record, state.nodes.home[grants[0].node].model):
             continue

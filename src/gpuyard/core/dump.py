@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from gpuyard.core import dependencies
+from gpuyard.core.bills import Bill
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
@@ -184,8 +185,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
     record.state = JobState(row["state"])
-    for name in ("held", "attempt", "model", "rate", "started_ms", "end_ms"):
+    for name in ("held", "attempt", "started_ms", "end_ms"):
         setattr(record, name, row[name])
+    record.bill = Bill(leaf, row["model"], record.shape.gpu_milli, row["rate"])
     record.begin_ms = row["not_before_ms"]
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
     for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):

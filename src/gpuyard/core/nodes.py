@@ -8,12 +8,12 @@ Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those
 and is ready when nothing it took is below zero.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpuyard.core import slicing
 from gpuyard.core.bits import positions
+from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
 from gpuyard.model import Grant, Node
 from gpuyard.model.units import MILLI
@@ -30,31 +30,6 @@ _TOUCHED_MAX = 200_000
 """Length of the log of changed nodes at which it and the caches that read it start over."""
 
 
-class _GpuFree:
-    """What is free on each GPU, by node: kept only where it does not follow from the mask of wholly free GPUs."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: "Nodes") -> None:
-        self._nodes = nodes
-
-    def __getitem__(self, number: int) -> Sequence[int]:
-        row = self._nodes.odd.get(number)
-        return (
-            row
-            if row is not None
-            else _plain_row(self._nodes.free_mask[number], self._nodes.home[number].gpus)
-        )
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        return map(self.__getitem__, range(len(self._nodes.node)))
-
-
-@cache
-def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
-    return tuple([MILLI if mask >> gpu & 1 else 0 for gpu in range(gpus)])
-
-
 class Nodes:
     """All nodes. A node's number is its index here."""
 
@@ -67,7 +42,7 @@ class Nodes:
         """The wholly free GPUs of each node."""
         self.odd: dict[int, list[int]] = {}
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
-        self.gpu_free = _GpuFree(self)
+        self.gpu_free = GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cut: slicing.Cut = {}
         """GPUs that are cut into MIG slices."""
@@ -83,8 +58,12 @@ class Nodes:
         """Why a node takes nothing new; empty: it does."""
         self.closed: list[bool] = []
         """Down or cordoned."""
+        self._special: set[int] = set()
+        """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
         """The kind itself, by node."""
+        self.bit: list[int] = []
+        """Each node as a set of its own."""
         self.on: list[dict[int, tuple[int, Grant]]] = []
         """Per node, what runs there: job id -> (promised end, grant)."""
         self.closed_count = 0
@@ -123,6 +102,7 @@ class Nodes:
         self.cordoned.append("")
         self.closed.append(False)
         self.home.append(kind)
+        self.bit.append(bit)
         self.on.append({})
         kind.buckets[node.gpus] |= bit
         kind.most = -1
@@ -165,10 +145,6 @@ class Nodes:
         self._changed(number)
         self.freed += 1
 
-    def schedulable(self, number: int) -> bool:
-        """Up, and takes new work."""
-        return not self.closed[number]
-
     def set_down(self, number: int, why: str) -> None:
         """Mark a node down (or up again with an empty `why`)."""
         was_down = bool(self.down[number])
@@ -202,9 +178,18 @@ class Nodes:
     def _close(self, number: int, closed: bool) -> None:
         self.closed_count += closed - self.closed[number]
         self.closed[number] = closed
+        self._mark(number)
+
+    def _mark(self, number: int) -> None:
+        """Keep in mind whether a node needs a closer look."""
+        overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
+        if overdrawn or self.closed[number] or number in self.odd:
+            self._special.add(number)
+        else:
+            self._special.discard(number)
 
     def _leave(self, number: int) -> None:
-        if self.schedulable(number):
+        if not self.closed[number]:
             kind = self.kinds[self.kind[number]]
             bit = 1 << number
             kind.buckets[self.free_mask[number].bit_count()] &= ~bit
@@ -212,7 +197,7 @@ class Nodes:
             kind.partial &= ~bit
 
     def _enter(self, number: int) -> None:
-        if self.schedulable(number):
+        if not self.closed[number]:
             kind = self.kinds[self.kind[number]]
             bit = 1 << number
             kind.buckets[self.free_mask[number].bit_count()] |= bit
@@ -299,10 +284,10 @@ class Nodes:
         for number, gpus, milli, cpu_milli, memory_mib, _tasks, slices in grants:
             if slices:
                 slicing.shift(self.cut, number, slices, sign)
-            if cpu_milli:
+            if cpu_milli or memory_mib:
                 self.cpu_free[number] += sign * cpu_milli
-            if memory_mib:
                 self.memory_free[number] += sign * memory_mib
+                self._mark(number)
             if gpus:
                 before = self.free_mask[number]
                 if milli != MILLI or number in self.odd or (sign < 0 and gpus & ~before):
@@ -335,6 +320,7 @@ class Nodes:
             self.odd[number] = free
         else:
             self.odd.pop(number, None)
+        self._mark(number)
         if partial and not self.closed[number]:
             kind = self.home[number]
             if self._has_partial(number):
@@ -355,26 +341,48 @@ class Nodes:
 
     def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
         """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
-        if not self.fits(grants):
-            return False
-        self._shift(grants, -1)
+        (grant, *others) = grants
+        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+        before = self.free_mask[number]
+        odd = milli != MILLI or bool(slices) or number in self._special
+        if others or cpu_milli or memory_mib or odd or gpus & ~before:
+            if not self.fits(grants):
+                return False
+            self._shift(grants, -1)
+            for grant in others:
+                self.on[grant[0]][job_id] = (end_ms, grant)
+                self.touched.append(grant[0])
+        else:
+            # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
+            self.free_mask[number] = after = before ^ gpus
+            kind = self.home[number]
+            kind.most = -1
+            buckets, bit = kind.buckets, self.bit[number]
+            buckets[before.bit_count()] ^= bit
+            buckets[after.bit_count()] ^= bit
         self.version += 1
-        on, touched = self.on, self.touched
-        for grant in grants:
-            number = grant[0]
-            on[number][job_id] = (end_ms, grant)
-            touched.append(number)
+        self.on[number][job_id] = (end_ms, grants[0])
+        self.touched.append(number)
         return True
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
-        self._shift(grants, 1)
         self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:
-            number = grant[0]
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
             del on[number][job_id]
             touched.append(number)
+            if cpu_milli or memory_mib or milli != MILLI or slices or number in self._special:
+                self._shift((grant,), 1)
+                continue
+            before = self.free_mask[number]
+            self.free_mask[number] = after = before ^ gpus
+            kind = self.home[number]
+            kind.most = -1
+            buckets, bit = kind.buckets, self.bit[number]
+            buckets[before.bit_count()] ^= bit
+            buckets[after.bit_count()] ^= bit
         if len(touched) > _TOUCHED_MAX:
             touched.clear()
             self.epoch += 1

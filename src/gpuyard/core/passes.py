@@ -21,20 +21,6 @@ _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOB
 _HELD_BACK = ReasonCode.HELD_BACK
 
 
-def free_room(state: State, policy: Policy, record: JobRecord) -> tuple[Grant, ...] | None:
-    """Room for a job to whom no quota applies, on the state as it is. What has none is remembered."""
-    nodes = state.nodes
-    freed, no_room = nodes.freed, state.no_room
-    shape, rank = record.shape, policy.rank
-    for way in shape.ways if rank is None else rank(nodes, shape):
-        if no_room.get(way.index) != freed:
-            grants = policy.place(nodes, shape, way, way.pools)
-            if grants is not None:
-                return grants
-            no_room[way.index] = freed
-    return None
-
-
 class Wall:
     """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it.
 
@@ -71,6 +57,7 @@ class Pass:
 
     __slots__ = (
         "_quotas",
+        "_ruled",
         "_undo",
         "drafted",
         "kept",
@@ -105,6 +92,8 @@ class Pass:
         """When a search for victims that failed could go otherwise, if nothing else happens."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
+        self._ruled = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
+        """Whether any quota applies to anyone."""
         self.version = state.nodes.version
         """Of the books as the pass found them. Tries that were taken back move the nodes' own on, drafts apart."""
 
@@ -165,7 +154,8 @@ class Pass:
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
-        tenants.move(victim.leaf, victim.model, milli, victim.rate, self.now_ms, sign)
+        bill = victim.bill
+        tenants.move(victim.leaf, bill.model, milli, bill.rate, self.now_ms, sign)
         if tenants.budgeted:
             tenants.commit(victim.leaf, sign * milli * victim.limit_ms)
 
@@ -178,7 +168,7 @@ class Pass:
         kinds = state.nodes.kinds
         freed = state.nodes.freed
         refused: ReasonCode | None = None
-        guarded = self.ruled(record)
+        guarded = self._ruled and self.ruled(record)
         rank = self.policy.rank
         for way in shape.ways if rank is None else rank(state.nodes, shape):
             if guarded:
@@ -191,8 +181,8 @@ class Pass:
                     continue
             if state.no_room.get(way.index) == freed or way.index in self.no_room:
                 continue
-            grants = None
-            if way.node_gpus <= kinds[way.kind].most_free():
+            grants, kind = None, kinds[way.kind]
+            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
                 grants = self.policy.place(state.nodes, shape, way, way.pools)
             if grants is not None:
                 if refused is not None:
@@ -212,7 +202,7 @@ class Pass:
     def ruled(self, record: JobRecord) -> bool:
         """Whether any quota applies to a job."""
         tenants = self.state.tenants
-        return self._quotas and (tenants.guarded[record.leaf] or tenants.holding)
+        return self._ruled and (tenants.guarded[record.leaf] or tenants.holding)
 
     def any_room(self, shape: Shape) -> bool:
         """Whether there is room, whoever may use it."""

@@ -17,6 +17,9 @@ from gpuyard.model.units import MILLI
 _new = tuple.__new__
 """What a named tuple's own constructor calls, without the Python function around it: half the time."""
 
+_GRANTS_MAX = 10_000
+"""Grants of one ask that are kept to be given out again."""
+
 Placer = Callable[[Nodes, Shape, Way, int], "tuple[Grant, ...] | None"]
 """Finds room for a shape served one way, among a set of nodes, or says there is none."""
 
@@ -46,7 +49,7 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
     """One task on the node with the fewest free GPUs that holds it; the lowest number among equals."""
     kind = nodes.kinds[way.kind]
     gpus, cpu_milli, memory_mib = shape.gpus, shape.cpu_milli, shape.memory_mib
-    for bucket in kind.buckets[gpus:] if gpus else kind.buckets:
+    for bucket in kind.buckets[gpus:]:
         if not bucket:
             continue
         members = bucket & among
@@ -59,9 +62,21 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
                     mask = free & -free
                 else:
                     mask = choose_gpus(free, gpus, kind.group_size, kind.gpus) if gpus else 0
-                return (_new(Grant, (number, mask, MILLI, cpu_milli, memory_mib, 1, ())),)
+                grants = shape.grants.get((number, mask))
+                if grants is None:
+                    grants = _grants_of_one(shape, number, mask)
+                return grants
             members ^= low
     return None
+
+
+def _grants_of_one(shape: Shape, number: int, mask: int) -> tuple[Grant, ...]:
+    """Equal grants are one value: a node has few GPUs, and the same are given out again and again."""
+    if len(shape.grants) >= _GRANTS_MAX:
+        shape.grants.clear()
+    grant = Grant(number, mask, MILLI, shape.cpu_milli, shape.memory_mib, 1)
+    grants = shape.grants[number, mask] = (grant,)
+    return grants
 
 
 def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:

@@ -53,7 +53,8 @@ class WaitQueue:
         self.groups: dict[tuple[int, ...], Group] = {}
         self.group_keys: list[tuple[int, ...]] = []
         self.count = 0
-        self._alone: JobRecord | None = None
+        self.alone: JobRecord | None = None
+        """The only job, while it is not sorted in."""
         self._fair = order.fair
         self._plain = not order.before and not order.fair and not order.after
         tenants.keep_fair_keys(order.fair)
@@ -62,16 +63,16 @@ class WaitQueue:
         """A job became eligible. One that waits alone is sorted in only when it has company or has to stay."""
         self.count += 1
         if self.count == 1:
-            self._alone = record
+            self.alone = record
             return
         self.settle()
         self._sort_in(record)
 
     def settle(self) -> None:
         """Sort in a job that has waited alone."""
-        if self._alone is not None:
-            self._sort_in(self._alone)
-            self._alone = None
+        if self.alone is not None:
+            self._sort_in(self.alone)
+            self.alone = None
 
     def _sort_in(self, record: JobRecord) -> None:
         order, leaf = self.order, record.leaf
@@ -108,8 +109,8 @@ class WaitQueue:
     def remove(self, record: JobRecord) -> None:
         """A job started, or no longer waits."""
         self.count -= 1
-        if self._alone is record:
-            self._alone = None
+        if self.alone is record:
+            self.alone = None
             return
         group = self.groups[record.group]
         at = record.leaf if self._fair else ROOT
@@ -162,8 +163,8 @@ class WaitQueue:
 
     def only(self) -> JobRecord:
         """The job, where there is just one."""
-        if self._alone is not None:
-            return self._alone
+        if self.alone is not None:
+            return self.alone
         (group,) = self.groups.values()
         (streams,) = group.streams.values()
         (rows,) = streams.values()

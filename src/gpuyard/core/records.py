@@ -3,14 +3,41 @@
 Ended jobs leave the state; the log and its readers keep them.
 """
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from gpuyard.core.bills import Bill
 from gpuyard.core.shapes import Shape
 from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 
 _PENDING = JobState.PENDING
 _NOWHERE = (0, 0, 0)
+_NO_BILL = Bill(0, 0, 0, 0)
+
+T = TypeVar("T")
+
+
+class _Rare(Generic[T]):
+    """A field that few jobs ever need: kept apart, so that the others do not carry it."""
+
+    __slots__ = ("_default", "_name")
+
+    def __init__(self, default: T) -> None:
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: "JobRecord", _owner: type | None = None) -> T:
+        rare = record.rare
+        return self._default if rare is None else rare.get(self._name, self._default)
+
+    def __set__(self, record: "JobRecord", value: T) -> None:
+        if record.rare is not None:
+            record.rare[self._name] = value
+        elif value != self._default:
+            record.rare = {self._name: value}
 
 
 class JobRecord:
@@ -19,36 +46,43 @@ class JobRecord:
     __slots__ = (
         "attempt",
         "begin_ms",
-        "cause",
+        "bill",
         "checkpoint_ms",
-        "doomed",
         "earmark",
         "end_ms",
         "entry",
         "estimate_ms",
-        "failures",
-        "for_job",
         "grants",
         "group",
-        "held",
         "id",
         "job",
         "klass",
         "leaf",
         "limit_ms",
-        "model",
-        "pending",
         "phase",
         "preemptions",
-        "rate",
-        "saved_ms",
+        "rare",
         "shape",
         "started_ms",
         "state",
         "stream",
-        "suspended_ms",
-        "wanted",
     )
+
+    held = _Rare(False)
+    suspended_ms = _Rare(0)
+    """Since when it is frozen."""
+    saved_ms = _Rare(0)
+    """Work that need not be done again."""
+    cause: _Rare[StopCause | None] = _Rare(None)
+    for_job = _Rare(0)
+    failures = _Rare(0)
+    """How often it failed by itself and was tried again."""
+    pending: _Rare[tuple[After, ...]] = _Rare(())
+    """Jobs it still waits for."""
+    doomed = _Rare("")
+    """Why it can never start: one of them ended otherwise than it was to."""
+    wanted: _Rare[Verb | None] = _Rare(None)
+    """What someone asked for about the current attempt and has not been done yet."""
 
     def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int) -> None:
         self.job = job
@@ -63,40 +97,35 @@ class JobRecord:
         self.begin_ms = job[5]
         """Not to start before."""
         self.state = _PENDING
-        self.held = False
-        self.attempt = 0
-        """How many attempts there were, the current one included."""
+        # How many attempts there were, the current one included; its start and promised end; when it last reported
+        # a checkpoint (0: never); how often the job was preempted.
+        self.attempt = self.started_ms = self.end_ms = self.checkpoint_ms = self.preemptions = 0
         self.phase: AttemptState | None = None
-        self.grants: tuple[Grant, ...] = ()
-        # Number of the GPU model it runs on, charge per millisecond, start and promised end of the attempt.
-        self.model = self.rate = self.started_ms = self.end_ms = 0
-        self.checkpoint_ms = 0
-        """When the current attempt last reported a checkpoint; 0: never."""
-        self.suspended_ms = 0
-        """Since when it is frozen."""
-        self.saved_ms = 0
-        """Work that need not be done again."""
-        self.preemptions = 0
-        self.cause: StopCause | None = None
-        self.for_job = 0
-        self.failures = 0
-        """How often it failed by itself and was tried again."""
-        self.pending: tuple[After, ...] = ()
-        """Jobs it still waits for."""
-        self.doomed = ""
-        """Why it can never start: one of them ended otherwise than it was to."""
-        self.wanted: Verb | None = None
-        """What someone asked for about the current attempt and has not been done yet."""
+        self.bill = _NO_BILL
+        """What the current attempt is charged for."""
         self.earmark: Earmark | None = None
+        self.rare: dict[str, Any] | None = None
+        self.grants: tuple[Grant, ...] = ()
         # Its place in the queue.
         self.group: tuple[int, ...] = ()
-        self.stream: tuple[int, int, int] = _NOWHERE
         self.entry: tuple[Any, ...] = ()
+        self.stream: tuple[int, int, int] = _NOWHERE
+
+    @property
+    def model(self) -> int:
+        """Number of the GPU model it runs on."""
+        return self.bill.model
+
+    @property
+    def rate(self) -> int:
+        """Charge per millisecond of the current attempt."""
+        return self.bill.rate
 
     def clear(self) -> None:
         """A job without an attempt carries nothing of the last one."""
         self.grants = ()
-        self.started_ms = self.end_ms = self.model = self.rate = 0
+        self.started_ms = self.end_ms = 0
+        self.bill = _NO_BILL
 
     def keep(self, saved_ms: int) -> None:
         """So much work need not be done again: the next attempt takes so much less, and its restart."""

@@ -6,10 +6,11 @@ of them.
 
 from dataclasses import dataclass
 
+from gpuyard.core.bills import Bill
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.slicing import charge_of, gpus_for
-from gpuyard.model import Ask, Memory, Mig, Milli, Whole
+from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
@@ -42,9 +43,11 @@ class Shape:
 
     __slots__ = (
         "ask",
+        "bills",
         "cpu_milli",
         "gpu_milli",
         "gpus",
+        "grants",
         "index",
         "memory_mib",
         "milli",
@@ -89,6 +92,10 @@ class Shape:
         """Cheapest GPU model first."""
         self.way_on: dict[int, Way] = {}
         """The ways by kind."""
+        self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
+        """Grants of one task on one node that were made before, by node and GPUs."""
+        self.bills: dict[tuple[int, int], Bill] = {}
+        """What it costs whom where: by tenant and kind."""
 
 
 class Shapes:
@@ -137,6 +144,7 @@ class Shapes:
         )
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
+        shape.bills.clear()
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask

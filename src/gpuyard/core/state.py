@@ -4,6 +4,7 @@ What is here beyond the log's own words (free-count sets, sorted queues, cached 
 built event by event and one rebuilt from its dump give the same plan.
 """
 
+from gpuyard.core.bills import Bill
 from gpuyard.core.demand import Demand
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.policy import Order
@@ -66,7 +67,7 @@ class State:
         """Time of the last event."""
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
-        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int]] = {}
+        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, bool]] = {}
         """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
         self.no_room: dict[int, int] = {}
         """Cache: way -> `nodes.freed` at which it was found to have no room."""
@@ -122,6 +123,7 @@ class State:
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
+        record.bill = Bill(record.leaf, record.model, milli, record.rate)
         tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
         if tenants.budgeted:
             tenants.commit(record.leaf, milli * record.limit_ms)
@@ -156,8 +158,8 @@ class State:
             if record.state is JobState.PENDING and job_id not in self.deferred:
                 self.queue.add(record)
 
-    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int]:
-        """What a spec means under the settings in force: its shape, class and tenant."""
+    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, bool]:
+        """What a spec means under the settings in force: its shape, class, tenant, and if it waits for others."""
         tenants = len(self.tenants.path)
         leaf = self.tenants.leaf(spec.tenant)
         if len(self.tenants.path) != tenants:
@@ -165,7 +167,7 @@ class State:
             self.intake.clear()
         if len(self.intake) >= _INTAKE_MAX:
             self.intake.clear()
-        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf)
+        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf, bool(spec.after))
         self.intake[id(spec)] = known
         return known
 
@@ -188,7 +190,9 @@ class State:
         """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
         freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
         for way in shape.ways:
-            if no_room.get(way.index) != freed and way.node_gpus <= kinds[way.kind].most_free():
+            kind = kinds[way.kind]
+            most = kind.most
+            if way.node_gpus <= (most if most >= 0 else kind.most_free()) and no_room.get(way.index) != freed:
                 return False
         return True
 
@@ -196,47 +200,61 @@ class State:
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
         """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
-        shape = record.shape
-        end_ms = at_ms + record.estimate_ms
         nodes = self.nodes
+        end_ms = at_ms + record.estimate_ms
         if not nodes.place(grants, end_ms, record.id):
             return False
-        way = shape.way_on[nodes.kind[grants[0][0]]]
+        kind = nodes.kind[grants[0][0]]
+        bill = record.shape.bills.get((record.leaf, kind))
+        if bill is None:
+            bill = self._bill(record, kind)
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
-        record.model = model = way.model
-        record.rate = rate = way.rate
-        nodes.used_milli += shape.gpu_milli
+        record.bill = bill
+        nodes.used_milli += bill.milli
         tenants = self.tenants
-        tenants.move(record.leaf, model, shape.gpu_milli, rate, at_ms, 1)
-        if tenants.budgeted:
-            tenants.commit(record.leaf, shape.gpu_milli * record.limit_ms)
+        if tenants.at_once:
+            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
+            if tenants.budgeted:
+                tenants.commit(bill.leaf, bill.milli * record.limit_ms)
+            return True
+        bill.jobs += 1
+        bill.since_ms += at_ms
+        if bill.settled:
+            bill.settled = False
+            tenants.unsettled.append(bill)
         return True
+
+    def _bill(self, record: JobRecord, kind: int) -> Bill:
+        shape = record.shape
+        way = shape.way_on[kind]
+        bill = shape.bills[record.leaf, kind] = Bill(record.leaf, way.model, shape.gpu_milli, way.rate)
+        return bill
 
     def unhold(self, record: JobRecord, at_ms: int) -> None:
         """The exact inverse of `hold` at the same time."""
-        self.nodes.lift(record.grants, record.id)
-        milli = record.shape.gpu_milli
-        self.nodes.used_milli -= milli
-        tenants = self.tenants
-        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
-        if tenants.budgeted:
-            tenants.commit(record.leaf, -milli * record.limit_ms)
+        self.release(record, at_ms)
+        self.nodes.freed -= 1
         record.clear()
 
     def release(self, record: JobRecord, at_ms: int) -> None:
         """An attempt ended: its room is free and its use is counted. The record still tells what it held."""
-        nodes = self.nodes
+        nodes, tenants, bill = self.nodes, self.tenants, record.bill
         nodes.lift(record.grants, record.id)
         nodes.freed += 1
-        milli = record.shape.gpu_milli
-        nodes.used_milli -= milli
-        tenants = self.tenants
-        tenants.move(record.leaf, record.model, milli, record.rate, at_ms, -1)
-        if tenants.budgeted:
-            tenants.commit(record.leaf, -milli * record.limit_ms)
-            tenants.spent(record.leaf, milli, record.started_ms, at_ms)
+        nodes.used_milli -= bill.milli
+        if tenants.at_once:
+            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, -1)
+            if tenants.budgeted:
+                tenants.commit(bill.leaf, -bill.milli * record.limit_ms)
+                tenants.spent(bill.leaf, bill.milli, record.started_ms, at_ms)
+            return
+        bill.jobs -= 1
+        bill.since_ms -= at_ms
+        if bill.settled:
+            bill.settled = False
+            tenants.unsettled.append(bill)
 
     def promise_end(self, record: JobRecord, end_ms: int) -> None:
         """A running attempt is now expected to end at another time."""

@@ -5,8 +5,8 @@ current one. So the fair order changes only when something starts, stops or a pe
 of time, and it is integers all the way.
 """
 
-from dataclasses import dataclass
-
+from gpuyard.core.bills import Bill, Spend
+from gpuyard.core.charges import Charges
 from gpuyard.model import ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
@@ -15,19 +15,6 @@ ROOT = 0
 UNLIMITED = 1 << 62
 _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
-_FIXED = 32
-"""Fraction bits of the decay factor."""
-
-
-@dataclass(slots=True)
-class Spend:
-    """A budget's state: what this window has spent and what running attempts may still spend."""
-
-    budget_milli_ms: int
-    window_ms: int
-    window_start_ms: int = 0
-    spent_milli_ms: int = 0
-    committed_milli_ms: int = 0
 
 
 class Tenants:
@@ -52,16 +39,13 @@ class Tenants:
         self.max_job: list[int] = []
         self.max_running: list[int] = []
         self.spend: list[Spend | None] = []
-        self.used: list[list[int]] = []
+        self._used: list[list[int]] = []
         self.claimed: list[list[int]] = []
         """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
-        self.running: list[int] = []
-        self.rate: list[int] = []
-        """Charge per millisecond of what runs now."""
-        self.accrued: list[int] = []
-        """Correction for what started or ended inside the current period."""
-        self.usage: list[int] = []
-        """Decayed charge of closed periods."""
+        self._running: list[int] = []
+        self._charges = Charges(settings, self.chain)
+        self.unsettled: list[Bill] = []
+        """Bills with something that is not in these columns yet."""
         self.fair_key: list[int] = []
         """Usage, the current period included, over weight: the smaller, the sooner."""
         self.guarded: list[bool] = []
@@ -75,11 +59,12 @@ class Tenants:
         self.budgeted = False
         """Whether anyone has a budget."""
         self._keyed = False
+        self.at_once = False
+        """Whether what moves is entered all the way up at once, because every decision asks for it."""
         self.period_start_ms = 0
         self.due_ms = 0
         """When a period or a budget's window next ends. Events from then on close it first."""
         self._by_path = {tenant.path: tenant for tenant in settings.tenants}
-        self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
         self._add("", ROOT, Tenant(""))
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             self.find(tenant.path)
@@ -134,9 +119,10 @@ class Tenants:
         self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
         self.budgeted = self.budgeted or budget is not None
         self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
-        self.used.append([0] * columns)
+        self._used.append([0] * columns)
         self.claimed.append([0] * columns)
-        for column in (self.running, self.rate, self.accrued, self.usage, self.fair_key):
+        self._charges.add()
+        for column in (self._running, self.fair_key):
             column.append(0)
         own = (
             any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
@@ -146,6 +132,9 @@ class Tenants:
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
         self.ruled = self.ruled or own
+        if not self.at_once and (own or self.guaranteed[number]):
+            self._catch_up()
+            self.at_once = True
         return number
 
     def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
@@ -191,12 +180,16 @@ class Tenants:
 
     def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
         """An attempt takes GPUs (`sign` 1) or gives them back (-1). At one time, the two undo each other."""
-        column = 1 + model
         if sign < 0:
             milli, rate = -milli, -rate
         offset = rate * (at_ms - self.period_start_ms)
-        used_of, running, rates, accrued = self.used, self.running, self.rate, self.accrued
-        for number in self.chain[leaf]:
+        if not self.at_once:
+            self._enter(leaf, model, milli, sign, rate, -offset)
+            return
+        # Nothing waits to be entered: straight into the columns, in one go.
+        charges, column, chain = self._charges, 1 + model, self.chain[leaf]
+        used_of, running, rates, accrued = self._used, self._running, charges.rate, charges.accrued
+        for number in chain:
             used = used_of[number]
             used[0] += milli
             used[column] += milli
@@ -204,11 +197,85 @@ class Tenants:
             rates[number] += rate
             accrued[number] -= offset
         if self._keyed:
-            usage, keys, weight, period_ms = self.usage, self.fair_key, self.weight, self.settings.period_ms
-            for number in self.chain[leaf]:
+            usage, weight, keys, period_ms = (
+                charges.usage,
+                self.weight,
+                self.fair_key,
+                self.settings.period_ms,
+            )
+            for number in chain:
                 keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
         if self.holding:
-            self._claim(leaf, column, milli)
+            self._claim(leaf, 1 + model, milli)
+
+    def _enter(self, leaf: int, model: int, milli: int, jobs: int, rate: int, accrued: int) -> None:
+        """Count it for a tenant and for all above it."""
+        column = 1 + model
+        used_of, running = self._used, self._running
+        for number in self.chain[leaf]:
+            used = used_of[number]
+            used[0] += milli
+            used[column] += milli
+            running[number] += jobs
+        self._charges.enter(leaf, rate, accrued)
+
+    def _settle(self) -> None:
+        """Enter what is noted on bills: somebody asks."""
+        start_ms = self.period_start_ms
+        sums: dict[tuple[int, int], list[int]] = {}
+        for bill in self.unsettled:
+            row = sums.setdefault((bill.leaf, bill.model), [0, 0, 0, 0])
+            jobs, rate = bill.jobs, bill.rate
+            row[0] += bill.milli * jobs
+            row[1] += jobs
+            row[2] += rate * jobs
+            row[3] -= rate * (bill.since_ms - jobs * start_ms)
+            bill.jobs = bill.since_ms = 0
+            bill.settled = True
+        self.unsettled.clear()
+        for (leaf, model), row in sums.items():
+            self._enter(leaf, model, *row)
+
+    def _catch_up(self) -> None:
+        """Enter all that is noted, and close the periods that nobody has asked about so far."""
+        if self.unsettled:
+            self._settle()
+        self._charges.catch_up()
+
+    @property
+    def used(self) -> list[list[int]]:
+        """Milli-GPU held, in total and by model."""
+        if self.unsettled:
+            self._settle()
+        return self._used
+
+    @property
+    def running(self) -> list[int]:
+        """Jobs that hold GPUs."""
+        if self.unsettled:
+            self._settle()
+        return self._running
+
+    @property
+    def rate(self) -> list[int]:
+        """Charge per millisecond of what runs now."""
+        if self.unsettled or self._charges.log:
+            self._catch_up()
+        return self._charges.rate
+
+    @property
+    def accrued(self) -> list[int]:
+        """Correction for what started or ended inside the current period."""
+        if self.unsettled or self._charges.log:
+            self._catch_up()
+        return self._charges.accrued
+
+    @property
+    def usage(self) -> list[int]:
+        """Decayed charge of closed periods."""
+        if self._charges.log:
+            self._catch_up()
+        return self._charges.usage
 
     def commit(self, leaf: int, milli_ms: int) -> None:
         """An attempt may come to spend so much of every budget above it."""
@@ -236,6 +303,8 @@ class Tenants:
 
     def keep_fair_keys(self, keyed: bool) -> None:
         """Whether an order asks for fair keys; where none does, they are not kept."""
+        self._catch_up()
+        self.at_once = keyed or self.ruled or any(self.guaranteed)
         if keyed and not self._keyed:
             for number in range(len(self.path)):
                 self.rekey(number)
@@ -265,17 +334,12 @@ class Tenants:
         closed = (at_ms - self.period_start_ms) // period
         if closed <= 0:
             return
-        for number in range(len(self.path)):
-            rate = self.rate[number] * period
-            usage = self.usage[number] + self.accrued[number]
-            self.accrued[number] = 0
-            # Step by step, so that it makes no difference when it is done; a value that stays as it is has settled.
-            for _ in range(closed):
-                before, usage = usage, (usage + rate) * self._factor >> _FIXED
-                if usage == before:
-                    break
-            self.usage[number] = usage
-            self.rekey(number)
+        if self.unsettled:
+            self._settle()
+        self._charges.close(closed, self.at_once)
+        if self._keyed:
+            for number in range(len(self.path)):
+                self.rekey(number)
         self.period_start_ms += closed * period
 
     # -- what may start ----------------------------------------------------------------------------------------
@@ -284,9 +348,9 @@ class Tenants:
         """The first rule that forbids a start, and whose it is."""
         if not self.guarded[leaf]:
             return None
-        column = 1 + model
+        column, used_of, running = 1 + model, self.used, self._running
         for number in self.chain[leaf]:
-            used, limit, ceiling = self.used[number], self.limit[number], self.ceiling[number]
+            used, limit, ceiling = used_of[number], self.limit[number], self.ceiling[number]
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
             for which in (0, column):
@@ -294,7 +358,7 @@ class Tenants:
                     return ReasonCode.LIMIT, number
                 if used[which] + milli > ceiling[which]:
                     return ReasonCode.BORROW, number
-            if self.running[number] >= self.max_running[number]:
+            if running[number] >= self.max_running[number]:
                 return ReasonCode.RUNNING_JOBS, number
             spend = self.spend[number]
             if spend is not None:

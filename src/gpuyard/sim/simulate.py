@@ -7,20 +7,18 @@ world is simulated.
 import gc
 from array import array
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from operator import attrgetter
 from time import perf_counter_ns, process_time
 
 from gpuyard.core import Policy, State, apply, decide
 from gpuyard.core.admission import never
+from gpuyard.core.life import end, start, submit
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
-    AttemptEnded,
-    AttemptStarted,
     AttemptStopping,
     ConfigSet,
     DemandLearned,
     EarmarkSet,
-    JobSubmitted,
     NodeAdded,
     NodeDown,
     NodeUp,
@@ -30,20 +28,14 @@ from gpuyard.model import (
     Settings,
     Ticked,
 )
+from gpuyard.sim.ends import NEVER_MS, Ends
 from gpuyard.sim.faults import NodeChange
 from gpuyard.sim.meter import Meter, typical_asks
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
-_NEVER = 1 << 62
-_END, _NODE = 0, 1
-"""Kinds of events in the heap, in the order in which those of one moment are taken."""
-
-_PROGRESS_EVERY = 256
-"""Moments between two calls of the progress function."""
-
-_new = tuple.__new__
-"""What a named tuple's own constructor calls, without the Python function around it."""
+_ARRIVALS_PER_DAY = 8
+"""How many jobs arrive, on average, in a day of the calendar of ends."""
 
 _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
 
@@ -80,18 +72,25 @@ class Simulation:
         """Work saved by attempts before the current one, for jobs that were interrupted."""
         self._ran: dict[int, int] = {}
         """How long attempts before the current one ran."""
-        self._heap: list[tuple[int, int, int, int]] = []
+        last_ms = trace.submit_ms[-1] if len(trace) else 0
+        self._ends = Ends(last_ms * _ARRIVALS_PER_DAY // max(1, len(trace)))
         self._outcome: dict[int, Outcome] = {}
         """How the current attempt of a job will end, where it is not by completing."""
-        self._changes = list(node_changes)
-        for index, change in enumerate(self._changes):
-            heappush(self._heap, (change.at_ms, _NODE, index, 0))
+        self._changes = sorted(node_changes, key=attrgetter("at_ms"))[::-1]
+        """Of nodes, the next one last."""
         self._team = self._meter.spec_team
         self._time_decisions = time_decisions
-        self._tick_ms = _NEVER
+        self._tick_ms = self._change_ms = NEVER_MS
+        """When time alone may change a decision, and when a node next changes."""
+        self._due_ms = 0
+        """When there is something to do besides jobs."""
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
-        self.ended = 0
+
+    @property
+    def ended(self) -> int:
+        """How many jobs have ended for good."""
+        return len(self.result.job_id) + len(self._meter.ended)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -117,47 +116,84 @@ class Simulation:
         return self.result
 
     def _loop(self, progress: Progress | None) -> None:
-        state, policy, heap, meter = self.state, self.policy, self._heap, self._meter
-        running, outcomes = state.running, self._outcome
+        state, ends, team_of, spec = self.state, self._ends, self._team, self.trace.spec
         submit_ms = self.trace.submit_ms
-        rows, row = len(submit_ms), 0
-        next_submit = submit_ms[0] if rows else _NEVER
-        decide_ns = self.result.decide_ns if self._time_decisions else None
-        moments = 0
+        jobs, rows, row = self.trace.jobs(), len(self.trace), 0
+        next_submit = submit_ms[0] if rows else NEVER_MS
+        self._set_due()
         while True:
+            if not state.queue.count:
+                # Nobody waits, so an end changes nothing but the books.
+                until_ms = next_submit if next_submit < self._due_ms else self._due_ms
+                if ends.next_ms < until_ms and next_submit < NEVER_MS:
+                    self._end_until(until_ms)
             now_ms = next_submit
-            if heap and heap[0][0] <= now_ms:
-                now_ms = heap[0][0]
-            if self._tick_ms < now_ms:
-                now_ms = self._tick_ms
-            if now_ms >= meter.next_sample_ms:
-                meter.sample(now_ms, row)
-            if now_ms == _NEVER or (row >= rows and not self._alive()):
-                break
-            if self._tick_ms <= now_ms:
-                self._tick(now_ms)
-            while heap and heap[0][0] == now_ms:
-                _at_ms, kind, number, attempt = heappop(heap)
-                record = running.get(number) if kind == _END else None
-                if record is None or record.attempt != attempt or number in outcomes:
-                    self._happen(now_ms, kind, number, attempt)
-                else:
-                    self._done(record, now_ms, _COMPLETED)
+            if ends.next_ms < now_ms:
+                now_ms = ends.next_ms
+            if now_ms >= self._due_ms or next_submit == NEVER_MS:
+                now_ms = self._due(now_ms, row)
+                if now_ms == NEVER_MS:
+                    break
+                if progress is not None:
+                    progress(self.ended + self.result.rejected, rows)
+            if ends.next_ms == now_ms:
+                self._end_until(now_ms + 1)
+            if now_ms == self._change_ms:
+                self._node_changes(now_ms)
             while next_submit == now_ms:
-                self._arrive(row, now_ms)
-                row += 1
-                next_submit = submit_ms[row] if row < rows else _NEVER
-            if state.queue.count:
-                if decide_ns is None:
-                    plan = decide(state, policy, now_ms)
+                job = next(jobs)
+                team = team_of[spec[row]]
+                if team is None:
+                    team = self._admit(spec[row])
+                if team >= 0:
+                    submit(state, now_ms, job)
                 else:
-                    before = perf_counter_ns()
-                    plan = decide(state, policy, now_ms)
-                    decide_ns.append(perf_counter_ns() - before)
-                self._commit(plan, now_ms)
-            moments += 1
-            if progress is not None and not moments % _PROGRESS_EVERY:
-                progress(self.ended + self.result.rejected, rows)
+                    self.result.rejected += 1
+                row += 1
+                next_submit = submit_ms[row] if row < rows else NEVER_MS
+            if state.queue.count:
+                if self._time_decisions:
+                    self._decide_timed(now_ms)
+                else:
+                    self._commit(decide(state, self.policy, now_ms), now_ms)
+
+    def _end_until(self, until_ms: int) -> None:
+        """What ends before then ends."""
+        state, ends, outcomes, note = self.state, self._ends, self._outcome, self._meter.ended.append
+        plain = self._meter.one_price
+        while ends.next_ms < until_ms:
+            at_ms, job_id, attempt, record = ends.pop()
+            if record.attempt != attempt or record.phase is None:
+                continue
+            if attempt == 1 and plain and job_id not in outcomes:
+                note((job_id, record.started_ms - record.job[2], at_ms))
+                end(state, at_ms, job_id, 1, _COMPLETED)
+            else:
+                self._end(record, at_ms, outcomes.pop(job_id, _COMPLETED))
+
+    def _due(self, now_ms: int, row: int) -> int:
+        """What is due besides jobs: samples, ticks, and the end; so many rows have arrived. The time that it is now."""
+        now_ms = min(now_ms, self._tick_ms, self._change_ms)
+        if now_ms >= self._meter.next_sample_ms:
+            self._meter.sample(now_ms, row)
+        if row >= len(self.trace) and not self._alive():
+            return NEVER_MS
+        if self._tick_ms <= now_ms < NEVER_MS:
+            apply(self.state, Ticked(now_ms))
+            wake = self.state.wake_ms()
+            self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
+        self._set_due()
+        return now_ms
+
+    def _set_due(self) -> None:
+        self._change_ms = self._changes[-1].at_ms if self._changes else NEVER_MS
+        self._due_ms = min(self._meter.next_sample_ms, self._tick_ms, self._change_ms)
+
+    def _decide_timed(self, now_ms: int) -> None:
+        before = perf_counter_ns()
+        plan = decide(self.state, self.policy, now_ms)
+        self.result.decide_ns.append(perf_counter_ns() - before)
+        self._commit(plan, now_ms)
 
     def _alive(self) -> bool:
         """Whether anything can still happen once all jobs have arrived."""
@@ -167,24 +203,9 @@ class Simulation:
         if not state.queue.count:
             return False
         # Nothing runs and something waits: only a node that comes back or a budget's next window can help.
-        return bool(self._heap) or (state.tenants.budgeted and self._tick_ms < _NEVER)
+        return bool(self._ends or self._changes) or (state.tenants.budgeted and self._tick_ms < NEVER_MS)
 
     # -- what happens ------------------------------------------------------------------------------------------
-
-    def _tick(self, now_ms: int) -> None:
-        apply(self.state, Ticked(now_ms))
-        wake = self.state.wake_ms()
-        self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
-
-    def _arrive(self, row: int, now_ms: int) -> None:
-        spec = self.trace.spec[row]
-        team = self._team[spec]
-        if team is None:
-            team = self._admit(spec)
-        if team < 0:
-            self.result.rejected += 1
-            return
-        apply(self.state, _new(JobSubmitted, (now_ms, self.trace.job(row))))
 
     def _admit(self, spec: int) -> int:
         """Who a spec is measured under, or -1 if it could never run."""
@@ -195,47 +216,27 @@ class Simulation:
         self._team[spec] = team
         return team
 
-    def _happen(self, at_ms: int, kind: int, number: int, attempt: int) -> None:
-        """Anything but the plain completion of a job."""
-        if kind == _NODE:
-            self._node_change(self._changes[number])
-            return
-        record = self.state.running.get(number)
-        if record is not None and record.attempt == attempt:
-            self._end(record, at_ms, self._outcome.pop(number))
-
-    def _done(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
-        """A job ends for good."""
-        job_id, meter = record.id, self._meter
-        ran_ms = at_ms - record.started_ms
-        waited_ms = at_ms - record.job.submitted_ms - ran_ms
-        if record.attempt > 1:
-            waited_ms -= self._ran.pop(job_id, 0)
-            self._saved.pop(job_id, None)
-        if not meter.one_price:
-            meter.charge(record, ran_ms)
-        result = self.result
-        result.job_id.append(job_id)
-        result.wait_ms.append(waited_ms)
-        meter.end_ms.append(at_ms)
-        self.ended += 1
-        apply(self.state, _new(AttemptEnded, (at_ms, job_id, record.attempt, outcome, 0, 0, "", 0)))
-
     def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
-        """An attempt ends otherwise than by completing its job."""
+        """An attempt ends, of whatever job and in whatever way."""
         job_id = record.id
         ran_ms = at_ms - record.started_ms
         saved_before = self._saved.get(job_id, 0)
         if outcome is not _PREEMPTED and outcome is not _NODE_FAIL:
-            self._meter.destroyed(record, ran_ms + saved_before)
-            self.result.timeouts += 1
-            self._done(record, at_ms, outcome)
+            if outcome is not _COMPLETED:
+                self._meter.destroyed(record, ran_ms + saved_before)
+                self.result.timeouts += 1
+            if not self._meter.one_price:
+                self._meter.charge(record, ran_ms)
+            self._saved.pop(job_id, None)
+            waited_ms = record.started_ms - record.job.submitted_ms - self._ran.pop(job_id, 0)
+            self._meter.ended.append((job_id, waited_ms, at_ms))
+            end(self.state, at_ms, job_id, record.attempt, outcome)
             return
         saved_ms = saved_before + self._kept(record, ran_ms)
         self._saved[job_id] = saved_ms
         self._stopped(record, ran_ms)
         self._meter.destroyed(record, ran_ms - (saved_ms - saved_before))
-        apply(self.state, AttemptEnded(at_ms, job_id, record.attempt, outcome, saved_ms))
+        end(self.state, at_ms, job_id, record.attempt, outcome, saved_ms)
 
     def _stopped(self, record: JobRecord, ran_ms: int) -> None:
         """An attempt of a job that has not ended ran so long."""
@@ -250,6 +251,11 @@ class Simulation:
         if spec.checkpoint_ms <= 0 or worked <= 0:
             return 0
         return worked // spec.checkpoint_ms * spec.checkpoint_ms
+
+    def _node_changes(self, at_ms: int) -> None:
+        while self._changes and self._changes[-1].at_ms == at_ms:
+            self._node_change(self._changes.pop())
+        self._set_due()
 
     def _node_change(self, change: NodeChange) -> None:
         state = self.state
@@ -266,7 +272,29 @@ class Simulation:
     # -- what is decided ---------------------------------------------------------------------------------------
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
-        state, running, run_ms = self.state, self.state.running, self.trace.run_ms
+        state, run_ms = self.state, self.trace.run_ms
+        if plan[1]:
+            self._stop(plan, now_ms)
+        for begun in plan[0]:
+            job_id, attempt = begun[0], begun[1]
+            record = start(state, now_ms, job_id, attempt, begun[2])
+            end_ms = now_ms + run_ms[job_id - 1]
+            if attempt > 1:
+                end_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
+            if end_ms > record.end_ms:
+                end_ms = record.end_ms
+                self._outcome[job_id] = Outcome.TIMEOUT
+            self._ends.push((end_ms, job_id, attempt, record))
+        # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
+        for earmark in plan[2]:
+            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
+        if plan[2] or (self._timed and self._tick_ms == NEVER_MS):
+            wake = state.wake_ms()
+            self._tick_ms = NEVER_MS if wake is None else max(wake, now_ms + 1)
+            self._set_due()
+
+    def _stop(self, plan: Plan, now_ms: int) -> None:
+        state = self.state
         for stop in plan.stops:
             record = state.running[stop.job_id]
             apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
@@ -275,24 +303,7 @@ class Simulation:
             stopped_ms = now_ms + record.klass.grace_ms
             if stopped_ms < natural_ms:
                 self._outcome[record.id] = Outcome.PREEMPTED
-                heappush(self._heap, (stopped_ms, _END, record.id, record.attempt))
-        for start in plan.starts:
-            job_id = start.job_id
-            apply(state, _new(AttemptStarted, (now_ms, job_id, start.attempt, start.grants)))
-            record = running[job_id]
-            need_ms = run_ms[job_id - 1]
-            if start.attempt > 1:
-                need_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
-            if now_ms + need_ms > record.end_ms:
-                need_ms = record.end_ms - now_ms
-                self._outcome[job_id] = Outcome.TIMEOUT
-            heappush(self._heap, (now_ms + need_ms, _END, job_id, start.attempt))
-        # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
-        for earmark in plan.earmarks:
-            apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
-        if plan.earmarks or (self._timed and self._tick_ms == _NEVER):
-            wake = state.wake_ms()
-            self._tick_ms = _NEVER if wake is None else max(wake, now_ms + 1)
+                self._ends.push((stopped_ms, record.id, record.attempt, record))
 
     def _natural_end_ms(self, record: JobRecord) -> int:
         need_ms = self.trace.run_ms[record.id - 1]

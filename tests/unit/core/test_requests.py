@@ -5,7 +5,7 @@ import pytest
 from builders import Yard, node, nodes
 from gpuyard.core import InvalidEvent, apply, decide, explain
 from gpuyard.core.dump import canonical, dump, load
-from gpuyard.core.fold import RETRY_FIRST_MS, RETRY_MAX_MS
+from gpuyard.core.life import RETRY_FIRST_MS, RETRY_MAX_MS
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,

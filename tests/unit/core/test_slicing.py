@@ -150,3 +150,14 @@ def test_the_log_tells_the_slices() -> None:
         apply(state, event)
     assert canonical(here.state) == canonical(state)
     assert isinstance(here.log[1], NodeAdded)
+
+
+def test_the_whole_gpu_as_one_slice_is_cut_like_any_other() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    (whole,) = started(here, Mig(1, "7g.141gb"))
+    assert {0: {0: (Place("7g.141gb", 0),)}} == here.state.nodes.cut
+    waits = here.submit(1)
+    assert [] == here.started(here.step())
+    here.end(whole.job_id)
+    assert {} == here.state.nodes.cut
+    assert [waits] == here.started(here.step())

@@ -106,7 +106,7 @@ def options(state: State, mix: Mix, number: int, ask: Ask) -> list[tuple[int, in
     models = not ask.models or (at.gpus > 0 and at.gpu_model in ask.models)
     if (
         not models
-        or not nodes.schedulable(number)
+        or nodes.closed[number]
         or ask.cpu_milli > cpu
         or ask.memory_mib > nodes.memory_free[number]
     ):

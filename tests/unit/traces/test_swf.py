@@ -85,3 +85,34 @@ def test_strict_does_not_mind_what_is_merely_left_out(write) -> None:
     path = write(line() + line(run="-1", status="5"))
 
     assert 1 == load(path, strict=True).skipped
+
+
+ODD = (
+    line(run="5.5"),
+    line(limit="-1"),
+    line(run="-1", status="5"),
+    line(status="3"),
+    line(submit="007"),
+    line(submit="9" * 14),
+    line(requested="-1", allocated="-1"),
+    line(user="-1", group="-1"),
+    line(user="x"),
+    "; a comment in the middle\n",
+    "  \n",
+    "1 2 3\n",
+    ";" + line(),
+)
+
+
+def test_a_block_is_read_as_its_rows_would_be(write, monkeypatch) -> None:
+    for odd in ("", *ODD):
+        rows = [
+            line(submit=str(10 * n), run=str(n), user=str(n % 7), requested=str(1 + n % 3))
+            for n in range(600)
+        ]
+        rows.insert(300, odd)
+        path = write(COMMENTS + "".join(rows), "log.swf")
+        together = load(path)
+        with monkeypatch.context() as one_by_one:
+            one_by_one.setattr("gpuyard.sim.traces.swf._plain_rows", lambda *_arguments: False)
+            assert load(path) == together, odd

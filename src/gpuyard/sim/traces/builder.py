@@ -6,6 +6,8 @@ was left out and the strict mode are written once.
 
 from array import array
 from dataclasses import dataclass, field
+from operator import le
+from struct import Struct, pack
 
 from gpuyard.errors import BadInput
 from gpuyard.model import JobSpec
@@ -46,6 +48,15 @@ class Builder:
         self.limit_ms.append(limit_ms)
         self.due_ms.append(due_ms)
 
+    def extend(self, spec: list[int], submit_ms: list[int], run_ms: list[int], limit_ms: list[int]) -> None:
+        """Several jobs without deadlines."""
+        # Packed and laid in as bytes: an array takes numbers one by one, and slowly.
+        self.spec.frombytes(pack(f"{len(spec)}i", *spec))
+        longs = Struct(f"{len(spec)}q")
+        for column, values in ((self.submit_ms, submit_ms), (self.run_ms, run_ms), (self.limit_ms, limit_ms)):
+            column.frombytes(longs.pack(*values))
+        self.due_ms.frombytes(bytes(longs.size))
+
     def broken(self, line: int, why: str) -> None:
         """A row that cannot be understood."""
         if self.strict:
@@ -71,7 +82,10 @@ class Builder:
         first = self.submit_ms[0]
         epoch_ms = 0 if self.epoch_ms is None and first >= EPOCH_FROM_MS else self.epoch_ms
         submit_ms = array("q", [at - first for at in self.submit_ms]) if first else self.submit_ms
-        dues = zip(submit_ms, self.due_ms, strict=True)
+        deadline_ms = array("q", bytes(8 * len(submit_ms)))
+        if any(self.due_ms):
+            dues = zip(submit_ms, self.due_ms, strict=True)
+            deadline_ms = array("q", [at + due if due else 0 for at, due in dues])
         return Trace(
             name=name,
             specs=list(self.specs),
@@ -79,7 +93,7 @@ class Builder:
             submit_ms=submit_ms,
             run_ms=self.run_ms,
             limit_ms=self.limit_ms,
-            deadline_ms=array("q", [at + due if due else 0 for at, due in dues]),
+            deadline_ms=deadline_ms,
             rows=len(submit_ms) + self.skipped,
             skipped=self.skipped,
             skipped_named=self.skipped_named,
@@ -88,7 +102,7 @@ class Builder:
 
     def _sort(self) -> None:
         submit_ms = self.submit_ms
-        if all(map(int.__le__, submit_ms, submit_ms[1:])):
+        if all(map(le, submit_ms, submit_ms[1:])):
             return
         order = sorted(range(len(submit_ms)), key=submit_ms.__getitem__)
         for column in ("spec", "submit_ms", "run_ms", "limit_ms", "due_ms"):

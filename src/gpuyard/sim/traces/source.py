@@ -49,6 +49,13 @@ class Source:
 
     def lines(self, builder: Builder) -> Iterator[tuple[int, str]]:
         """Every line of text that is not blank, with its number from 1. What is no text goes to `broken`."""
+        for before, lines in self.batches(builder):
+            for number, line in enumerate(lines, start=before + 1):
+                if line and not line.isspace():
+                    yield number, line
+
+    def batches(self, builder: Builder) -> Iterator[tuple[int, list[str]]]:
+        """The same, a block at a time: how many lines came before, and all of its lines, blank ones too."""
         number = 0
         rest = b""
         for block in self._blocks():
@@ -58,14 +65,11 @@ class Source:
                 rest = (rest + block)[: BLOCK_BYTES + 1]
                 continue
             body, rest = rest + block[:cut], block[cut:]
-            for line in _decoded(body, number, builder):
-                number += 1
-                if line and not line.isspace():
-                    yield number, line
-        for line in _decoded(rest, number, builder) if rest else ():
-            number += 1
-            if line and not line.isspace():
-                yield number, line
+            lines = _decoded(body, number, builder)
+            yield number, lines
+            number += len(lines)
+        if rest:
+            yield number, _decoded(rest, number, builder)
 
     def table(self, builder: Builder, separator: str = ",") -> "Table":
         """The file as a table with a header."""
@@ -135,7 +139,7 @@ def split(line: str, separator: str) -> list[str]:
         return []
 
 
-def _decoded(body: bytes, before: int, builder: Builder) -> Iterator[str]:
+def _decoded(body: bytes, before: int, builder: Builder) -> list[str]:
     """The lines of `body`; one that is no text comes as an empty one, so that the count stays right."""
     first_bytes = body.find(b"\n") if b"\n" in body else len(body)
     if first_bytes <= BLOCK_BYTES and b"\0" not in body:
@@ -145,8 +149,8 @@ def _decoded(body: bytes, before: int, builder: Builder) -> Iterator[str]:
             pass
         else:
             text = text.replace("\r\n", "\n") if "\r" in text else text
-            yield from text.removesuffix("\n").split("\n")
-            return
+            return text.removesuffix("\n").split("\n")
+    lines = []
     for number, raw in enumerate(body.removesuffix(b"\n").split(b"\n"), start=before + 1):
         text = ""
         if len(raw) > BLOCK_BYTES:
@@ -158,7 +162,8 @@ def _decoded(body: bytes, before: int, builder: Builder) -> Iterator[str]:
                 text = raw.decode("utf-8")
             except UnicodeDecodeError as error:
                 builder.broken(number, f"is not UTF-8 text: byte 0x{raw[error.start]:02x}")
-        yield text.removesuffix("\r")
+        lines.append(text.removesuffix("\r"))
+    return lines
 
 
 @contextmanager

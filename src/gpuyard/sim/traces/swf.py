@@ -4,7 +4,9 @@ A processor stands for a GPU unless the caller says how many make one. What was 
 where the log has no request, what was allocated.
 """
 
-from collections.abc import Callable
+from itertools import repeat
+from json import loads
+from operator import mul
 
 from gpuyard.model import JobSpec
 from gpuyard.model.units import MILLI
@@ -15,6 +17,12 @@ from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source
 
 FIELDS = 18
+_END_OF_LINE = ";"
+_STRIDE = FIELDS + 1
+"""Cells of a line and the mark behind it."""
+_AT_ONCE = 256
+"""Lines that are taken together. One that is not plain has all of them looked at one by one."""
+
 Known = dict[tuple[str, str, str, str], int]
 """(requested, allocated, group, user) -> the number of the spec."""
 # Places in a line, from 0.
@@ -40,46 +48,80 @@ def matches(lines: list[str]) -> bool:
 def read(source: Source, builder: Builder, options: Options) -> None:
     """Hand every row to the builder."""
     known: Known = {}
-    add = builder.add
-    for number, line in source.lines(builder):
-        cells = line.split()
-        if len(cells) == FIELDS and _plain_row(cells, known, add):
-            continue
-        if line.startswith(";"):
-            _comment(line, builder)
-            continue
-        if len(cells) != FIELDS:
-            builder.broken(number, f"has {len(cells)} fields instead of {FIELDS}")
-            continue
-        try:
-            submit_ms = _seconds_ms(cells[_SUBMIT], "submit time")
-            run_ms = _seconds_ms(cells[_RUN], "run time")
-            limit_ms = max(0, _seconds_ms(cells[_REQUESTED_TIME], "requested time"))
-            why = _no_job(cells, submit_ms, run_ms)
-            if why:
-                builder.left_out(number, why)
-                continue
-            key = (cells[_REQUESTED], cells[_ALLOCATED], cells[_GROUP], cells[_USER])
-            index = known.get(key)
-            if index is None:
-                index = known[key] = builder.index(_spec(key, options))
-        except RowError as error:
-            builder.broken(number, str(error))
-        else:
-            builder.add(index, submit_ms, run_ms, limit_ms)
+    for before, lines in source.batches(builder):
+        head = 0
+        while head < len(lines) and lines[head].startswith(";"):
+            _comment(lines[head], builder)
+            head += 1
+        for first in range(head, len(lines), _AT_ONCE):
+            some = lines[first : first + _AT_ONCE]
+            if not _plain_rows(some, known, builder, options):
+                for number, line in enumerate(some, start=before + first + 1):
+                    if line and not line.isspace():
+                        _row(number, line, known, builder, options)
 
 
-def _plain_row(cells: list[str], known: Known, add: Callable[[int, int, int, int], None]) -> bool:
-    """Take a line as nearly all are: plain seconds, and an ask seen before. False: it needs a closer look."""
-    _id, submit, _wait, run, used, _cpu, _memory, wanted, asked, _m, status, user, group, *_rest = cells
-    index = known.get((wanted, used, group, user))
-    if index is None or status in _BURSTS or not (submit + run + asked).isdecimal():
+def _plain_rows(lines: list[str], known: Known, builder: Builder, options: Options) -> bool:
+    """Take lines as nearly all are, with plain seconds and no comment, column by column.
+
+    False, and nothing taken: one of them needs a closer look.
+    """
+    cells = f" {_END_OF_LINE} ".join(lines).split()
+    cells.append(_END_OF_LINE)
+    if len(cells) != len(lines) * _STRIDE or cells[FIELDS::_STRIDE].count(_END_OF_LINE) != len(lines):
         return False
-    submit_ms, run_ms, limit_ms = int(submit) * 1000, int(run) * 1000, int(asked) * 1000
-    if submit_ms > TIME_MS_MAX or run_ms > TIME_MS_MAX or limit_ms > TIME_MS_MAX:
+    submit, run, asked = cells[_SUBMIT::_STRIDE], cells[_RUN::_STRIDE], cells[_REQUESTED_TIME::_STRIDE]
+    if not "".join([*submit, *run, *asked]).isdecimal() or not _BURSTS.isdisjoint(cells[_STATUS::_STRIDE]):
         return False
-    add(index, submit_ms, run_ms, limit_ms)
+    try:
+        columns = [_whole_ms(column) for column in (submit, run, asked)]
+    except ValueError:
+        return False
+    if max(map(sum, columns)) > TIME_MS_MAX or _END_OF_LINE in "".join(cells[::_STRIDE]):
+        return False
+    asks = (cells[place::_STRIDE] for place in (_REQUESTED, _ALLOCATED, _GROUP, _USER))
+    keys = list(zip(*asks, strict=True))
+    try:
+        # In the order of the rows: specs are numbered as they appear.
+        for key in dict.fromkeys(keys):
+            if key not in known:
+                known[key] = builder.index(_spec(key, options))
+    except RowError:
+        return False
+    builder.extend(list(map(known.__getitem__, keys)), *columns)
     return True
+
+
+def _whole_ms(seconds: list[str]) -> list[int]:
+    """Whole seconds, in milliseconds. A JSON reader takes a list of numbers sooner than `int` takes them apart."""
+    return list(map(mul, loads(f"[{','.join(seconds)}]"), repeat(1000)))
+
+
+def _row(number: int, line: str, known: Known, builder: Builder, options: Options) -> None:
+    """Take one line, whatever it is."""
+    if line.startswith(";"):
+        _comment(line, builder)
+        return
+    cells = line.split()
+    if len(cells) != FIELDS:
+        builder.broken(number, f"has {len(cells)} fields instead of {FIELDS}")
+        return
+    try:
+        submit_ms = _seconds_ms(cells[_SUBMIT], "submit time")
+        run_ms = _seconds_ms(cells[_RUN], "run time")
+        limit_ms = max(0, _seconds_ms(cells[_REQUESTED_TIME], "requested time"))
+        why = _no_job(cells, submit_ms, run_ms)
+        if why:
+            builder.left_out(number, why)
+            return
+        key = (cells[_REQUESTED], cells[_ALLOCATED], cells[_GROUP], cells[_USER])
+        index = known.get(key)
+        if index is None:
+            index = known[key] = builder.index(_spec(key, options))
+    except RowError as error:
+        builder.broken(number, str(error))
+    else:
+        builder.add(index, submit_ms, run_ms, limit_ms)
 
 
 def _comment(line: str, builder: Builder) -> None:

@@ -1,0 +1,74 @@
+"""Ends to come, soonest first.
+
+A calendar: an end is laid into the list of its day, and a day is sorted when it comes. A heap would compare every end
+with a dozen others, on its way in and on its way out; here most are compared only with those of their day.
+"""
+
+from heapq import heappop, heappush
+
+from gpuyard.core.records import JobRecord
+
+NEVER_MS = 1 << 62
+"""Later than anything in a trace."""
+
+End = tuple[int, int, int, JobRecord]
+"""When, of which job and attempt. Those of one moment are taken by their ids."""
+
+
+class Ends:
+    """When attempts will end. A day is as long as it takes some jobs to arrive."""
+
+    __slots__ = ("_day", "_day_ms", "_days", "_order", "_today", "next_ms")
+
+    def __init__(self, day_ms: int) -> None:
+        self._day_ms = max(1, day_ms)
+        self._days: dict[int, list[End]] = {}
+        """By number, those after today, in no order."""
+        self._order: list[int] = []
+        """Their numbers, as a heap."""
+        self._day = -1
+        self._today: list[End] = []
+        """The soonest last."""
+        self.next_ms = NEVER_MS
+        """When the soonest is due; `NEVER_MS`: there is none."""
+
+    def __bool__(self) -> bool:
+        return self.next_ms < NEVER_MS
+
+    def push(self, end: End) -> None:
+        """One more."""
+        at_ms = end[0]
+        day = at_ms // self._day_ms
+        if day <= self._day:
+            self._today.append(end)
+            self._today.sort(reverse=True)
+        else:
+            others = self._days.get(day)
+            if others is not None:
+                others.append(end)
+            else:
+                self._days[day] = [end]
+                heappush(self._order, day)
+        if at_ms < self.next_ms:
+            self.next_ms = at_ms
+            if not self._today:
+                self._turn()
+
+    def pop(self) -> End:
+        """The soonest."""
+        end = self._today.pop()
+        if self._today:
+            self.next_ms = self._today[-1][0]
+        else:
+            self._turn()
+        return end
+
+    def _turn(self) -> None:
+        """To the next day that has any."""
+        if self._order:
+            self._day = heappop(self._order)
+            self._today = self._days.pop(self._day)
+            self._today.sort(reverse=True)
+            self.next_ms = self._today[-1][0]
+        else:
+            self.next_ms = NEVER_MS
