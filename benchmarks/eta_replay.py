@@ -62,12 +62,8 @@ class Replay(Simulation):
         self.questions: dict[int, Question] = {}
         self.at_once: dict[int, int] = dict.fromkeys(weeks, 0)
         self.waited: dict[int, int] = dict.fromkeys(weeks, 0)
-        self._new: list[int] = []
-
-    def _arrive(self, row: int, now_ms: int) -> None:
-        super()._arrive(row, now_ms)
-        if now_ms // WEEK_MS in self.weeks and row + 1 in self.state.jobs:
-            self._new.append(row + 1)
+        self._seen = 0
+        """The last job that was looked at."""
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
         super()._commit(plan, now_ms)
@@ -75,9 +71,13 @@ class Replay(Simulation):
             asked = self.questions.get(start.job_id)
             if asked is not None and asked.started_ms < 0:
                 asked.started_ms = now_ms
-        for job_id in self._new:
-            self._ask(job_id, now_ms)
-        self._new.clear()
+        if now_ms // WEEK_MS in self.weeks:
+            for job_id in range(self._seen + 1, self.state.last_job_id + 1):
+                if job_id in self.state.jobs:
+                    self._ask(job_id, now_ms)
+        self._seen = self.state.last_job_id
+        # Every arrival is decided on, also one that changes nothing: it may be asked about.
+        self.state.quiet = None
 
     def _ask(self, job_id: int, now_ms: int) -> None:
         week = now_ms // WEEK_MS

@@ -86,6 +86,8 @@ class Node(TypedDict):
     memory_mib: int
     memory_mib_free: int
     jobs: list[str]
+    slices: list[list[Any]]
+    """MIG slices in use: GPU, profile, first slot, job."""
 
 
 class Queue(TypedDict):

@@ -152,6 +152,7 @@ class NodeReply(BaseModel):
     memory_mib: int
     memory_mib_free: int
     jobs: list[str]
+    slices: list[list[Any]]
 
 
 class NodesReply(BaseModel):

@@ -141,4 +141,18 @@ def node_view(state: State, number: int) -> View:
         "memory_mib": node.memory_mib,
         "memory_mib_free": nodes.memory_free[number],
         "jobs": [state.jobs[job_id].job.label for job_id in sorted(nodes.on[number]) if job_id in state.jobs],
+        "slices": _slices(state, number),
     }
+
+
+def _slices(state: State, number: int) -> list[list[Any]]:
+    """MIG slices in use: GPU, profile, first slot and job."""
+    return sorted(
+        [
+            [*piece, state.jobs[job_id].job.label]
+            for job_id, (_end_ms, grant) in state.nodes.on[number].items()
+            if job_id in state.jobs
+            for piece in grant.slices
+        ],
+        key=lambda row: (row[0], row[2]),
+    )
