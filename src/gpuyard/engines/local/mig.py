@@ -146,7 +146,9 @@ class Slices:
 
     def _write(self, kept: dict[str, set[Place]]) -> None:
         try:
-            files.replace(self._path, {gpu: sorted(places) for gpu, places in sorted(kept.items())})
+            files.replace(
+                self._path, {gpu: sorted(places) for gpu, places in sorted(kept.items())}, durable=True
+            )
         except OSError as error:
             raise Transient(f"what is the yard's own cannot be written down: {error}") from error
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.local.mig import Instance
 from gpuyard.model.mig import Mold, Profile
@@ -168,6 +167,3 @@ def same_geometry(cutter: NvmlCutter, gpu: str, mold: Mold) -> list[str]:
         for profile in mold.profiles
         if theirs.get(profile.name) != profile.starts
     ]
-
-
-__all__ = ["NvmlCutter", "Place", "same_geometry"]

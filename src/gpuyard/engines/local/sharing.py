@@ -50,7 +50,6 @@ class Sharing:
         self._plans = plans
         self._clock_s = clock_s
         self._idle_since: dict[str, float] = {}
-        self._mold: Mold | None = None
 
     def _slices(self, mold: Mold) -> Slices:
         return Slices(self._folder, self._cutter(mold))
@@ -61,7 +60,6 @@ class Sharing:
         if not uuids:
             return Ready(())
         mold = MOLDS.get(model_of(readings[0].name, readings[0].memory_mib))
-        self._mold = mold
         if part.slices:
             return self._cut(part, readings, mold)
         if mold is not None:
