@@ -28,6 +28,7 @@ FIELDS = (
     "memory_mib",
     "memory_mib_free",
     "jobs",
+    "slices",
 )
 """Names of the data, the same whether or not there are rows."""
 
