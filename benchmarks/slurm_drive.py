@@ -108,18 +108,17 @@ clusters:
   slurm:
     engine: slurm
     mode: drive
-    partition: main
+    partitions: [main]
     shared_folder: {shared}
     conf: {conf}
     gpu_types: {{a100: A100-80GB}}
-    handoff_s: 60
+    handoff: 60s
+    allow_root: true
 tenants:
 {tenants}
-policy:
-  order: {order}
-  placement: best-fit
-  backfill: easy
-  preemption: []
+policies:
+  own: {{order: {order}, backfill: easy, backfill_depth: 1000, depth_per_tenant: 1000}}
+policy: own
 fairness:
   half_life: {half_life}m
   period: 1m
