@@ -58,7 +58,7 @@ class Nodes:
         """Why a node takes nothing new; empty: it does."""
         self.closed: list[bool] = []
         """Down or cordoned."""
-        self._special: set[int] = set()
+        self.special: set[int] = set()
         """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
         """The kind itself, by node."""
@@ -68,10 +68,11 @@ class Nodes:
         """Per node, what runs there: job id -> (promised end, grant)."""
         self.closed_count = 0
         """How many nodes are closed."""
-        self.version = 0
-        """Grows with every change that is not a draft."""
         self.freed = 0
-        """Grows when room may have been gained. While it stands still, what did not fit does not fit."""
+        """Grows when room may have been gained, now or sooner than it was promised. While it stands still, what did
+        not fit does not fit."""
+        self.kept = 0
+        """How many grants are taken for someone who does not run: by earmarks, or from outside the yard."""
         self.touched: list[int] = []
         """Numbers of changed nodes, for caches that keep a value per node."""
         self.epoch = 0
@@ -169,9 +170,10 @@ class Nodes:
     def set_foreign(self, number: int, gpus: int, why: str) -> None:
         """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
         before, _why = self.foreign.pop(number, (0, ""))
-        self.give((Grant(number, before, MILLI, 0, 0, 0),))
-        self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
+        if before:
+            self.give((Grant(number, before, MILLI, 0, 0, 0),))
         if gpus:
+            self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
             self.foreign[number] = (gpus, why)
         self.freed += 1
 
@@ -184,9 +186,9 @@ class Nodes:
         """Keep in mind whether a node needs a closer look."""
         overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
         if overdrawn or self.closed[number] or number in self.odd:
-            self._special.add(number)
+            self.special.add(number)
         else:
-            self._special.discard(number)
+            self.special.discard(number)
 
     def _leave(self, number: int) -> None:
         if not self.closed[number]:
@@ -209,7 +211,6 @@ class Nodes:
         return any(0 < free < MILLI for free in self.gpu_free[number])
 
     def _changed(self, number: int) -> None:
-        self.version += 1
         self.touched.append(number)
         if len(self.touched) > _TOUCHED_MAX:
             self.touched.clear()
@@ -253,15 +254,16 @@ class Nodes:
     def take(self, grants: tuple[Grant, ...]) -> None:
         """Enter grants in the books."""
         self._shift(grants, -1)
+        self.kept += len(grants)
         self._log(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
         """Strike grants from the books: the exact inverse of `take`."""
         self._shift(grants, 1)
+        self.kept -= len(grants)
         self._log(grants)
 
     def _log(self, grants: tuple[Grant, ...]) -> None:
-        self.version += 1
         touched = self.touched
         for grant in grants:
             touched.append(grant[0])
@@ -344,7 +346,7 @@ class Nodes:
         (grant, *others) = grants
         number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
         before = self.free_mask[number]
-        odd = milli != MILLI or bool(slices) or number in self._special
+        odd = milli != MILLI or bool(slices) or number in self.special
         if others or cpu_milli or memory_mib or odd or gpus & ~before:
             if not self.fits(grants):
                 return False
@@ -360,20 +362,18 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        self.version += 1
         self.on[number][job_id] = (end_ms, grants[0])
         self.touched.append(number)
         return True
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
-        self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
             del on[number][job_id]
             touched.append(number)
-            if cpu_milli or memory_mib or milli != MILLI or slices or number in self._special:
+            if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:
                 self._shift((grant,), 1)
                 continue
             before = self.free_mask[number]
@@ -392,6 +392,7 @@ class Nodes:
         for grant in grants:
             self.on[grant[0]][job_id] = (end_ms, grant)
             self._changed(grant[0])
+        self.freed += 1
 
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
         """What runs on a node as (promised end, job id, grant), soonest first."""

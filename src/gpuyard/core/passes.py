@@ -68,7 +68,6 @@ class Pass:
         "retry_ms",
         "state",
         "stopping",
-        "version",
         "walls",
     )
 
@@ -94,8 +93,6 @@ class Pass:
         self._quotas = policy.spec.quotas
         self._ruled = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
         """Whether any quota applies to anyone."""
-        self.version = state.nodes.version
-        """Of the books as the pass found them. Tries that were taken back move the nodes' own on, drafts apart."""
 
     # -- drafts ------------------------------------------------------------------------------------------------
 
@@ -121,8 +118,6 @@ class Pass:
         for function, arguments in reversed(self._undo):
             function(*arguments)
         self._undo.clear()
-        # Nothing has changed, so what is remembered by version still holds.
-        self.state.nodes.version = self.version
 
     def draft_stop(self, victim: JobRecord) -> None:
         """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""

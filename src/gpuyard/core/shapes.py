@@ -51,6 +51,7 @@ class Shape:
         "index",
         "memory_mib",
         "milli",
+        "plain",
         "profile",
         "slices",
         "supported",
@@ -84,6 +85,10 @@ class Shape:
         self.profile = request.profile if isinstance(request, Mig) else ""
         """The MIG profile it wants slices of; empty: none."""
         self.slices = request.count if isinstance(request, Mig) else 0
+        self.plain = (
+            isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
+        )
+        """Whether it wants whole GPUs and nothing else."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
         """What it counts against quotas."""
         if self.profile:
