@@ -48,6 +48,7 @@ class Shape:
         "gpu_milli",
         "gpus",
         "grants",
+        "hopeless_at",
         "index",
         "memory_mib",
         "milli",
@@ -99,6 +100,8 @@ class Shape:
         """The ways by kind."""
         self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
         """Grants of one task on one node that were made before, by node and GPUs."""
+        self.hopeless_at = -1
+        """`Nodes.freed` when it was last seen to have no room at all."""
         self.bills: dict[tuple[int, int], Bill] = {}
         """What it costs whom where: by tenant and kind."""
 
@@ -150,6 +153,7 @@ class Shapes:
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
         shape.bills.clear()
+        shape.hopeless_at = -1
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask
