@@ -56,7 +56,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         return quiet.plan._replace(waiting=waiting)
     sifted = None
     if waiting > 1 and _by_age_alone(state, policy):
-        sifted = queue.sift(state.nodes.freed, state.hopeless)
+        sifted = queue.sift(state.nodes.freed, state.most_free(), state.hopeless)
         if sifted is not None and not sifted[1] and sifted[0].shape.ways:
             # A full cluster, which a busy one is after every third event: the first has no room, nor has anyone else.
             plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))

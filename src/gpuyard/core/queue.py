@@ -11,6 +11,7 @@ costs by the number of different asks, not by the length of the queue.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 from typing import Any
 
 from gpuyard.core.policy import Order
@@ -21,6 +22,8 @@ from gpuyard.model.units import NO_LIMIT_MS
 
 Row = tuple[Any, ...]
 """(keys…, submitted, id, estimate, record): ids are unique, so what stands behind them is never compared."""
+
+_ESTIMATE_MS = itemgetter(-2)
 
 Hopeless = Callable[[JobRecord], bool]
 """Whether a job, and all of its stream, can be seen not to start."""
@@ -140,11 +143,13 @@ class WaitQueue:
         at = record.leaf if self._fair else ROOT
         return self.groups[record.group].streams[at][record.stream][0] is not record.entry
 
-    def sift(self, freed: int, hopeless: Callable[[Shape], bool]) -> tuple[JobRecord, list[list[Row]]] | None:
+    def sift(
+        self, freed: int, most: int, hopeless: Callable[[Shape], bool]
+    ) -> tuple[JobRecord, list[list[Row]]] | None:
         """The first job in line, if there is no hope for it, and the streams for which there is some.
 
         Not asked where the order has groups or tenants. `freed` is that of the nodes: while it stands still, whoever
-        has no hope has none.
+        has no hope has none. No node has more than `most` GPUs free.
         """
         self.settle()
         first: Row | None = None
@@ -153,7 +158,7 @@ class WaitQueue:
             row = rows[0]
             shape = row[-1].shape
             if shape.hopeless_at != freed:
-                if not hopeless(shape):
+                if shape.node_gpus <= most and not hopeless(shape):
                     hopeful.append(rows)
                     continue
                 shape.hopeless_at = freed
@@ -215,6 +220,9 @@ class Lane:
         last = len(rows)
         if within_ms < NO_LIMIT_MS and at < last:
             last = min(last, at + _SKIPPED_MAX) if within_ms else at
+            # Mostly all of them run longer: that is seen soonest all at once.
+            if within_ms and min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
+                at = last
             while at < last and rows[at][-2] > within_ms:
                 at += 1
         if at < last:

@@ -52,6 +52,7 @@ class Shape:
         "index",
         "memory_mib",
         "milli",
+        "node_gpus",
         "plain",
         "profile",
         "slices",
@@ -100,6 +101,8 @@ class Shape:
         """The ways by kind."""
         self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
         """Grants of one task on one node that were made before, by node and GPUs."""
+        self.node_gpus = 0
+        """Wholly free GPUs that some node must have, whichever way it is served."""
         self.hopeless_at = -1
         """`Nodes.freed` when it was last seen to have no room at all."""
         self.bills: dict[tuple[int, int], Bill] = {}
@@ -152,6 +155,7 @@ class Shapes:
         )
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
+        shape.node_gpus = min([way.node_gpus for way in ways], default=0)
         shape.bills.clear()
         shape.hopeless_at = -1
 

@@ -186,13 +186,25 @@ class State:
         mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
         self.nodes.demand = Demand(mix) if mix else None
 
+    def most_free(self) -> int:
+        """The largest number of wholly free GPUs on one schedulable node."""
+        most = 0
+        for kind in self.nodes.kinds:
+            free = kind.most if kind.most >= 0 else kind.most_free()
+            if free > most:
+                most = free
+        return most
+
     def hopeless(self, shape: Shape) -> bool:
         """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
         freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
         for way in shape.ways:
+            if no_room.get(way.index) == freed:
+                continue
             kind = kinds[way.kind]
-            most = kind.most
-            if way.node_gpus <= (most if most >= 0 else kind.most_free()) and no_room.get(way.index) != freed:
+            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()) and not (
+                way.full_nodes > 1 and way.node_gpus and kind.too_few(way.node_gpus, way.full_nodes)
+            ):
                 return False
         return True
 
