@@ -94,7 +94,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
 def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
     """The plan for the only one who waits, if there is room and no quota to ask about. What has none is remembered."""
     tenants = state.tenants
-    if tenants.holding or (policy.spec.quotas and tenants.guarded[record.leaf]):
+    if tenants.at_once and (tenants.holding or (policy.spec.quotas and tenants.guarded[record.leaf])):
         return None
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
     freed = nodes.freed

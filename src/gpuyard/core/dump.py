@@ -217,6 +217,7 @@ def _hold_again(state: State, record: JobRecord) -> None:
     """Enter an attempt in the books, without asking whether there is room: its node may be down by now."""
     nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
     nodes.take(record.grants)
+    nodes.kept -= len(record.grants)
     for grant in record.grants:
         nodes.on[grant.node][record.id] = (record.end_ms, grant)
     nodes.used_milli += milli

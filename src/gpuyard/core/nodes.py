@@ -212,6 +212,9 @@ class Nodes:
 
     def _changed(self, number: int) -> None:
         self.touched.append(number)
+
+    def start_over(self) -> None:
+        """Let a log of changed nodes that has grown long start over. Not asked within a pass."""
         if len(self.touched) > _TOUCHED_MAX:
             self.touched.clear()
             self.epoch += 1
@@ -267,9 +270,6 @@ class Nodes:
         touched = self.touched
         for grant in grants:
             touched.append(grant[0])
-        if len(touched) > _TOUCHED_MAX:
-            touched.clear()
-            self.epoch += 1
 
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         """Move the books (-1) for a question that is put on top of the state, and move them back (1).
@@ -316,44 +316,48 @@ class Nodes:
             else:
                 mask &= ~(1 << gpu)
                 partial = partial or left % MILLI != 0
-        if mask != before:
-            self._rebucket(number, before, mask)
+        self.free_mask[number] = mask
+        kind = self.home[number]
+        if mask != before and not self.closed[number]:
+            kind.most = -1
+            kind.buckets[before.bit_count()] ^= 1 << number
+            kind.buckets[mask.bit_count()] ^= 1 << number
         if any(left not in _PLAIN for left in free):
             self.odd[number] = free
         else:
             self.odd.pop(number, None)
         self._mark(number)
         if partial and not self.closed[number]:
-            kind = self.home[number]
             if self._has_partial(number):
                 kind.partial |= 1 << number
             else:
                 kind.partial &= ~(1 << number)
 
-    def _rebucket(self, number: int, before: int, mask: int) -> None:
-        self.free_mask[number] = mask
-        if not self.closed[number]:
-            kind = self.home[number]
-            kind.most = -1
-            bit = 1 << number
-            kind.buckets[before.bit_count()] ^= bit
-            kind.buckets[mask.bit_count()] ^= bit
-
     # -- attempts ----------------------------------------------------------------------------------------------
 
-    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
-        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
-        (grant, *others) = grants
+    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> int:
+        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing.
+
+        The number of the kind of node it is on; -1: its room is not there.
+        """
+        grant = grants[0]
         number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
         before = self.free_mask[number]
-        odd = milli != MILLI or bool(slices) or number in self.special
-        if others or cpu_milli or memory_mib or odd or gpus & ~before:
+        if (
+            cpu_milli
+            or memory_mib
+            or milli != MILLI
+            or slices
+            or gpus & ~before
+            or number in self.special
+            or len(grants) > 1
+        ):
             if not self.fits(grants):
-                return False
+                return -1
             self._shift(grants, -1)
-            for grant in others:
-                self.on[grant[0]][job_id] = (end_ms, grant)
-                self.touched.append(grant[0])
+            for other in grants[1:]:
+                self.on[other[0]][job_id] = (end_ms, other)
+                self.touched.append(other[0])
         else:
             # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
             self.free_mask[number] = after = before ^ gpus
@@ -362,17 +366,16 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        self.on[number][job_id] = (end_ms, grants[0])
+        self.on[number][job_id] = (end_ms, grant)
         self.touched.append(number)
-        return True
+        return self.kind[number]
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
-        on, touched = self.on, self.touched
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
-            del on[number][job_id]
-            touched.append(number)
+            del self.on[number][job_id]
+            self.touched.append(number)
             if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:
                 self._shift((grant,), 1)
                 continue
@@ -383,9 +386,6 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        if len(touched) > _TOUCHED_MAX:
-            touched.clear()
-            self.epoch += 1
 
     def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
         """What runs on these nodes is now expected to end at another time."""

@@ -14,6 +14,9 @@ from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
+ONE, GANG, SHARE, SLICES = range(4)
+"""Forms of an ask: one task on whole GPUs, several, parts of GPUs, and slices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -45,6 +48,7 @@ class Shape:
         "ask",
         "bills",
         "cpu_milli",
+        "form",
         "gpu_milli",
         "gpus",
         "grants",
@@ -87,6 +91,10 @@ class Shape:
         self.profile = request.profile if isinstance(request, Mig) else ""
         """The MIG profile it wants slices of; empty: none."""
         self.slices = request.count if isinstance(request, Mig) else 0
+        self.form = ONE if self.tasks == 1 else GANG
+        """How room for it is looked for."""
+        if self.profile or self.milli != MILLI:
+            self.form = SLICES if self.profile else SHARE
         self.plain = (
             isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
         )
@@ -105,8 +113,8 @@ class Shape:
         """Wholly free GPUs that some node must have, whichever way it is served."""
         self.hopeless_at = -1
         """`Nodes.freed` when it was last seen to have no room at all."""
-        self.bills: dict[tuple[int, int], Bill] = {}
-        """What it costs whom where: by tenant and kind."""
+        self.bills: list[dict[int, Bill]] = []
+        """What it costs where and whom: by kind and tenant."""
 
 
 class Shapes:
@@ -156,7 +164,7 @@ class Shapes:
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
         shape.node_gpus = min([way.node_gpus for way in ways], default=0)
-        shape.bills.clear()
+        shape.bills = [{} for _kind in nodes.kinds]
         shape.hopeless_at = -1
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:

@@ -212,24 +212,24 @@ class State:
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
         """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
-        nodes = self.nodes
+        nodes, tenants, shape, leaf = self.nodes, self.tenants, record.shape, record.leaf
         end_ms = at_ms + record.estimate_ms
-        if not nodes.place(grants, end_ms, record.id):
+        kind = nodes.place(grants, end_ms, record.id)
+        if kind < 0:
             return False
-        kind = nodes.kind[grants[0][0]]
-        bill = record.shape.bills.get((record.leaf, kind))
+        bill = shape.bills[kind].get(leaf)
         if bill is None:
-            bill = self._bill(record, kind)
+            way = shape.way_on[kind]
+            bill = shape.bills[kind][leaf] = Bill(leaf, way.model, shape.gpu_milli, way.rate)
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
         record.bill = bill
         nodes.used_milli += bill.milli
-        tenants = self.tenants
         if tenants.at_once:
-            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
+            tenants.move(leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
             if tenants.budgeted:
-                tenants.commit(bill.leaf, bill.milli * record.limit_ms)
+                tenants.commit(leaf, bill.milli * record.limit_ms)
             return True
         bill.jobs += 1
         bill.since_ms += at_ms
@@ -237,12 +237,6 @@ class State:
             bill.settled = False
             tenants.unsettled.append(bill)
         return True
-
-    def _bill(self, record: JobRecord, kind: int) -> Bill:
-        shape = record.shape
-        way = shape.way_on[kind]
-        bill = shape.bills[record.leaf, kind] = Bill(record.leaf, way.model, shape.gpu_milli, way.rate)
-        return bill
 
     def unhold(self, record: JobRecord, at_ms: int) -> None:
         """The exact inverse of `hold` at the same time."""
