@@ -83,8 +83,6 @@ class Nodes:
         """What is to be expected, compiled for placement; None: nothing is known. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""
-        self.used_milli = 0
-        """Milli-GPU held by attempts."""
 
     # -- the fleet ---------------------------------------------------------------------------------------------
 

@@ -12,18 +12,7 @@ from gpuyard.model.units import NO_LIMIT_MS
 
 _PENDING = JobState.PENDING
 _NO_BILL = Bill(0, 0, 0, 0)
-_UNSET: dict[str, Any] = {
-    "started_ms": 0,
-    "end_ms": 0,
-    "bill": _NO_BILL,
-    "grants": (),
-    "checkpoint_ms": 0,
-    "preemptions": 0,
-    "group": (),
-    "entry": (),
-    "stream": (0, 0, 0),
-}
-"""Fields of a job that are set when they are first needed."""
+_NOWHERE = (0, 0, 0)
 
 T = TypeVar("T")
 
@@ -95,23 +84,6 @@ class JobRecord:
     wanted: _Rare[Verb | None] = _Rare(None)
     """What someone asked for about the current attempt and has not been done yet."""
 
-    begin_ms: int
-    """Not to start before."""
-    started_ms: int
-    end_ms: int
-    """When the current attempt started and is promised to end."""
-    bill: Bill
-    """What it is charged for."""
-    grants: tuple[Grant, ...]
-    checkpoint_ms: int
-    """When it last reported a checkpoint; 0: never."""
-    preemptions: int
-    """How often the job was preempted."""
-    group: tuple[int, ...]
-    entry: tuple[Any, ...]
-    stream: tuple[int, int, int]
-    """Its place in the queue."""
-
     def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int) -> None:
         self.job = job
         self.id = job[0]
@@ -122,21 +94,22 @@ class JobRecord:
         limit_ms = job[3]
         most_ms = klass.limit_ms
         self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
+        self.begin_ms = job[5]
+        """Not to start before."""
         self.state = _PENDING
-        self.attempt = 0
-        """How many attempts there were, the current one included."""
+        # How many attempts there were, the current one included; its start and promised end; when it last reported
+        # a checkpoint (0: never); how often the job was preempted.
+        self.attempt = self.started_ms = self.end_ms = self.checkpoint_ms = self.preemptions = 0
         self.phase: AttemptState | None = None
+        self.bill = _NO_BILL
+        """What the current attempt is charged for."""
         self.earmark: Earmark | None = None
         self.rare: dict[str, Any] | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        """What was never set: half the fields matter only once a job runs, or is not alone in waiting."""
-        if name == "begin_ms":
-            return self.job[5]
-        try:
-            return _UNSET[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        self.grants: tuple[Grant, ...] = ()
+        # Its place in the queue.
+        self.group: tuple[int, ...] = ()
+        self.entry: tuple[Any, ...] = ()
+        self.stream: tuple[int, int, int] = _NOWHERE
 
     @property
     def model(self) -> int:

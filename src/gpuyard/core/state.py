@@ -225,7 +225,6 @@ class State:
         record.started_ms = at_ms
         record.end_ms = end_ms
         record.bill = bill
-        nodes.used_milli += bill.milli
         if tenants.at_once:
             tenants.move(leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
             if tenants.budgeted:
@@ -249,7 +248,6 @@ class State:
         nodes, tenants, bill = self.nodes, self.tenants, record.bill
         nodes.lift(record.grants, record.id)
         nodes.freed += 1
-        nodes.used_milli -= bill.milli
         if tenants.at_once:
             tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, -1)
             if tenants.budgeted:
