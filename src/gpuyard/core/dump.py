@@ -16,7 +16,7 @@ from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import FIFO, State
-from gpuyard.core.tenants import Tenants
+from gpuyard.core.tenants import ROOT, Tenants
 from gpuyard.model import (
     After,
     Ask,
@@ -217,9 +217,9 @@ def _hold_again(state: State, record: JobRecord) -> None:
     """Enter an attempt in the books, without asking whether there is room: its node may be down by now."""
     nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
     nodes.take(record.grants)
+    nodes.kept -= len(record.grants)
     for grant in record.grants:
         nodes.on[grant.node][record.id] = (record.end_ms, grant)
-    nodes.used_milli += milli
     # Its part of the current period is in `accrued`: enter it as if it had started with the period.
     tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
     if tenants.budgeted:
@@ -234,7 +234,7 @@ def derived(state: State) -> dict[str, Any]:
     tenants, fair = state.tenants, state.queue.order.fair
     return {
         "nodes": _derived_nodes(state.nodes),
-        "used_milli": state.nodes.used_milli,
+        "used_milli": tenants.used[ROOT][0],
         "up_milli": list(state.nodes.up_milli),
         "weights": list(state.weights),
         "classes": sorted(state.classes),

@@ -58,7 +58,7 @@ class Nodes:
         """Why a node takes nothing new; empty: it does."""
         self.closed: list[bool] = []
         """Down or cordoned."""
-        self._special: set[int] = set()
+        self.special: set[int] = set()
         """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
         """The kind itself, by node."""
@@ -68,10 +68,11 @@ class Nodes:
         """Per node, what runs there: job id -> (promised end, grant)."""
         self.closed_count = 0
         """How many nodes are closed."""
-        self.version = 0
-        """Grows with every change that is not a draft."""
         self.freed = 0
-        """Grows when room may have been gained. While it stands still, what did not fit does not fit."""
+        """Grows when room may have been gained, now or sooner than it was promised. While it stands still, what did
+        not fit does not fit."""
+        self.kept = 0
+        """How many grants are taken for someone who does not run: by earmarks, or from outside the yard."""
         self.touched: list[int] = []
         """Numbers of changed nodes, for caches that keep a value per node."""
         self.epoch = 0
@@ -82,8 +83,6 @@ class Nodes:
         """What is to be expected, compiled for placement; None: nothing is known. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""
-        self.used_milli = 0
-        """Milli-GPU held by attempts."""
 
     # -- the fleet ---------------------------------------------------------------------------------------------
 
@@ -169,9 +168,10 @@ class Nodes:
     def set_foreign(self, number: int, gpus: int, why: str) -> None:
         """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
         before, _why = self.foreign.pop(number, (0, ""))
-        self.give((Grant(number, before, MILLI, 0, 0, 0),))
-        self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
+        if before:
+            self.give((Grant(number, before, MILLI, 0, 0, 0),))
         if gpus:
+            self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
             self.foreign[number] = (gpus, why)
         self.freed += 1
 
@@ -184,9 +184,9 @@ class Nodes:
         """Keep in mind whether a node needs a closer look."""
         overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
         if overdrawn or self.closed[number] or number in self.odd:
-            self._special.add(number)
+            self.special.add(number)
         else:
-            self._special.discard(number)
+            self.special.discard(number)
 
     def _leave(self, number: int) -> None:
         if not self.closed[number]:
@@ -209,8 +209,10 @@ class Nodes:
         return any(0 < free < MILLI for free in self.gpu_free[number])
 
     def _changed(self, number: int) -> None:
-        self.version += 1
         self.touched.append(number)
+
+    def start_over(self) -> None:
+        """Let a log of changed nodes that has grown long start over. Not asked within a pass."""
         if len(self.touched) > _TOUCHED_MAX:
             self.touched.clear()
             self.epoch += 1
@@ -253,21 +255,19 @@ class Nodes:
     def take(self, grants: tuple[Grant, ...]) -> None:
         """Enter grants in the books."""
         self._shift(grants, -1)
+        self.kept += len(grants)
         self._log(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
         """Strike grants from the books: the exact inverse of `take`."""
         self._shift(grants, 1)
+        self.kept -= len(grants)
         self._log(grants)
 
     def _log(self, grants: tuple[Grant, ...]) -> None:
-        self.version += 1
         touched = self.touched
         for grant in grants:
             touched.append(grant[0])
-        if len(touched) > _TOUCHED_MAX:
-            touched.clear()
-            self.epoch += 1
 
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         """Move the books (-1) for a question that is put on top of the state, and move them back (1).
@@ -314,44 +314,48 @@ class Nodes:
             else:
                 mask &= ~(1 << gpu)
                 partial = partial or left % MILLI != 0
-        if mask != before:
-            self._rebucket(number, before, mask)
+        self.free_mask[number] = mask
+        kind = self.home[number]
+        if mask != before and not self.closed[number]:
+            kind.most = -1
+            kind.buckets[before.bit_count()] ^= 1 << number
+            kind.buckets[mask.bit_count()] ^= 1 << number
         if any(left not in _PLAIN for left in free):
             self.odd[number] = free
         else:
             self.odd.pop(number, None)
         self._mark(number)
         if partial and not self.closed[number]:
-            kind = self.home[number]
             if self._has_partial(number):
                 kind.partial |= 1 << number
             else:
                 kind.partial &= ~(1 << number)
 
-    def _rebucket(self, number: int, before: int, mask: int) -> None:
-        self.free_mask[number] = mask
-        if not self.closed[number]:
-            kind = self.home[number]
-            kind.most = -1
-            bit = 1 << number
-            kind.buckets[before.bit_count()] ^= bit
-            kind.buckets[mask.bit_count()] ^= bit
-
     # -- attempts ----------------------------------------------------------------------------------------------
 
-    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
-        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
-        (grant, *others) = grants
+    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> int:
+        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing.
+
+        The number of the kind of node it is on; -1: its room is not there.
+        """
+        grant = grants[0]
         number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
         before = self.free_mask[number]
-        odd = milli != MILLI or bool(slices) or number in self._special
-        if others or cpu_milli or memory_mib or odd or gpus & ~before:
+        if (
+            cpu_milli
+            or memory_mib
+            or milli != MILLI
+            or slices
+            or gpus & ~before
+            or number in self.special
+            or len(grants) > 1
+        ):
             if not self.fits(grants):
-                return False
+                return -1
             self._shift(grants, -1)
-            for grant in others:
-                self.on[grant[0]][job_id] = (end_ms, grant)
-                self.touched.append(grant[0])
+            for other in grants[1:]:
+                self.on[other[0]][job_id] = (end_ms, other)
+                self.touched.append(other[0])
         else:
             # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
             self.free_mask[number] = after = before ^ gpus
@@ -360,20 +364,17 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        self.version += 1
-        self.on[number][job_id] = (end_ms, grants[0])
+        self.on[number][job_id] = (end_ms, grant)
         self.touched.append(number)
-        return True
+        return self.kind[number]
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
-        self.version += 1
-        on, touched = self.on, self.touched
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
-            del on[number][job_id]
-            touched.append(number)
-            if cpu_milli or memory_mib or milli != MILLI or slices or number in self._special:
+            del self.on[number][job_id]
+            self.touched.append(number)
+            if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:
                 self._shift((grant,), 1)
                 continue
             before = self.free_mask[number]
@@ -383,15 +384,13 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        if len(touched) > _TOUCHED_MAX:
-            touched.clear()
-            self.epoch += 1
 
     def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
         """What runs on these nodes is now expected to end at another time."""
         for grant in grants:
             self.on[grant[0]][job_id] = (end_ms, grant)
             self._changed(grant[0])
+        self.freed += 1
 
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
         """What runs on a node as (promised end, job id, grant), soonest first."""

@@ -48,7 +48,7 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
 def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the node with the fewest free GPUs that holds it; the lowest number among equals."""
     kind = nodes.kinds[way.kind]
-    gpus, cpu_milli, memory_mib = shape.gpus, shape.cpu_milli, shape.memory_mib
+    gpus, room_for_sure = shape.gpus, shape.plain and not nodes.special
     for bucket in kind.buckets[gpus:]:
         if not bucket:
             continue
@@ -56,7 +56,7 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
         while members:
             low = members & -members
             number = low.bit_length() - 1
-            if cpu_milli <= nodes.cpu_free[number] and memory_mib <= nodes.memory_free[number]:
+            if room_for_sure or has_room(nodes, shape, number, 1):
                 free = nodes.free_mask[number]
                 if gpus == 1 and kind.one_group:
                     mask = free & -free
@@ -251,12 +251,10 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
 def placer(single: Placer, share: Placer) -> Placer:
     """Join a policy's choices for single tasks and for shares with the common rule for gangs."""
 
+    by_form = (single, gang, share, place_slices)
+
     def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-        if shape.profile:
-            return place_slices(nodes, shape, way, among)
-        if shape.milli == MILLI:
-            return (single if shape.tasks == 1 else gang)(nodes, shape, way, among)
-        return share(nodes, shape, way, among)
+        return by_form[shape.form](nodes, shape, way, among)
 
     return place
 
