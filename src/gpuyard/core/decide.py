@@ -112,7 +112,8 @@ def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
 def _nobody_fits(state: State, policy: Policy, waiting: int, no_room: dict[int, bool]) -> Plan | None:
     """The plan of a full cluster, which on a busy one is every third: the first has no room, nor has anyone else."""
     tenants = state.tenants
-    if state.nodes.closed_count or (policy.spec.quotas and (tenants.holding or tenants.ruled)):
+    nodes = state.nodes
+    if nodes.closed_count or nodes.pins or (policy.spec.quotas and (tenants.holding or tenants.ruled)):
         # Then the first may lack quota rather than room, or no time could be promised to it.
         return None
     first = state.queue.first_of_hopeless(state.hopeless, no_room)

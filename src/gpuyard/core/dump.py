@@ -9,7 +9,7 @@ questions are made of dumps.
 import json
 from typing import Any
 
-from gpuyard.core import dependencies
+from gpuyard.core import claims, dependencies
 from gpuyard.core.bills import Bill
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
@@ -52,6 +52,10 @@ def dump(state: State) -> dict[str, Plain]:
                 "down": nodes.down[number],
                 "cordoned": nodes.cordoned[number],
                 "foreign": list(nodes.foreign.get(number, (0, ""))),
+                "pins": {
+                    str(gpu): claims.write_pin(found)
+                    for gpu, found in sorted(nodes.pins.get(number, {}).items())
+                },
             }
             for number, node in enumerate(nodes.node)
         ],
@@ -143,7 +147,9 @@ def load(plain: dict[str, Plain]) -> State:
         if row["cordoned"]:
             state.nodes.set_cordoned(number, row["cordoned"])
         if row["foreign"][0]:
-            state.nodes.set_foreign(number, *row["foreign"])
+            claims.set_foreign(state.nodes, number, *row["foreign"])
+        for gpu, found in row.get("pins", {}).items():
+            claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]

@@ -167,6 +167,16 @@ def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
     return Fitted(_joined(there, new), new, tuple(left))
 
 
+def layout_text(held: Iterable[Place]) -> str:
+    """A layout as people write it, largest first: `3g.71gb+2x2g.35gb`; `whole` without slices."""
+    counts: dict[str, int] = {}
+    for place in held:
+        counts[place.profile] = counts.get(place.profile, 0) + 1
+    # 1. most compute, which is the number that a name begins with; 2. the name.
+    names = sorted(counts, key=lambda name: (-int(name.partition("g")[0]), name))
+    return "+".join([f"{counts[name]}x{name}" if counts[name] > 1 else name for name in names]) or "whole"
+
+
 @cache
 def _plain(mold: Mold) -> tuple[Profile, ...]:
     """Profiles without media engines and without the oddly shaped one slice on two slots: what layouts are made of."""

@@ -11,7 +11,7 @@ and is ready when nothing it took is below zero.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpuyard.core import slicing
+from gpuyard.core import claims, slicing
 from gpuyard.core.bits import positions
 from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
@@ -50,6 +50,8 @@ class Nodes:
         """How many GPUs stay whole: no further one is cut."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
+        self.pins: claims.Pins = {}
+        """GPUs that keep a layout of slices until somebody releases them."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
         self.down: list[str] = []
@@ -126,7 +128,7 @@ class Nodes:
 
     def change(self, number: int, node: Node, model: int) -> None:
         """Give a node that nothing holds other hardware."""
-        self.set_foreign(number, 0, "")
+        claims.drop(self, number)
         self._leave(number)
         before, kind, bit = self.node[number], self.home[number], 1 << number
         kind.members &= ~bit
@@ -164,15 +166,6 @@ class Nodes:
         self._close(number, bool(why or self.down[number]))
         self._enter(number)
         self._changed(number)
-        self.freed += 1
-
-    def set_foreign(self, number: int, gpus: int, why: str) -> None:
-        """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
-        before, _why = self.foreign.pop(number, (0, ""))
-        self.give((Grant(number, before, MILLI, 0, 0, 0),))
-        self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
-        if gpus:
-            self.foreign[number] = (gpus, why)
         self.freed += 1
 
     def _close(self, number: int, closed: bool) -> None:

@@ -104,7 +104,7 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     gpus = shape.gpus * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
-    if shape.milli != MILLI or number in nodes.odd:
+    if shape.milli != MILLI or number in nodes.odd or (shape.profile and number in nodes.pins):
         return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
     have = nodes.free_mask[number].bit_count()
     if have >= gpus and cpu >= 0 and memory >= 0:
@@ -139,6 +139,10 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
     """The same where GPUs are shared or overdrawn and have to be followed one by one."""
     free = list(nodes.gpu_free[number])
+    if shape.profile:
+        for gpu in nodes.pins.get(number, ()):
+            # However free it becomes, it is not cut by demand.
+            free[gpu] = -NEVER_MS
     end_ms = 0
     rows = iter(nodes.ends(number))
     while sum(left >= shape.milli for left in free) < gpus or cpu < 0 or memory < 0:
@@ -169,6 +173,9 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
         if not current.drafted:
             state.caches["promise"] = known
     best = known.promise
+    if best is not None and not best.at_ms and record.shape.profile:
+        # A GPU is free and may not be cut, because it is one of those that stay whole: no end would change that.
+        return None
     if best is not None and best.at_ms <= current.now_ms:
         # Something that should have ended and has not is expected to end right away.
         return Promise(record.shape, current.now_ms + 1, best.where)

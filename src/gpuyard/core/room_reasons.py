@@ -6,6 +6,8 @@ Judged on the books as they are at the job's turn, with what starts before it al
 from collections.abc import Iterable
 
 from gpuyard.core.bits import each
+from gpuyard.core.claims import pinned_mask
+from gpuyard.core.geometry import layout_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
@@ -31,6 +33,7 @@ def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reas
             reasons.append(Reason(ReasonCode.ROOM, "placement", text, may_force, lifted_by))
         reasons += _closed(state, shape, ways, name)
         reasons += _foreign(state, ways, name)
+        reasons += _pinned(state, ways)
         reasons += _kept(state, record, ways, name)
     return reasons
 
@@ -201,6 +204,24 @@ def _foreign(state: State, ways: list[Way], name: str) -> list[Reason]:
             text = text.replace(" are ", " is ", 1) if mask.bit_count() == 1 else text
             reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, "those processes ending"))
     return reasons
+
+
+def pinned_text(state: State, number: int) -> tuple[str, str]:
+    """Which GPUs of a node are pinned to slices, and what would change that."""
+    name = state.nodes.node[number].name
+    rows = sorted(state.nodes.pins.get(number, {}).items())
+    pinned = [f"GPU {gpu} to {layout_text(found.held)}" for gpu, found in rows if found.held]
+    return f"node {name} has GPUs pinned to slices: {', '.join(pinned)}", f"yard mig release --node {name}"
+
+
+def _pinned(state: State, ways: list[Way]) -> list[Reason]:
+    """GPUs that are cut as somebody said and take nothing else."""
+    numbers = [number for number in _open(state, ways) if pinned_mask(state.nodes, number)]
+    return [Reason(ReasonCode.ROOM, "fleet", *_with_flag(pinned_text(state, number))) for number in numbers]
+
+
+def _with_flag(said: tuple[str, str]) -> tuple[str, bool, str]:
+    return said[0], False, said[1]
 
 
 def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[Reason]:

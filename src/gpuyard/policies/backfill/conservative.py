@@ -133,7 +133,8 @@ class ConservativePass:
         """Book it in, if it waits for something that has a promised end."""
         if code in _WAITS_FOR_AN_END:
             slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
-            if slot is not None:
+            # Slices that lack room though a GPU is free wait for more than an end: it is one that stays whole.
+            if slot is not None and not (record.shape.profile and slot.at_ms <= self._pass.now_ms + 1):
                 self._profile.book(record, slot)
                 self._pass.reservations.append(Reservation(record.id, slot.at_ms))
         return True
