@@ -21,6 +21,7 @@ from gpuyard.core.claims import Pin
 from gpuyard.core.geometry import Held, Place, layout_text
 from gpuyard.core.pinning import Fate, fate, pinned
 from gpuyard.core.slicing import whole_free
+from gpuyard.core.words import count_text
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
 from gpuyard.model.layouts import read_layout
@@ -192,7 +193,7 @@ def _reserve_note(state: State, number: int, fates: Sequence[Fate]) -> list[str]
     lost = sum([free >> each.gpu & 1 for each in fates if each.held and not each.refusal])
     left, reserve = whole_free(state.nodes) - lost, state.settings.whole_gpus
     if lost and left < reserve:
-        return [f"it leaves {left} whole GPUs free, and whole_gpus is {reserve}"]
+        return [f"it leaves {count_text(left, 'whole GPU')} free, and whole_gpus is {reserve}"]
     return []
 
 

@@ -132,13 +132,12 @@ class LocalEngine:
         return Sharing(root, NvmlCutter, Mps(root), self._live_plans)
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
-        """Keep these layouts, as far as there are such GPUs, and no others."""
+        """Keep these layouts on this machine, and no others."""
+        if node != self._node:
+            return dict.fromkeys(layouts, Reply(Answer.REFUSED, f"this machine is {self._node}"))
         readings = self._gpus()
-        wanted = {
-            gpu: pieces for gpu, pieces in layouts.items() if node == self._node and gpu < len(readings)
-        }
         with self._data.acting(epoch):
-            return self._sharing.pin(readings, wanted)
+            return self._sharing.pin(readings, {g: each for g, each in layouts.items() if g < len(readings)})
 
     def cuts(self) -> dict[str, tuple[Slice, ...]]:
         """The yard's own slices on this machine, in use or not."""
