@@ -262,6 +262,7 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "gpu_free": [list(row) for row in nodes.gpu_free],
         "free_mask": list(nodes.free_mask),
         "odd": sorted(nodes.odd),
+        "sharers": {number: dict(sorted(row.items())) for number, row in sorted(nodes.sharers.items())},
         "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.cut.items())},
         "cpu_free": list(nodes.cpu_free),
         "memory_free": list(nodes.memory_free),

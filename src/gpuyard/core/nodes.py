@@ -11,7 +11,7 @@ and is ready when nothing it took is below zero.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpuyard.core import claims, slicing
+from gpuyard.core import claims, sharers, slicing
 from gpuyard.core.bits import positions
 from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
@@ -46,6 +46,8 @@ class Nodes:
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cut: slicing.Cut = {}
         """GPUs that are cut into MIG slices."""
+        self.sharers: sharers.Sharers = {}
+        """Whose shares are on which GPU, where that matters."""
         self.whole_reserve = 0
         """How many GPUs stay whole: no further one is cut."""
         self.foreign: dict[int, tuple[int, str]] = {}
@@ -213,7 +215,7 @@ class Nodes:
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether the room is there now. The same question at decision and at commit."""
         for grant in grants:
-            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if self.closed[number]:
                 return False
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
@@ -226,6 +228,8 @@ class Nodes:
                     return False
             else:
                 free, cut = self.gpu_free[number], self.cut.get(number, ())
+                if sharers.strangers(self, number, user) & gpus:
+                    return False
                 if any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
                     return False
         return True
@@ -233,8 +237,10 @@ class Nodes:
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
-            number, gpus, _milli, _cpu, _memory, _tasks, slices = grant
+            number, gpus, _milli, _cpu, _memory, _tasks, slices, user = grant
             if slices and slicing.clashes(self, grant):
+                return True
+            if sharers.strangers(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
@@ -274,9 +280,12 @@ class Nodes:
                 self.shifted |= 1 << grant[0]
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
-        for number, gpus, milli, cpu_milli, memory_mib, _tasks, slices in grants:
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if slices:
                 slicing.shift(self.cut, number, slices, sign)
+            elif user:
+                sharers.enter(self.sharers, grant, sign)
             if cpu_milli or memory_mib:
                 self.cpu_free[number] += sign * cpu_milli
                 self.memory_free[number] += sign * memory_mib
@@ -335,7 +344,7 @@ class Nodes:
     def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
         """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
         (grant, *others) = grants
-        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
         before = self.free_mask[number]
         odd = milli != MILLI or bool(slices) or number in self._special
         if others or cpu_milli or memory_mib or odd or gpus & ~before:
@@ -363,7 +372,7 @@ class Nodes:
         self.version += 1
         on, touched = self.on, self.touched
         for grant in grants:
-            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
             del on[number][job_id]
             touched.append(number)
             if cpu_milli or memory_mib or milli != MILLI or slices or number in self._special:

@@ -145,7 +145,11 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
             free[gpu] = -NEVER_MS
     end_ms = 0
     rows = iter(nodes.ends(number))
-    while sum(left >= shape.milli for left in free) < gpus or cpu < 0 or memory < 0:
+    others = _others(nodes, shape, number)
+    while (
+        sum(left >= shape.milli and not others.get(gpu) for gpu, left in enumerate(free)) < gpus
+        or min(cpu, memory) < 0
+    ):
         row = next(rows, None)
         if row is None:
             return NEVER_MS
@@ -153,9 +157,19 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         # An end at the very beginning of time is still to come; 0 means that there is room already.
         end_ms = end_ms or 1
         _give(free, grant)
+        for gpu in each(grant.gpus) if grant.user and grant.user != shape.user else ():
+            others[gpu] = others.get(gpu, 0) - 1
         cpu += grant.cpu_milli
         memory += grant.memory_mib
     return end_ms
+
+
+def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
+    """By GPU, how many shares of others are in the way of a share that goes beside its user's own only."""
+    if not shape.user:
+        return {}
+    rows = nodes.sharers.get(number, {})
+    return {gpu: sum([n for user, n in users.items() if user != shape.user]) for gpu, users in rows.items()}
 
 
 def _give(free: list[int], grant: Grant) -> None:

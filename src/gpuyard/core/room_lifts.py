@@ -136,14 +136,22 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
     """Whether an open node with only these on it would hold so many tasks."""
     node = state.nodes.node[number]
     left = [MILLI] * node.gpus
+    others = 0
     cpu_milli, memory_mib = node.cpu_milli, node.memory_mib
     for holder in staying:
         for gpu in positions[holder.grant.gpus]:
             left[gpu] -= holder.grant.milli
+        if shape.user and holder.grant.user not in ("", shape.user):
+            others |= holder.grant.gpus
         cpu_milli -= holder.grant.cpu_milli
         memory_mib -= holder.grant.memory_mib
     whole = shape.milli == MILLI
-    fitting = sum([milli == MILLI if whole else milli >= shape.milli for milli in left])
+    fitting = sum(
+        [
+            milli == MILLI if whole else milli >= shape.milli and not others >> gpu & 1
+            for gpu, milli in enumerate(left)
+        ]
+    )
     return (
         fitting >= shape.gpus * tasks
         and cpu_milli >= shape.cpu_milli * tasks

@@ -11,6 +11,7 @@ from gpuyard.core.geometry import layout_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.sharers import strangers
 from gpuyard.core.state import State
 from gpuyard.core.words import cores_text, count_text, memory_text, names_text
 from gpuyard.model import Reason, ReasonCode
@@ -59,7 +60,13 @@ def fitting_gpus(state: State, shape: Shape, number: int) -> int:
     """How many GPUs of a node have at least what is asked of one."""
     if shape.milli == MILLI:
         return state.nodes.free_mask[number].bit_count()
-    return sum([left >= shape.milli for left in state.nodes.gpu_free[number]])
+    barred = strangers(state.nodes, number, shape.user)
+    return sum(
+        [
+            left >= shape.milli and not barred >> gpu & 1
+            for gpu, left in enumerate(state.nodes.gpu_free[number])
+        ]
+    )
 
 
 def tasks_on(state: State, shape: Shape, number: int) -> int:
@@ -124,6 +131,9 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
         best = max([fitting_gpus(state, shape, number) for number in numbers])
         if best < gpus and shape.milli != MILLI:
             most = max([max(nodes.gpu_free[number]) for number in numbers])
+            if shape.user and most >= shape.milli:
+                one = "shares of one GPU belong to one user (mps_users)"
+                return f"{asked}: so much is free only beside shares of other users, and {one}"
             if gpus == 1:
                 return f"{asked}: the best GPU has {max(0, most) / MILLI:g} free"
             return f"{asked}: the best node has {count_text(best, 'such GPU')}"

@@ -55,6 +55,7 @@ class Shape:
         "slices",
         "supported",
         "tasks",
+        "user",
         "way_on",
         "ways",
     )
@@ -84,6 +85,8 @@ class Shape:
         self.profile = request.profile if isinstance(request, Mig) else ""
         """The MIG profile it wants slices of; empty: none."""
         self.slices = request.count if isinstance(request, Mig) else 0
+        self.user = request.user if isinstance(request, Milli) else ""
+        """Whose share it is, where it goes beside that user's only."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
         """What it counts against quotas."""
         if self.profile:

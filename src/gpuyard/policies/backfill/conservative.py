@@ -67,8 +67,9 @@ class ConservativePass:
         if type(found) is not tuple:
             return found
         now_ms, shape = current.now_ms, record.shape
-        if self._turns == current.state.queue.count or shape.profile:
-            # Slices are cut where geometry allows; what is booked for them are whole GPUs.
+        if self._turns == current.state.queue.count or shape.profile or shape.user:
+            # Slices are cut where geometry allows; what is booked for them are whole GPUs. Nor do bookings know whose
+            # share is where.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
         ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
