@@ -86,3 +86,28 @@ def test_mig_parted_files_are_read_and_written(yard: Box, tmp_path: Path) -> Non
     assert 2 == yard("mig", "apply", "-f", file, "two-way").code
     assert "nothing to gain" in yard("defrag", "--plan").out
     assert 2 == yard("defrag").code
+
+
+BREAKS = """
+while ! [ -f "$CUDA_MPS_LOG_DIRECTORY/there" ]; do sleep 0.05; done
+echo "[$(date '+%Y-%m-%d %H:%M:%S').500 Control 1] Server encountered a fatal exception. Shutting down" \
+    >> "$CUDA_MPS_LOG_DIRECTORY/control.log"
+exit 1
+"""
+SHARES = """
+[ "$YARD_ATTEMPT" = 2 ] && exit 0
+touch "$CUDA_MPS_LOG_DIRECTORY/there"
+while ! [ -f "$CUDA_MPS_LOG_DIRECTORY/control.log" ]; do sleep 0.05; done
+sleep 1
+exit 3
+"""
+
+
+def test_who_loses_its_gpu_to_the_fault_of_another_runs_again(yard: Box) -> None:
+    good = yard.submit("-g", 0.2, "--", "sh", "-c", SHARES)
+    bad = yard.submit("-g", 0.2, "--", "sh", "-c", BREAKS)
+    other = yard.submit("-g", 0.2, "--", "sh", "-c", "sleep 4")
+    assert 1 == yard.wait(bad, "FAILED")["exit_code"]
+    job = yard.wait(good, "COMPLETED")
+    assert 2 == job["attempts"]
+    assert 1 == yard.wait(other, "COMPLETED")["attempts"]

@@ -31,6 +31,7 @@ from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps, NoMps
+from gpuyard.engines.local.mps_faults import Faults
 from gpuyard.engines.local.outsiders import Outsiders
 from gpuyard.engines.local.sharing import Sharing
 from gpuyard.engines.local.watching import Watcher
@@ -78,9 +79,10 @@ class LocalEngine:
         group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
-        self._watcher = Watcher(self._data, self._boot, self._base, now_ms)
         self._readings: list[translate.GpuReading] | None = None
         self._sharing = self._share()
+        faults = Faults(self._sharing.daemon, now_ms)
+        self._watcher = Watcher(self._data, self._boot, self._base, now_ms, faults.judged)
         self._outsiders = Outsiders()
         if emulate is None and (sleepy := persistence.switch_on(str(self._data.root))):
             self._notes += (sleepy,)

@@ -15,7 +15,7 @@ from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
 from gpuyard.engines.local.mig import Cutter, Slices
-from gpuyard.engines.local.mps import Mps, caps
+from gpuyard.engines.local.mps import Daemon, Mps, caps
 from gpuyard.engines.local.translate import Account, GpuReading, model_of
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI
@@ -166,6 +166,10 @@ class Sharing:
         if uuid in slices.own():
             return bool(slices.foreign(uuid))
         return self._cutter(mold).instances(uuid) is not None
+
+    def daemon(self, gpu: str, uid: int) -> Daemon:
+        """Where the MPS daemon for a GPU and a user is."""
+        return self._mps.daemon(gpu, uid)
 
     def daemons(self) -> set[int]:
         """Processes below which what computes is ours."""
