@@ -81,5 +81,6 @@ def pinned_mask(nodes: "Nodes", number: int) -> int:
 def drop(nodes: "Nodes", number: int) -> None:
     """A node has other GPUs than before: what was said of the old ones is void."""
     set_foreign(nodes, number, 0, "")
+    nodes.idle.pop(number, None)
     for gpu in list(nodes.pins.get(number, {})):
         unpin(nodes, number, gpu)

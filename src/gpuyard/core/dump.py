@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuyard.core import claims, dependencies
 from gpuyard.core.bills import Bill
+from gpuyard.core.geometry import Place
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
@@ -52,6 +53,10 @@ def dump(state: State) -> dict[str, Plain]:
                 "down": nodes.down[number],
                 "cordoned": nodes.cordoned[number],
                 "foreign": list(nodes.foreign.get(number, (0, ""))),
+                "idle": {
+                    str(gpu): [list(place) for place in held]
+                    for gpu, held in sorted(nodes.idle.get(number, {}).items())
+                },
                 "pins": {
                     str(gpu): claims.write_pin(found)
                     for gpu, found in sorted(nodes.pins.get(number, {}).items())
@@ -148,6 +153,9 @@ def load(plain: dict[str, Plain]) -> State:
             state.nodes.set_cordoned(number, row["cordoned"])
         if row["foreign"][0]:
             claims.set_foreign(state.nodes, number, *row["foreign"])
+        for gpu, places in row.get("idle", {}).items():
+            held = tuple([Place(*place) for place in places])
+            state.nodes.idle.setdefault(number, {})[int(gpu)] = held
         for gpu, found in row.get("pins", {}).items():
             claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
     state.configure(from_plain(Settings, plain["settings"]))

@@ -67,14 +67,24 @@ def flaw(mold: Mold, held: Sequence[Place]) -> str:
     return ""
 
 
-def best_start(mold: Mold, held: Iterable[Place], name: str) -> int | None:
-    """Where a slice does the least harm: most is still possible afterwards; the highest slot among equals."""
+def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Place] = ()) -> int | None:
+    """Where a slice does the least harm: most is still possible afterwards.
+
+    `idle` are slices that are there and that nobody uses: among equal places those count that leave them alone.
+    """
     there = tuple(held)
     able = starts(mold, there, name)
     if not able:
         return None
-    # 1. what could still be made; 2. the end of the row, which large slices use last.
-    return max(able, key=lambda start: (worth(mold, _with(there, Place(name, start))), start))
+
+    def rank(start: int) -> tuple[int, int, bool, int]:
+        place = Place(name, start)
+        lost = sum([bool(flaw(mold, [place, other])) for other in idle if other != place]) if idle else 0
+        # 1. what could still be made; 2. the fewest idle ones to take away; 3. one that is there already; 4. the end of
+        # the row, which large slices use last.
+        return worth(mold, _with(there, place)), -lost, place in idle, start
+
+    return max(able, key=rank)
 
 
 def harm(mold: Mold, held: Held, place: Place) -> int:

@@ -46,6 +46,8 @@ class Nodes:
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cut: slicing.Cut = {}
         """GPUs that are cut into MIG slices."""
+        self.idle: slicing.Cut = {}
+        """Slices that were in use and that nobody has taken the place of: they may still be there."""
         self.sharers: sharers.Sharers = {}
         """Whose shares are on which GPU, where that matters."""
         self.whole_reserve = 0
@@ -228,9 +230,8 @@ class Nodes:
                     return False
             else:
                 free, cut = self.gpu_free[number], self.cut.get(number, ())
-                if sharers.strangers(self, number, user) & gpus:
-                    return False
-                if any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
+                barred = sharers.strangers(self, number, user)
+                if barred & gpus or any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
                     return False
         return True
 
@@ -238,9 +239,7 @@ class Nodes:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
             number, gpus, _milli, _cpu, _memory, _tasks, slices, user = grant
-            if slices and slicing.clashes(self, grant):
-                return True
-            if sharers.strangers(self, number, user) & gpus:
+            if (slices and slicing.clashes(self, grant)) or sharers.strangers(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True

@@ -5,9 +5,10 @@ a whole GPU sees when it will be whole again. What else may be cut from it is sa
 slices is promised whole GPUs: where one is free, its slices fit.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuyard.core.bits import each
+from gpuyard.core.bits import each, positions
 from gpuyard.core.geometry import Held, Place, best_start, flaw, gpu_milli, harm, layout_text
 from gpuyard.model.mig import MOLDS, Mold, Profile, Slice
 from gpuyard.model.plans import Grant
@@ -61,6 +62,36 @@ def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
             del row[gpu]
     if not row:
         del cut[number]
+
+
+def rest(nodes: "Nodes", grants: tuple[Grant, ...]) -> None:
+    """Slices are no longer in use. The engine leaves them where they are for a while."""
+    for grant in grants:
+        row = nodes.idle.setdefault(grant.node, {})
+        for gpu, profile, start in grant.slices:
+            row[gpu] = tuple(
+                sorted({*row.get(gpu, ()), Place(profile, start)}, key=lambda p: (p.start, p.profile))
+            )
+
+
+def wake(nodes: "Nodes", grants: tuple[Grant, ...]) -> None:
+    """An attempt starts: idle slices of its GPUs are used again, or taken away if they are in its way."""
+    for grant in grants:
+        row = nodes.idle.get(grant.node)
+        if row is None:
+            continue
+        mold = MOLDS[nodes.node[grant.node].gpu_model]
+        for gpu in positions[grant.gpus]:
+            new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+            left = tuple([place for place in row.pop(gpu, ()) if new and not _in_way(mold, place, new)])
+            if left:
+                row[gpu] = left
+        if not row:
+            del nodes.idle[grant.node]
+
+
+def _in_way(mold: Mold, place: Place, others: Sequence[Place]) -> bool:
+    return any([flaw(mold, [other, place]) for other in others])
 
 
 def fits(nodes: "Nodes", grant: Grant) -> bool:
@@ -165,7 +196,7 @@ def _on_new(
             if _has_room(nodes, shape, number):
                 pins = nodes.pins.get(number, {})
                 free = [gpu for gpu in range(kind.gpus) if nodes.free_mask[number] >> gpu & 1]
-                whole = [gpu for gpu in free if gpu not in pins][:spare]
+                whole = [gpu for gpu in free if gpu not in pins][-spare:]
                 used = sorted(nodes.cut.get(number, {}).keys() | pins.keys())
                 found = _on(nodes, shape, number, (*used, *whole))
                 if found is not None:
@@ -186,7 +217,7 @@ def _on(
     if mold is None or size is None:
         return None
     row, free, milli = nodes.cut.get(number, {}), nodes.gpu_free[number], book_milli(mold, size)
-    pins = nodes.pins.get(number, {})
+    pins, idle = nodes.pins.get(number, {}), nodes.idle.get(number, {})
     for each_gpu in range(min(shape.slices, size.count_max), 0, -1):
         if shape.slices % each_gpu:
             continue
@@ -201,13 +232,13 @@ def _on(
                 ]
                 if free[gpu] + MILLI >= milli * each_gpu and len(able) >= each_gpu:
                     # What is kept for such slices is of no use to anybody else: before everything.
-                    found.append((-1, gpu, tuple([Slice(gpu, size.name, at) for at in able[:each_gpu]])))
+                    found.append((-1, -gpu, tuple([Slice(gpu, size.name, at) for at in able[:each_gpu]])))
                 continue
             if free[gpu] < milli * each_gpu:
                 continue
             lost, made = 0, []
             for _ in range(each_gpu):
-                start = best_start(mold, held, shape.profile)
+                start = best_start(mold, held, shape.profile, idle.get(gpu, ()))
                 if start is None:
                     break
                 place = Place(shape.profile, start)
@@ -215,9 +246,11 @@ def _on(
                 held = (*held, place)
                 made.append(Slice(gpu, shape.profile, start))
             if len(made) == each_gpu:
-                found.append((lost, gpu, tuple(made)))
+                found.append((lost, -gpu, tuple(made)))
         wanted = shape.slices // each_gpu
         if len(found) >= wanted:
+            # 1. the least harm; 2. the last GPU: whole jobs take the first ones, so slices that come and go between
+            # them are cut on the same GPU again, which need not be made whole in between.
             chosen = sorted(found)[:wanted]
             lost = sum([part[0] for part in chosen])
             return (lost,), tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu

@@ -78,6 +78,7 @@ class Sharing:
             return Ready(tuple(uuids), held={"gpus": uuids})
         if len(uuids) > 1:
             raise Permanent("a share is of one GPU here")
+        self._idle_since.pop("mps", None)
         daemon = self._mps.ensure(uuids[0], account)
         reading = readings[part.gpus[0]]
         environment = daemon.environment() | caps(part.milli, reading.memory_mib)
@@ -87,6 +88,9 @@ class Sharing:
         if mold is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(mold), self._cuts()
+        for gpu in part.gpus:
+            # A short job may come and go between two looks, and the slices are not idle for all that.
+            self._idle_since.pop(readings[gpu].uuid, None)
         if any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices]):
             # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
             self._mps.stop_unused(self._shared())
