@@ -58,6 +58,7 @@ class PinReply(BaseModel):
     layout: str
     made: bool
     why: str
+    took_ms: int
     slices: list[list[Any]]
 
 

@@ -110,6 +110,11 @@ def apply(
         mine = {each for part in layouts for each in part.get("gpus") or asked}
         found, troubles = _made(yard, name, mine, wait)
     print(drawn(found))
+    took_ms = max([pin["took_ms"] for pin in found["pins"] if pin["gpu"] in mine], default=0)
+    if not troubles and took_ms:
+        from gpuyard.cli.streams import aside
+
+        aside(f"made in {took_ms / 1000:.1f} s")
     if troubles:
         raise NotMade(
             "; ".join([f"GPU {each}: {text}" for each, text in sorted(troubles.items())]),

@@ -216,6 +216,7 @@ def _pin_view(gpu: int, pin: Pin) -> View:
         "layout": layout_text(pin.held),
         "made": pin.made,
         "why": pin.why,
+        "took_ms": pin.took_ms,
         "slices": [[place.profile, place.start] for place in pin.held],
     }
 

@@ -25,6 +25,8 @@ class Pin(NamedTuple):
     """Whether the engine has said that it is so."""
     why: str = ""
     """What went wrong when it was last tried."""
+    took_ms: int = 0
+    """How long the engine took."""
 
 
 Pins = dict[int, dict[int, Pin]]
@@ -33,12 +35,18 @@ Pins = dict[int, dict[int, Pin]]
 
 def write_pin(found: Pin) -> dict[str, Plain]:
     """A pin in JSON's own types."""
-    return {"held": [list(place) for place in found.held], "made": found.made, "why": found.why}
+    return {
+        "held": [list(place) for place in found.held],
+        "made": found.made,
+        "why": found.why,
+        "took_ms": found.took_ms,
+    }
 
 
 def read_pin(plain: dict[str, Plain]) -> Pin:
     """The pin that was written."""
-    return Pin(tuple([Place(*place) for place in plain["held"]]), plain["made"], plain["why"])
+    held = tuple([Place(*place) for place in plain["held"]])
+    return Pin(held, plain["made"], plain["why"], plain["took_ms"])
 
 
 def set_foreign(nodes: "Nodes", number: int, gpus: int, why: str) -> None:

@@ -101,7 +101,7 @@ def layout_made(state: State, event: LayoutMade) -> None:
     row = state.nodes.pins.get(event.node, {})
     for gpu in positions[event.gpus]:
         if gpu in row:
-            row[gpu] = row[gpu]._replace(made=not event.why, why=event.why)
+            row[gpu] = row[gpu]._replace(made=not event.why, why=event.why, took_ms=event.took_ms)
 
 
 def demand_learned(state: State, event: DemandLearned) -> None:

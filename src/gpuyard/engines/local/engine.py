@@ -373,9 +373,9 @@ class LocalEngine:
             mold = MOLDS.get(translate.model_of(self._readings[0].name, self._readings[0].memory_mib))
             with suppress(EngineError):
                 self._sharing.tidy(mold, now=True)
-            if self._emulate is None:
-                with suppress(OSError):
-                    persistence.put_back(str(self._data.root), self._sharing.pinned())
+        if self._emulate is None:
+            with suppress(OSError):
+                persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()
         self._data.close()
         if self._base:
