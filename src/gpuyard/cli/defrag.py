@@ -7,8 +7,6 @@ from gpuyard.cli.options import Option, Output, OutputOption
 from gpuyard.cli.places import client
 from gpuyard.errors import BadInput
 
-FIELDS = ("frees", "node", "gpus", "gained_gpus", "lost_gpu_s", "gpus_per_gpu_hour", "moves")
-
 
 def defrag(
     plan: Annotated[bool, Option("--plan", help="List the moves. This release does not make them.")] = False,
@@ -31,8 +29,7 @@ def defrag(
     with client() as yard:
         found = yard.defrag(moves)
     if output is Output.CSV:
-        flat = [{**row, **move} for row in found["plan"] for move in row["moves"]]
-        emit([{name: value for name, value in row.items() if name != "moves"} for row in flat], [], output)
+        emit([_flat(row, move) for row in found["plan"] for move in row["moves"]], [], output)
     elif output not in (Output.TABLE, Output.WIDE):
         write_document(found, output)
     elif not found["plan"]:
@@ -40,6 +37,12 @@ def defrag(
     else:
         for row in found["plan"]:
             _tell(row)
+
+
+def _flat(row: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
+    """A move, with what it is part of."""
+    whole = {name: value for name, value in row.items() if name != "moves"}
+    return whole | {f"job_{name}" if name in whole else name: value for name, value in move.items()}
 
 
 def _tell(row: Mapping[str, Any]) -> None:
