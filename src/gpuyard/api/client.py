@@ -24,6 +24,7 @@ from typing import Any
 from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Submitted
 from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.client_people import PeopleCalls
+from gpuyard.api.client_sharing import SharingCalls
 from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.finding import find
 from gpuyard.api.http import Connection, Head
@@ -58,7 +59,7 @@ class Refused(YardError):
         self.exit_code = 2 if 400 <= status < 500 else 1
 
 
-class Client(ConfigCalls, ForesightCalls, PeopleCalls):
+class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
     """A connection to a yard. Not to be shared between threads."""
 
     def __init__(

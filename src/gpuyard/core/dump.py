@@ -9,8 +9,9 @@ questions are made of dumps.
 import json
 from typing import Any
 
-from gpuyard.core import dependencies
+from gpuyard.core import claims, dependencies
 from gpuyard.core.bills import Bill
+from gpuyard.core.geometry import Place
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
@@ -52,6 +53,14 @@ def dump(state: State) -> dict[str, Plain]:
                 "down": nodes.down[number],
                 "cordoned": nodes.cordoned[number],
                 "foreign": list(nodes.foreign.get(number, (0, ""))),
+                "idle": {
+                    str(gpu): [list(place) for place in held]
+                    for gpu, held in sorted(nodes.idle.get(number, {}).items())
+                },
+                "pins": {
+                    str(gpu): claims.write_pin(found)
+                    for gpu, found in sorted(nodes.pins.get(number, {}).items())
+                },
             }
             for number, node in enumerate(nodes.node)
         ],
@@ -143,7 +152,12 @@ def load(plain: dict[str, Plain]) -> State:
         if row["cordoned"]:
             state.nodes.set_cordoned(number, row["cordoned"])
         if row["foreign"][0]:
-            state.nodes.set_foreign(number, *row["foreign"])
+            claims.set_foreign(state.nodes, number, *row["foreign"])
+        for gpu, places in row.get("idle", {}).items():
+            held = tuple([Place(*place) for place in places])
+            state.nodes.idle.setdefault(number, {})[int(gpu)] = held
+        for gpu, found in row.get("pins", {}).items():
+            claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
@@ -256,6 +270,7 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "gpu_free": [list(row) for row in nodes.gpu_free],
         "free_mask": list(nodes.free_mask),
         "odd": sorted(nodes.odd),
+        "sharers": {number: dict(sorted(row.items())) for number, row in sorted(nodes.sharers.items())},
         "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.cut.items())},
         "cpu_free": list(nodes.cpu_free),
         "memory_free": list(nodes.memory_free),

@@ -67,14 +67,24 @@ def flaw(mold: Mold, held: Sequence[Place]) -> str:
     return ""
 
 
-def best_start(mold: Mold, held: Iterable[Place], name: str) -> int | None:
-    """Where a slice does the least harm: most is still possible afterwards; the highest slot among equals."""
+def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Place] = ()) -> int | None:
+    """Where a slice does the least harm: most is still possible afterwards.
+
+    `idle` are slices that are there and that nobody uses: among equal places those count that leave them alone.
+    """
     there = tuple(held)
     able = starts(mold, there, name)
     if not able:
         return None
-    # 1. what could still be made; 2. the end of the row, which large slices use last.
-    return max(able, key=lambda start: (worth(mold, _with(there, Place(name, start))), start))
+
+    def rank(start: int) -> tuple[int, int, bool, int]:
+        place = Place(name, start)
+        lost = sum([bool(flaw(mold, [place, other])) for other in idle if other != place]) if idle else 0
+        # 1. what could still be made; 2. the fewest idle ones to take away; 3. one that is there already; 4. the end of
+        # the row, which large slices use last.
+        return worth(mold, _with(there, place)), -lost, place in idle, start
+
+    return max(able, key=rank)
 
 
 def harm(mold: Mold, held: Held, place: Place) -> int:
@@ -165,6 +175,16 @@ def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
     for place in new:
         left.remove(place.profile)
     return Fitted(_joined(there, new), new, tuple(left))
+
+
+def layout_text(held: Iterable[Place]) -> str:
+    """A layout as people write it, largest first: `3g.71gb+2x2g.35gb`; `whole` without slices."""
+    counts: dict[str, int] = {}
+    for place in held:
+        counts[place.profile] = counts.get(place.profile, 0) + 1
+    # 1. most compute, which is the number that a name begins with; 2. the name.
+    names = sorted(counts, key=lambda name: (-int(name.partition("g")[0]), name))
+    return "+".join([f"{counts[name]}x{name}" if counts[name] > 1 else name for name in names]) or "whole"
 
 
 @cache

@@ -6,6 +6,7 @@ would cost as much as folding it.
 
 from gpuyard.core import dependencies
 from gpuyard.core.records import JobRecord
+from gpuyard.core.slicing import rest, wake
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
 from gpuyard.model import (
@@ -100,6 +101,8 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         state.nodes.freed += 1
         record.earmark = None
         del state.earmarks[job_id]
+    if state.nodes.idle:
+        wake(state.nodes, grants)
     state.queue.remove(record)
     record.attempt = attempt
     record.phase = _STARTING
@@ -136,6 +139,8 @@ def end(
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     state.release(record, at_ms)
+    if record.shape.profile:
+        rest(state.nodes, record.grants)
     del state.running[job_id]
     state.leaving.pop(job_id, None)
     record.phase = None

@@ -11,7 +11,7 @@ and is ready when nothing it took is below zero.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpuyard.core import slicing
+from gpuyard.core import claims, sharers, slicing
 from gpuyard.core.bits import positions
 from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
@@ -46,10 +46,16 @@ class Nodes:
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cut: slicing.Cut = {}
         """GPUs that are cut into MIG slices."""
+        self.idle: slicing.Cut = {}
+        """Slices that were in use and that nobody has taken the place of: they may still be there."""
+        self.sharers: sharers.Sharers = {}
+        """Whose shares are on which GPU, where that matters."""
         self.whole_reserve = 0
         """How many GPUs stay whole: no further one is cut."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
+        self.pins: claims.Pins = {}
+        """GPUs that keep a layout of slices until somebody releases them."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
         self.down: list[str] = []
@@ -125,7 +131,7 @@ class Nodes:
 
     def change(self, number: int, node: Node, model: int) -> None:
         """Give a node that nothing holds other hardware."""
-        self.set_foreign(number, 0, "")
+        claims.drop(self, number)
         self._leave(number)
         before, kind, bit = self.node[number], self.home[number], 1 << number
         kind.members &= ~bit
@@ -163,16 +169,6 @@ class Nodes:
         self._close(number, bool(why or self.down[number]))
         self._enter(number)
         self._changed(number)
-        self.freed += 1
-
-    def set_foreign(self, number: int, gpus: int, why: str) -> None:
-        """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
-        before, _why = self.foreign.pop(number, (0, ""))
-        if before:
-            self.give((Grant(number, before, MILLI, 0, 0, 0),))
-        if gpus:
-            self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
-            self.foreign[number] = (gpus, why)
         self.freed += 1
 
     def _close(self, number: int, closed: bool) -> None:
@@ -222,7 +218,7 @@ class Nodes:
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether the room is there now. The same question at decision and at commit."""
         for grant in grants:
-            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if self.closed[number]:
                 return False
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
@@ -235,15 +231,16 @@ class Nodes:
                     return False
             else:
                 free, cut = self.gpu_free[number], self.cut.get(number, ())
-                if any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
+                barred = sharers.strangers(self, number, user)
+                if barred & gpus or any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
                     return False
         return True
 
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
-            number, gpus, _milli, _cpu, _memory, _tasks, slices = grant
-            if slices and slicing.clashes(self, grant):
+            number, gpus, _milli, _cpu, _memory, _tasks, slices, user = grant
+            if (slices and slicing.clashes(self, grant)) or sharers.strangers(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
@@ -281,9 +278,12 @@ class Nodes:
                 self.shifted |= 1 << grant[0]
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
-        for number, gpus, milli, cpu_milli, memory_mib, _tasks, slices in grants:
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if slices:
                 slicing.shift(self.cut, number, slices, sign)
+            elif user:
+                sharers.enter(self.sharers, grant, sign)
             if cpu_milli or memory_mib:
                 self.cpu_free[number] += sign * cpu_milli
                 self.memory_free[number] += sign * memory_mib
@@ -339,7 +339,7 @@ class Nodes:
         The number of the kind of node it is on; -1: its room is not there.
         """
         grant = grants[0]
-        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
         before = self.free_mask[number]
         if (
             cpu_milli
@@ -371,7 +371,7 @@ class Nodes:
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
         for grant in grants:
-            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
             del self.on[number][job_id]
             self.touched.append(number)
             if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:

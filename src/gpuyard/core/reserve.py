@@ -125,7 +125,7 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     gpus = shape.gpus * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
-    if shape.milli != MILLI or number in nodes.odd:
+    if shape.milli != MILLI or number in nodes.odd or (shape.profile and number in nodes.pins):
         return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
     have = nodes.free_mask[number].bit_count()
     if have >= gpus and cpu >= 0 and memory >= 0:
@@ -160,9 +160,17 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
     """The same where GPUs are shared or overdrawn and have to be followed one by one."""
     free = list(nodes.gpu_free[number])
+    if shape.profile:
+        for gpu in nodes.pins.get(number, ()):
+            # However free it becomes, it is not cut by demand.
+            free[gpu] = -NEVER_MS
     end_ms = 0
     rows = iter(nodes.ends(number))
-    while sum(left >= shape.milli for left in free) < gpus or cpu < 0 or memory < 0:
+    others = _others(nodes, shape, number)
+    while (
+        sum(left >= shape.milli and not others.get(gpu) for gpu, left in enumerate(free)) < gpus
+        or min(cpu, memory) < 0
+    ):
         row = next(rows, None)
         if row is None:
             return NEVER_MS
@@ -170,9 +178,19 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         # An end at the very beginning of time is still to come; 0 means that there is room already.
         end_ms = end_ms or 1
         _give(free, grant)
+        for gpu in each(grant.gpus) if grant.user and grant.user != shape.user else ():
+            others[gpu] = others.get(gpu, 0) - 1
         cpu += grant.cpu_milli
         memory += grant.memory_mib
     return end_ms
+
+
+def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
+    """By GPU, how many shares of others are in the way of a share that goes beside its user's own only."""
+    if not shape.user:
+        return {}
+    rows = nodes.sharers.get(number, {})
+    return {gpu: sum([n for user, n in users.items() if user != shape.user]) for gpu, users in rows.items()}
 
 
 def _give(free: list[int], grant: Grant) -> None:
@@ -189,6 +207,9 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
         if not current.drafted:
             state.caches["promise"] = known
     best = known.promise
+    if best is not None and not best.at_ms and record.shape.profile:
+        # A GPU is free and may not be cut, because it is one of those that stay whole: no end would change that.
+        return None
     if best is not None and best.at_ms <= current.now_ms:
         # Something that should have ended and has not is expected to end right away.
         return Promise(record.shape, current.now_ms + 1, best.where)

@@ -62,6 +62,7 @@ class Shape:
         "slices",
         "supported",
         "tasks",
+        "user",
         "way_on",
         "ways",
     )
@@ -99,6 +100,8 @@ class Shape:
             isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
         )
         """Whether it wants whole GPUs and nothing else."""
+        self.user = request.user if isinstance(request, Milli) else ""
+        """Whose share it is, where it goes beside that user's only."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
         """What it counts against quotas."""
         if self.profile:

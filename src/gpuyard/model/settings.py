@@ -102,4 +102,6 @@ class Settings:
     """How long freed GPUs are kept for the job they were freed for."""
     whole_gpus: int = 0
     """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
+    mps_users: str = "one"
+    """Whose shares one GPU may have: those of `one` user, or of `many`."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

@@ -8,6 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from gpuyard.core.geometry import fit
+from gpuyard.model.layouts import read_layout
+from gpuyard.model.mig import MOLDS
 from gpuyard.sim.generate import poisson
 from gpuyard.sim.traces.swf_write import save_swf
 
@@ -127,3 +130,33 @@ def test_latency_comes_from_the_command_it_names(program) -> None:
     assert "20 waiting jobs, 2 nodes of 8 GPUs, 2 decisions" in text
     assert "yard bench decide --waiting 20 --nodes 2 --passes 2 --policy fifo" == rows[0]["command"]
     assert 0 < rows[0]["decide_ms"]["p50"] <= rows[0]["decide_ms"]["p99"]
+
+
+def test_layouts_go_from_one_extreme_to_the_other_and_each_can_be_had(program) -> None:
+    bench = program("bench_sharing")
+
+    for mold in MOLDS.values():
+        found = bench.layouts(mold)
+        assert "whole" == found[-1]
+        for layout in found:
+            names = read_layout(layout)
+            assert () == fit(mold, (), names).left_out
+
+
+def test_how_many_ran_at_once_is_counted_by_their_times(program) -> None:
+    spans = [(0, 10), (5, 20), (10, 30), (11, 12)]
+    ended = [{"started_ms": a, "ended_ms": b} for a, b in spans]
+
+    assert 3 == program("bench_sharing")._at_once(ended)
+
+
+def test_the_fragment_says_when_results_differ(program) -> None:
+    row = {"asked for": "-g 1", "jobs": 28, "results": "1"}
+    cut = {"change": "whole to 7x1g.18gb", "engine s": 0.4, "command s": 1.0}
+    found = {"gpu": "H200", "cores": 16, "persistence_mode_while_up": "Enabled", "rounds": [row, row], "ratio": 3.1,
+             "same_results": False, "repartitions": [cut]}  # fmt: skip
+
+    text = program("bench_sharing").fragment(found)
+
+    assert "3.10 x the jobs per hour of one by one; results are NOT the same" in text
+    assert "| whole to 7x1g.18gb | 0.4 | 1 |" in text

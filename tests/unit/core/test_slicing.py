@@ -28,13 +28,13 @@ def started(here: Yard, *wanted: object) -> list[Start]:
 def test_a_slice_is_cut_from_one_gpu_and_the_next_from_the_same() -> None:
     here = Yard("fifo", nodes(2, model="H200"))
     found = started(here, Mig(1, "1g.18gb"), Mig(1, "3g.71gb"), Mig(2, "1g.18gb"))
-    assert {(0, 0)} == {piece[:2] for start in found for piece in slices(here, start)}
-    assert lawful(MOLDS["H200"], here.state.nodes.cut[0][0])
+    assert {(0, 7)} == {piece[:2] for start in found for piece in slices(here, start)}
+    assert lawful(MOLDS["H200"], here.state.nodes.cut[0][7])
     assert [143, 500, 286] == [here.state.jobs[start.job_id].shape.gpu_milli for start in found]
     # The GPU is neither whole nor shared: a whole job and a share go elsewhere.
     whole, part = started(here, 8, share(500))
     assert ({1}, {0}) == ({g.node for g in whole.grants}, {g.node for g in part.grants})
-    assert not part.grants[0].gpus & 1
+    assert not part.grants[0].gpus & 0b1000_0000
 
 
 def test_a_gpu_is_whole_again_when_its_last_slice_ends() -> None:
@@ -78,7 +78,7 @@ def test_enough_gpus_stay_whole() -> None:
     here = Yard("fifo", nodes(1, gpus=4, model="H200"), settings=Settings(whole_gpus=3))
     found = started(here, *[Mig(1, "3g.71gb")] * 4)
     assert 2 == len(found)
-    assert {0} == {piece[1] for start in found for piece in slices(here, start)}
+    assert {3} == {piece[1] for start in found for piece in slices(here, start)}
     assert 3 == whole_free(here.state.nodes)
 
 
