@@ -248,12 +248,12 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
     return tuple(grants) if left == 0 else None
 
 
-def placer(single: Placer, share: Placer) -> Placer:
-    """Join a policy's choices for single tasks and for shares with the common rule for gangs."""
+def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Placer:
+    """Join a policy's choices for single tasks, shares and slices with the common rule for gangs."""
 
     def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
         if shape.profile:
-            return place_slices(nodes, shape, way, among)
+            return slices(nodes, shape, way, among)
         if shape.milli == MILLI:
             return (single if shape.tasks == 1 else gang)(nodes, shape, way, among)
         return share(nodes, shape, way, among)

@@ -5,6 +5,7 @@ a whole GPU sees when it will be whole again. What else may be cut from it is sa
 slices is promised whole GPUs: where one is free, its slices fit.
 """
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import each
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 Cut = dict[int, dict[int, Held]]
 """GPUs that are cut, by node and number, with what is on them."""
+
+Cheapest = Callable[[Mold, Held, str], "tuple[int, int] | None"]
+"""Where on a GPU one more slice of a profile is best made, and what that costs: as (cost, first slot)."""
+
+Found = tuple[int, tuple[Slice, ...], int]
+"""Room for all slices of a task: the cost, the slices, and what each of their GPUs is charged."""
 
 
 def molds_of(profile: str) -> list[Mold]:
@@ -89,6 +96,12 @@ def clashes(nodes: "Nodes", grant: Grant) -> bool:
     return False
 
 
+def uncut_free(nodes: "Nodes", number: int) -> Sequence[int]:
+    """Milli free on each GPU of a node for whoever wants no slices: nothing on those that are cut."""
+    free, cut = nodes.gpu_free[number], nodes.cut.get(number)
+    return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
+
+
 def whole_free(nodes: "Nodes") -> int:
     """Wholly free GPUs of schedulable nodes."""
     buckets = [pair for kind in nodes.kinds for pair in enumerate(kind.buckets)]
@@ -100,27 +113,28 @@ def place_slices(nodes: "Nodes", shape: "Shape", way: "Way", among: int) -> tupl
     least harm; else one more GPU is cut, unless too few would stay whole."""
     kind = nodes.kinds[way.kind]
     members = kind.members & among
-    best: tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None = None
+    best: tuple[int, int, Found] | None = None
     for number in each(members):
         if number in nodes.cut and not nodes.closed[number] and _has_room(nodes, shape, number):
-            found = _on(nodes, shape, number, tuple(sorted(nodes.cut[number])))
+            found = slices_on(nodes, shape, number, tuple(sorted(nodes.cut[number])), _least_harm)
             # 1. the least harm; 2. the lowest node.
-            if found is not None and (best is None or (*found[0], number) < (*best[0], best[1])):
-                best = (found[0], number, found[1], found[2])
+            if found is not None and (best is None or (found[0], number) < best[:2]):
+                best = (found[0], number, found)
     if best is None:
         best = _on_new(nodes, shape, way, members)
-    if best is None:
-        return None
-    _harm, number, slices, milli = best
+    return None if best is None else slice_grant(shape, best[1], best[2])
+
+
+def slice_grant(shape: "Shape", number: int, found: Found) -> tuple[Grant, ...]:
+    """The grant of a task whose slices have their room."""
+    _cost, slices, milli = found
     gpus = 0
     for piece in slices:
         gpus |= 1 << piece.gpu
     return (Grant(number, gpus, milli, shape.cpu_milli, shape.memory_mib, 1, slices),)
 
 
-def _on_new(
-    nodes: "Nodes", shape: "Shape", way: "Way", members: int
-) -> tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None:
+def _on_new(nodes: "Nodes", shape: "Shape", way: "Way", members: int) -> tuple[int, int, Found] | None:
     """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
     spare = whole_free(nodes) - nodes.whole_reserve
@@ -129,22 +143,31 @@ def _on_new(
     for bucket in kind.buckets[1:]:
         for number in each(bucket & members):
             if _has_room(nodes, shape, number):
-                whole = [gpu for gpu in range(kind.gpus) if nodes.free_mask[number] >> gpu & 1][:spare]
-                cut = sorted(nodes.cut.get(number, {}))
-                found = _on(nodes, shape, number, (*cut, *whole))
+                found = slices_on(nodes, shape, number, sliceable(nodes, number, spare), _least_harm)
                 if found is not None:
-                    return found[0], number, found[1], found[2]
+                    return found[0], number, found
     return None
+
+
+def sliceable(nodes: "Nodes", number: int, spare: int) -> tuple[int, ...]:
+    """GPUs of a node that may take slices: those that are cut, and of the whole ones as many as may be cut."""
+    whole = [gpu for gpu in range(nodes.home[number].gpus) if nodes.free_mask[number] >> gpu & 1]
+    return (*sorted(nodes.cut.get(number, ())), *whole[: max(0, spare)])
 
 
 def _has_room(nodes: "Nodes", shape: "Shape", number: int) -> bool:
     return shape.cpu_milli <= nodes.cpu_free[number] and shape.memory_mib <= nodes.memory_free[number]
 
 
-def _on(
-    nodes: "Nodes", shape: "Shape", number: int, gpus: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[Slice, ...], int] | None:
-    """The slices on these GPUs of a node, as many on each as possible: harm, slices, and what each GPU is charged."""
+def _least_harm(mold: Mold, held: Held, profile: str) -> tuple[int, int] | None:
+    start = best_start(mold, held, profile)
+    return None if start is None else (harm(mold, held, Place(profile, start)), start)
+
+
+def slices_on(
+    nodes: "Nodes", shape: "Shape", number: int, gpus: tuple[int, ...], cheapest: Cheapest
+) -> Found | None:
+    """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs the first of these."""
     mold = MOLDS.get(nodes.node[number].gpu_model)
     size = mold.profile(shape.profile) if mold else None
     if mold is None or size is None:
@@ -154,24 +177,28 @@ def _on(
         if shape.slices % each_gpu:
             continue
         found: list[tuple[int, int, tuple[Slice, ...]]] = []
-        for gpu in gpus:
+        for turn, gpu in enumerate(gpus):
             if free[gpu] < milli * each_gpu:
                 continue
             held: Held = row.get(gpu, ())
             lost, made = 0, []
             for _ in range(each_gpu):
-                start = best_start(mold, held, shape.profile)
-                if start is None:
+                best = cheapest(mold, held, shape.profile)
+                if best is None:
                     break
-                place = Place(shape.profile, start)
-                lost += harm(mold, held, place)
-                held = (*held, place)
+                cost, start = best
+                lost += cost
+                held = tuple(sorted((*held, Place(shape.profile, start)), key=_order))
                 made.append(Slice(gpu, shape.profile, start))
             if len(made) == each_gpu:
-                found.append((lost, gpu, tuple(made)))
+                found.append((lost, turn, tuple(made)))
         wanted = shape.slices // each_gpu
         if len(found) >= wanted:
             chosen = sorted(found)[:wanted]
             lost = sum([part[0] for part in chosen])
-            return (lost,), tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
+            return lost, tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
     return None
+
+
+def _order(place: Place) -> tuple[int, str]:
+    return place.start, place.profile

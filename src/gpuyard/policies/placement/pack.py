@@ -18,6 +18,7 @@ from gpuyard.core.placing import (
     whole_best_fit,
 )
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.packing.standing import Standing
 from gpuyard.policies.placement.across_kinds import ranked
@@ -54,7 +55,14 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
     return share_grant(shape, number, gpus)
 
 
-place = placer(_whole, _share)
+def _slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    standing = _standing(nodes)
+    if standing is None or not standing.slices.known:
+        return place_slices(nodes, shape, way, among)
+    return standing.slices.place(nodes, shape, way, among)
+
+
+place = placer(_whole, _share, _slices)
 
 
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
@@ -65,4 +73,6 @@ def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     members = 0
     for way in shape.ways:
         members |= nodes.kinds[way.kind].members & way.pools
-    return ranked(nodes, shape, members, standing.best)
+    if not shape.profile:
+        return ranked(nodes, shape, members, standing.best)
+    return ranked(nodes, shape, members, standing.slices.best) if standing.slices.known else shape.ways
