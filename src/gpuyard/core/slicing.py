@@ -6,6 +6,7 @@ slices is promised whole GPUs: where one is free, its slices fit.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import each
@@ -159,6 +160,7 @@ def _has_room(nodes: "Nodes", shape: "Shape", number: int) -> bool:
     return shape.cpu_milli <= nodes.cpu_free[number] and shape.memory_mib <= nodes.memory_free[number]
 
 
+@cache
 def _least_harm(mold: Mold, held: Held, profile: str) -> tuple[int, int] | None:
     start = best_start(mold, held, profile)
     return None if start is None else (harm(mold, held, Place(profile, start)), start)

@@ -9,9 +9,9 @@ from gpuyard.core.bits import each
 from gpuyard.core.geometry import Held, Place, starts
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.slicing import Found, slice_grant, sliceable, slices_on, whole_free
+from gpuyard.core.slicing import Found, book_milli, slice_grant, sliceable, slices_on, whole_free
 from gpuyard.model import Grant
-from gpuyard.model.mig import Mold
+from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
 from gpuyard.packing.slices import plain, profiles_of, values, with_place
@@ -32,6 +32,7 @@ class SliceStanding:
         """The members of each kind for which the rankings were made."""
         self._values: dict[str, dict[Held, int]] = {}
         """By GPU model."""
+        self._sizes: dict[tuple[str, str], tuple[Mold | None, int]] = {}
         self._cheapest: dict[tuple[str, Held, str], tuple[int, int] | None] = {}
         self._rankings: dict[tuple[str, int, bool], Ranking] = {}
 
@@ -83,7 +84,39 @@ class SliceStanding:
         return NO_ROOM if found is None else found[0]
 
     def _on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
+        if shape.slices == 1:
+            return self.one_on(nodes, shape, number, spare)
         return slices_on(nodes, shape, number, sliceable(nodes, number, spare), self.cheapest)
+
+    def one_on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
+        """What `slices_on` says of one slice, by far the most frequent, without looking at GPUs that are alike."""
+        mold, milli = self._size(nodes.node[number].gpu_model, shape.profile)
+        if mold is None:
+            return None
+        found: tuple[int, int, int] | None = None
+        free, profile = nodes.gpu_free[number], shape.profile
+        row = nodes.cut.get(number)
+        for gpu in sorted(row) if row else ():
+            assert row is not None, "it has this GPU"
+            best = self.cheapest(mold, row[gpu], profile) if free[gpu] >= milli else None
+            if best is not None and (found is None or best[0] < found[0]):
+                found = (best[0], gpu, best[1])
+        mask = nodes.free_mask[number]
+        if mask and spare > 0:
+            best = self.cheapest(mold, (), profile)
+            if best is not None and (found is None or best[0] < found[0]):
+                found = (best[0], (mask & -mask).bit_length() - 1, best[1])
+        return None if found is None else (found[0], (Slice(found[1], profile, found[2]),), milli)
+
+    def _size(self, model: str, profile: str) -> tuple[Mold | None, int]:
+        """How a model is cut, if it can be cut to this size, and what a slice takes in the books."""
+        known = self._sizes.get((model, profile))
+        if known is None:
+            mold = MOLDS.get(model)
+            size = mold.profile(profile) if mold else None
+            known = (mold, book_milli(mold, size)) if mold and size else (None, 0)
+            self._sizes[model, profile] = known
+        return known
 
     def cheapest(self, mold: Mold, held: Held, profile: str) -> tuple[int, int] | None:
         """What one more slice costs a GPU at its best place, and that place: the highest slot among equals."""

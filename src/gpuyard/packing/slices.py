@@ -19,7 +19,7 @@ from gpuyard.core.geometry import Held, Place, gpu_milli, starts
 from gpuyard.model.mig import Mold, Profile
 from gpuyard.model.units import MILLI
 
-PRESSURE = 40
+PRESSURE = 80
 """A slice as large as the GPU finds this GPU the only one left so many times as often as its part of the arrivals."""
 
 SLICE = 1000
@@ -70,21 +70,30 @@ def values(mold: Mold, weights: Mapping[str, int]) -> dict[Held, int]:
 def _swept(ways: _Ways, coming: list[tuple[int, float, float]]) -> list[float]:
     """The values, by sweeps from full to empty and back until they stand."""
     worth = [0.0] * len(ways.taking)
+    rows: list[tuple[float, float, list[tuple[float, tuple[int, ...]]], tuple[int, ...]]] = []
+    for taking, leaving in zip(ways.taking, ways.leaving, strict=True):
+        able = [(rate, gained, taking[index]) for index, rate, gained in coming if taking[index]]
+        gain = sum([rate * gained for rate, gained, _into in able])
+        rates = _HORIZON + len(leaving) + sum([rate for rate, _gained, _into in able])
+        rows.append((gain, rates, [(rate, into) for rate, _gained, into in able], leaving))
     order = range(len(worth))
     for sweep in range(_SWEEPS_MAX):
         moved = 0.0
         for way in order if sweep % 2 == 0 else reversed(order):
-            gain, rates = 0.0, _HORIZON
-            for index, rate, gained in coming:
-                into = ways.taking[way][index]
-                if into:
-                    gain += rate * (gained + max([worth[after] for after in into]))
-                    rates += rate
-            for after in ways.leaving[way]:
+            gain, rates, able_now, leaving = rows[way]
+            for rate, into in able_now:
+                best = worth[into[0]]
+                for after in into[1:]:
+                    if worth[after] > best:
+                        best = worth[after]
+                gain += rate * best
+            for after in leaving:
                 gain += worth[after]
-                rates += 1.0
-            moved = max(moved, abs(gain / rates - worth[way]))
-            worth[way] = gain / rates
+            gain /= rates
+            change = gain - worth[way]
+            worth[way] = gain
+            if change > moved or -change > moved:
+                moved = abs(change)
         if moved < _ENOUGH:
             break
     return worth
