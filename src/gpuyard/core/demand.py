@@ -12,6 +12,7 @@ from gpuyard.core.fragmentation import Idle, Task, Uses, thresholds
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.slicing import uncut_free
+from gpuyard.model.units import MILLI
 
 _IDLE_MAX = 50_000
 """How many combinations of idle GPUs, and with them their scores, are remembered before it starts over."""
@@ -139,6 +140,8 @@ class Demand:
         self.mix = mix
         self.derived: object = None
         """What a placement has worked out from the mix, kept as long as the mix is."""
+        self.parts = any([shape.gpus and (shape.profile or shape.milli < MILLI) for shape, _weight in mix])
+        """Whether anybody is expected who wants less than a whole GPU."""
         self.weight = sum([weight for _shape, weight in mix])
         self._thresholds = thresholds(self.weight)
         self._fleet = -1

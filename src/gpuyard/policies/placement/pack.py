@@ -3,7 +3,9 @@
 1. Least cost: what the node's idle GPUs and cores are worth to the expected tasks, before less after (see
 `gpuyard.packing.values`); 2. least idle on the node afterwards, so that full nodes get fuller and empty ones stay
 empty; 3. lowest node. Of a node, the GPU for a share is chosen likewise. Like `fgd` it looks at all kinds of node
-together. Gangs, and everything as long as no demand has been learned, are placed like `best-fit`.
+together. A MIG slice goes where its GPU loses the least of what the expected slices need (see
+`gpuyard.packing.slices`). Gangs, and everything as long as nobody is expected to want parts of GPUs, are placed like
+`best-fit`, and as fast.
 """
 
 from collections.abc import Iterable
@@ -26,10 +28,12 @@ from gpuyard.policies.placement.across_kinds import ranked
 NAME = "pack"
 
 
-def _standing(nodes: Nodes) -> Standing | None:
+_plain = placer(whole_best_fit, share_best_fit)
+
+
+def _standing(nodes: Nodes) -> Standing:
     demand = nodes.demand
-    if demand is None:
-        return None
+    assert demand is not None, "without one nothing is valued"
     if not isinstance(demand.derived, Standing):
         demand.derived = Standing(demand.mix)
     assert isinstance(demand.derived, Standing)
@@ -37,17 +41,12 @@ def _standing(nodes: Nodes) -> Standing | None:
 
 
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    standing = _standing(nodes)
-    if standing is None:
-        return whole_best_fit(nodes, shape, way, among)
-    number = standing.best(nodes, shape, nodes.kinds[way.kind].members & among)
+    number = _standing(nodes).best(nodes, shape, nodes.kinds[way.kind].members & among)
     return None if number < 0 else (grant_tasks(nodes, shape, number, 1),)
 
 
 def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     standing = _standing(nodes)
-    if standing is None:
-        return share_best_fit(nodes, shape, way, among)
     number = standing.best(nodes, shape, nodes.kinds[way.kind].members & among)
     if number < 0:
         return None
@@ -56,20 +55,25 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
 
 
 def _slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    standing = _standing(nodes)
-    if standing is None or not standing.slices.known:
-        return place_slices(nodes, shape, way, among)
-    return standing.slices.place(nodes, shape, way, among)
+    slices = _standing(nodes).slices
+    return (slices.place if slices.known else place_slices)(nodes, shape, way, among)
 
 
-place = placer(_whole, _share, _slices)
+_valued = placer(_whole, _share, _slices)
+
+
+def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """Room by value, if parts of GPUs are expected to be wanted."""
+    demand = nodes.demand
+    return (_plain if demand is None or not demand.parts else _valued)(nodes, shape, way, among)
 
 
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     """The ways of a shape, the one with the best node first; those without room come last."""
-    standing = _standing(nodes)
-    if standing is None or shape.tasks > 1 or len(shape.ways) < 2:
+    demand = nodes.demand
+    if demand is None or not demand.parts or shape.tasks > 1 or len(shape.ways) < 2:
         return shape.ways
+    standing = _standing(nodes)
     members = 0
     for way in shape.ways:
         members |= nodes.kinds[way.kind].members & way.pools
