@@ -80,6 +80,8 @@ class Run(NamedTuple):
     arrivals: int
     decide_s: float
     total_s: float
+    learned: int
+    """How often demand was learned."""
 
 
 def read_nodes(path: Path) -> list[Node]:
@@ -161,14 +163,15 @@ def run(
     policy = build(PolicySpec(placement, order=("fifo",), placement=placement, backfill="none"))
     specs = {pod: JobSpec("openb", pod.ask(pod.memory_mib)) for pod in order}
     capacity_milli = sum(node.gpus for node in nodes) * 1000
-    arrived, decide_ns = 0, 0
+    arrived, decide_ns, learned = 0, 0, 0
     buckets: dict[int, list[int]] = {}
     started_s = process_time()
     for at_ms, pod in enumerate(order, start=1):
         apply(state, JobSubmitted(at_ms, Job(at_ms, specs[pod], at_ms)))
         before_ns = process_time_ns()
-        if demand is None and (learned := learner.look(state)) is not None:
-            apply(state, DemandLearned(at_ms, learned))
+        if demand is None and (asks := learner.look(state)) is not None:
+            apply(state, DemandLearned(at_ms, asks))
+            learned += 1
         plan = decide(state, policy, at_ms)
         decide_ns += process_time_ns() - before_ns
         if plan.starts:
@@ -179,7 +182,7 @@ def run(
         buckets.setdefault(round(100 * arrived / capacity_milli), []).append(state.nodes.used_milli)
     total_s = process_time() - started_s
     allocated = {percent: 100 * mean(used) / capacity_milli for percent, used in buckets.items()}
-    return Run(allocated, len(order), decide_ns / 1e9, total_s)
+    return Run(allocated, len(order), decide_ns / 1e9, total_s, learned)
 
 
 def published(path: Path, workload: str, policy: str) -> dict[int, float]:

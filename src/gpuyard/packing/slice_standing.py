@@ -5,6 +5,8 @@ one is worth more the more large slices and whole GPUs are expected. For every p
 cheapest place, and a change of one node moves it from one set to another.
 """
 
+from collections.abc import Mapping
+
 from gpuyard.core.bits import each
 from gpuyard.core.geometry import Held, Place, starts
 from gpuyard.core.nodes import Nodes
@@ -30,7 +32,7 @@ class SliceStanding:
         """Whether slices are expected at all."""
         self._fleet: list[int] = []
         """The members of each kind for which the rankings were made."""
-        self._values: dict[str, dict[Held, int]] = {}
+        self._values: dict[str, Mapping[Held, int]] = {}
         """By GPU model."""
         self._sizes: dict[tuple[str, str], tuple[Mold | None, int]] = {}
         self._cheapest: dict[tuple[str, Held, str], tuple[int, int] | None] = {}

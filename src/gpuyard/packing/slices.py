@@ -12,7 +12,7 @@ order; what leaves this module is integers.
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from gpuyard.core.geometry import Held, Place, gpu_milli, starts
@@ -51,10 +51,15 @@ def profiles_of(mold: Mold) -> tuple[Profile, ...]:
     return tuple([profile for profile in mold.profiles if "+" not in profile.name])
 
 
-def values(mold: Mold, weights: Mapping[str, int]) -> dict[Held, int]:
+def values(mold: Mold, weights: Mapping[str, int]) -> Mapping[Held, int]:
     """The value of every way to cut a GPU, if slices of these profiles come in these proportions."""
+    return _values(mold, tuple([max(0, weights.get(size.name, 0)) for size in profiles_of(mold)]))
+
+
+@lru_cache(maxsize=32)
+def _values(mold: Mold, wanted: tuple[int, ...]) -> Mapping[Held, int]:
+    # Remembered, because estimates run many copies of one state forward.
     ways, sizes = _ways(mold), profiles_of(mold)
-    wanted = [max(0, weights.get(size.name, 0)) for size in sizes]
     compute = sum([weight * size.compute for weight, size in zip(wanted, sizes, strict=True)])
     coming: list[tuple[int, float, float]] = []
     for index, (weight, size) in enumerate(zip(wanted, sizes, strict=True)):

@@ -6,6 +6,7 @@ the same choices.
 """
 
 from bisect import bisect_left
+from functools import lru_cache
 
 from gpuyard.core.bits import each
 from gpuyard.core.nodes import Nodes
@@ -81,7 +82,8 @@ class Standing:
             kinds.append(
                 (NodeShape(model, kind.gpus, kind.cpu_milli, kind.memory_mib), kind.members.bit_count())
             )
-        self._values = worth([(_task(shape), weight * shape.tasks) for shape, weight in self._mix], kinds)
+        expected = [(_task(shape), weight * shape.tasks) for shape, weight in self._mix]
+        self._values = _worth(tuple(expected), tuple(kinds))
         self._sums.clear()
         self._costs.clear()
 
@@ -163,6 +165,12 @@ class Costs(Ranking):
             has = standing.worth(cpu_free - self.cpu_milli, standing.sums(kind, tuple(rest)))
             found.append(((had - has) // QUANTUM, frees[0] if frees else 0))
         return found
+
+
+@lru_cache(maxsize=8)
+def _worth(expected: tuple[tuple[Task, int], ...], kinds: tuple[tuple[NodeShape, int], ...]) -> Values:
+    # Remembered, because estimates run many copies of one state forward.
+    return worth(expected, kinds)
 
 
 def _task(shape: Shape) -> Task:
