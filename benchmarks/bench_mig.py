@@ -15,13 +15,15 @@ from mig_streams import MIXES, Played, stream, through_core
 
 LOADS = (0.9, 1.0, 1.15, 1.3)
 DYNAMIC = ("pack", "best-fit")
+FIRST_SEED = 100
+"""The one constant of `pack` (`PRESSURE`) was chosen on other days, with seeds below 10."""
 
 
 def measure(mix: str, load: float, gpus: int, seeds: int) -> Row:
     """All opponents on the streams of one mix and load: means over the seeds."""
     found: dict[str, list[Played]] = {}
     requests = 0
-    for seed in range(seeds):
+    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         day = stream(mix, load, gpus, seed)
         requests += len(day)
         replay = Replay(day, gpus)
