@@ -34,6 +34,7 @@ from gpuyard.model import (
     AttemptState,
     AttemptStopping,
     AttemptUnknown,
+    DemandLearned,
     EarmarkSet,
     Event,
     JobCancelled,
@@ -42,6 +43,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
+from gpuyard.packing.learning import Learner
 
 LOST_MS = 60_000
 """How long an engine may not know an attempt before it counts as lost, is stopped for good and waits again."""
@@ -90,6 +92,7 @@ class Controller:
         self._lost_ms = lost_ms
         self._stopwatch_ns = stopwatch_ns
         self._pace = Pace()
+        self._learner = Learner()
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
@@ -197,6 +200,9 @@ class Controller:
         """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
         state = draft.state
         self._heed(draft, now_ms)
+        asks = self._learner.look(state)
+        if asks is not None:
+            draft.add(DemandLearned(now_ms, asks))
         began_ns = self._stopwatch_ns()
         step.plan = plan = decide(state, self.books.policy, now_ms)
         step.decide_ns = self._stopwatch_ns() - began_ns

@@ -66,6 +66,8 @@ def pin(nodes: "Nodes", number: int, gpu: int, found: Pin) -> None:
     if found.held:
         nodes.take((Grant(number, 1 << gpu, MILLI, 0, 0, 0),))
     nodes.pins.setdefault(number, {})[gpu] = found
+    # One that is to stay whole moves no books, and yet what may be cut there has changed.
+    nodes.touched.append(number)
     nodes.freed += 1
 
 
@@ -79,6 +81,7 @@ def unpin(nodes: "Nodes", number: int, gpu: int) -> None:
         del nodes.pins[number]
     if before.held:
         nodes.give((Grant(number, 1 << gpu, MILLI, 0, 0, 0),))
+    nodes.touched.append(number)
     nodes.freed += 1
 
 

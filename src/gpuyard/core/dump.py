@@ -71,6 +71,7 @@ def dump(state: State) -> dict[str, Plain]:
         "ends": [[job_id, ended.value] for job_id, ended in sorted(state.ends.items())],
         "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
         "demand_version": state.demand_version,
+        "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
     }
 
 
@@ -166,6 +167,10 @@ def load(plain: dict[str, Plain]) -> State:
         _load_job(state, row, specs[row["spec"]])
     state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
     state.demand_version = plain["demand_version"]
+    # Not in the dumps of earlier releases.
+    for ask, count in plain.get("arrived", ()):
+        state.arrived[state.shape_of(from_plain(Ask, ask))] = count
+    state.arrivals = sum(state.arrived.values())
     state.reindex(FIFO)
     return state
 

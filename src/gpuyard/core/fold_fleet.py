@@ -108,6 +108,8 @@ def demand_learned(state: State, event: DemandLearned) -> None:
     """What to expect is known."""
     state.demand = event.asks
     state.demand_version += 1
+    state.arrived.clear()
+    state.arrivals = 0
 
 
 _OfNode = (

@@ -79,12 +79,17 @@ def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Plac
 
     def rank(start: int) -> tuple[int, int, bool, int]:
         place = Place(name, start)
-        lost = sum([bool(flaw(mold, [place, other])) for other in idle if other != place]) if idle else 0
-        # 1. what could still be made; 2. the fewest idle ones to take away; 3. one that is there already; 4. the end of
-        # the row, which large slices use last.
-        return worth(mold, _with(there, place)), -lost, place in idle, start
+        # 1. what could still be made; 2. the idle ones; 3. the end of the row, which large slices use last.
+        return -worth(mold, _with(there, place)), *idle_harm(mold, idle, place), -start
 
-    return max(able, key=rank)
+    return min(able, key=rank)
+
+
+def idle_harm(mold: Mold, idle: Sequence[Place], place: Place) -> tuple[int, bool]:
+    """What a new slice does to those that are there and unused: how many must go, and whether it has to be made."""
+    if not idle:
+        return 0, True
+    return sum([bool(flaw(mold, [place, other])) for other in idle if other != place]), place not in idle
 
 
 def harm(mold: Mold, held: Held, place: Place) -> int:

@@ -55,6 +55,9 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
         intake = state.take_in(spec)
     _spec, shape, klass, leaf, waits = intake
     state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf)
+    arrived = state.arrived
+    arrived[shape] = arrived.get(shape, 0) + 1
+    state.arrivals += 1
     if waits:
         dependencies.enter(state, record)
         if record.pending or record.doomed or record.begin_ms > at_ms:

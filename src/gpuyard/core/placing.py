@@ -256,10 +256,10 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
     return tuple(grants) if left == 0 else None
 
 
-def placer(single: Placer, share: Placer) -> Placer:
-    """Join a policy's choices for single tasks and for shares with the common rule for gangs."""
+def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Placer:
+    """Join a policy's choices for single tasks, shares and slices with the common rule for gangs."""
 
-    by_form = (single, gang, share, place_slices)
+    by_form = (single, gang, share, slices)
 
     def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
         return by_form[shape.form](nodes, shape, way, among)

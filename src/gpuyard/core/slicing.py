@@ -5,7 +5,8 @@ a whole GPU sees when it will be whole again. What else may be cut from it is sa
 slices is promised whole GPUs: where one is free, its slices fit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuyard.core.bits import each, positions
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 Cut = dict[int, dict[int, Held]]
 """GPUs that are cut, by node and number, with what is on them."""
+
+Cheapest = Callable[[Mold, Held, str, Held], "tuple[int, int] | None"]
+"""Where on a GPU, with these idle slices on it, one more of a profile is best made, and what that costs: as (cost,
+first slot). Idle slices change the place and never the cost."""
+
+KEPT = -1
+"""What a slice costs that is kept for such asks: it is of no use to anybody else."""
+
+Found = tuple[int, tuple[Slice, ...], int]
+"""Room for all slices of a task: the cost, the slices, and what each of their GPUs is charged."""
 
 
 def molds_of(profile: str) -> list[Mold]:
@@ -153,6 +164,12 @@ def pin_flaw(nodes: "Nodes", number: int, gpu: int, held: Held) -> str:
     return ""
 
 
+def uncut_free(nodes: "Nodes", number: int) -> Sequence[int]:
+    """Milli free on each GPU of a node for whoever wants no slices: nothing on those that are cut."""
+    free, cut = nodes.gpu_free[number], nodes.cut.get(number)
+    return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
+
+
 def whole_free(nodes: "Nodes") -> int:
     """Wholly free GPUs of schedulable nodes."""
     buckets = [pair for kind in nodes.kinds for pair in enumerate(kind.buckets)]
@@ -164,28 +181,29 @@ def place_slices(nodes: "Nodes", shape: "Shape", way: "Way", among: int) -> tupl
     that are cut already, where it does the least harm; else one more GPU is cut, unless too few would stay whole."""
     kind = nodes.kinds[way.kind]
     members = kind.members & among
-    best: tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None = None
+    best: tuple[int, int, Found] | None = None
     for number in each(members):
         used = nodes.cut.get(number, {}).keys() | nodes.pins.get(number, {}).keys()
         if used and not nodes.closed[number] and _has_room(nodes, shape, number):
-            found = _on(nodes, shape, number, tuple(sorted(used)))
+            found = slices_on(nodes, shape, number, sliceable(nodes, number, 0), _least_harm)
             # 1. the least harm; 2. the lowest node.
-            if found is not None and (best is None or (*found[0], number) < (*best[0], best[1])):
-                best = (found[0], number, found[1], found[2])
+            if found is not None and (best is None or (found[0], number) < best[:2]):
+                best = (found[0], number, found)
     if best is None:
         best = _on_new(nodes, shape, way, members)
-    if best is None:
-        return None
-    _harm, number, slices, milli = best
+    return None if best is None else slice_grant(shape, best[1], best[2])
+
+
+def slice_grant(shape: "Shape", number: int, found: Found) -> tuple[Grant, ...]:
+    """The grant of a task whose slices have their room."""
+    _cost, slices, milli = found
     gpus = 0
     for piece in slices:
         gpus |= 1 << piece.gpu
     return (Grant(number, gpus, milli, shape.cpu_milli, shape.memory_mib, 1, slices),)
 
 
-def _on_new(
-    nodes: "Nodes", shape: "Shape", way: "Way", members: int
-) -> tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None:
+def _on_new(nodes: "Nodes", shape: "Shape", way: "Way", members: int) -> tuple[int, int, Found] | None:
     """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
     spare = whole_free(nodes) - nodes.whole_reserve
@@ -194,24 +212,44 @@ def _on_new(
     for bucket in kind.buckets[1:]:
         for number in each(bucket & members):
             if _has_room(nodes, shape, number):
-                pins = nodes.pins.get(number, {})
-                free = [gpu for gpu in range(kind.gpus) if nodes.free_mask[number] >> gpu & 1]
-                whole = [gpu for gpu in free if gpu not in pins][-spare:]
-                used = sorted(nodes.cut.get(number, {}).keys() | pins.keys())
-                found = _on(nodes, shape, number, (*used, *whole))
+                found = slices_on(nodes, shape, number, sliceable(nodes, number, spare), _least_harm)
                 if found is not None:
-                    return found[0], number, found[1], found[2]
+                    return found[0], number, found
     return None
+
+
+def sliceable(nodes: "Nodes", number: int, spare: int) -> tuple[int, ...]:
+    """GPUs of a node that may take slices: those that are cut, and of the whole ones as many as may be cut.
+
+    The last ones first: whole jobs take the first ones, so slices that come and go between them are cut on the same GPU
+    again, which need not be made whole in between.
+    """
+    pins = nodes.pins.get(number, {})
+    used = nodes.cut.get(number, {}).keys() | pins.keys()
+    mask = nodes.free_mask[number] if spare > 0 else 0
+    whole = [gpu for gpu in range(nodes.home[number].gpus) if mask >> gpu & 1 and gpu not in pins]
+    return (*sorted(used, reverse=True), *whole[::-1][: max(0, spare)])
+
+
+def kept_for(kept: Held, held: Held, profile: str) -> list[int]:
+    """First slots of the slices of a pinned GPU that nobody has."""
+    return [place.start for place in kept if place.profile == profile and place not in held]
 
 
 def _has_room(nodes: "Nodes", shape: "Shape", number: int) -> bool:
     return shape.cpu_milli <= nodes.cpu_free[number] and shape.memory_mib <= nodes.memory_free[number]
 
 
-def _on(
-    nodes: "Nodes", shape: "Shape", number: int, gpus: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[Slice, ...], int] | None:
-    """The slices on these GPUs of a node, as many on each as possible: harm, slices, and what each GPU is charged."""
+@cache
+def _least_harm(mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
+    start = best_start(mold, held, profile, idle)
+    return None if start is None else (harm(mold, held, Place(profile, start)), start)
+
+
+def slices_on(
+    nodes: "Nodes", shape: "Shape", number: int, gpus: tuple[int, ...], cheapest: Cheapest
+) -> Found | None:
+    """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs the first of these."""
     mold = MOLDS.get(nodes.node[number].gpu_model)
     size = mold.profile(shape.profile) if mold else None
     if mold is None or size is None:
@@ -222,36 +260,34 @@ def _on(
         if shape.slices % each_gpu:
             continue
         found: list[tuple[int, int, tuple[Slice, ...]]] = []
-        for gpu in gpus:
+        for turn, gpu in enumerate(gpus):
             held: Held = row.get(gpu, ())
             if gpu in pins:
-                able = [
-                    place.start
-                    for place in pins[gpu].held
-                    if place.profile == size.name and place not in held
-                ]
+                able = kept_for(pins[gpu].held, held, shape.profile)
                 if free[gpu] + MILLI >= milli * each_gpu and len(able) >= each_gpu:
-                    # What is kept for such slices is of no use to anybody else: before everything.
-                    found.append((-1, -gpu, tuple([Slice(gpu, size.name, at) for at in able[:each_gpu]])))
+                    made = [Slice(gpu, shape.profile, start) for start in able[:each_gpu]]
+                    found.append((KEPT, turn, tuple(made)))
                 continue
             if free[gpu] < milli * each_gpu:
                 continue
             lost, made = 0, []
             for _ in range(each_gpu):
-                start = best_start(mold, held, shape.profile, idle.get(gpu, ()))
-                if start is None:
+                best = cheapest(mold, held, shape.profile, idle.get(gpu, ()))
+                if best is None:
                     break
-                place = Place(shape.profile, start)
-                lost += harm(mold, held, place)
-                held = (*held, place)
+                cost, start = best
+                lost += cost
+                held = tuple(sorted((*held, Place(shape.profile, start)), key=_order))
                 made.append(Slice(gpu, shape.profile, start))
             if len(made) == each_gpu:
-                found.append((lost, -gpu, tuple(made)))
+                found.append((lost, turn, tuple(made)))
         wanted = shape.slices // each_gpu
         if len(found) >= wanted:
-            # 1. the least harm; 2. the last GPU: whole jobs take the first ones, so slices that come and go between
-            # them are cut on the same GPU again, which need not be made whole in between.
             chosen = sorted(found)[:wanted]
             lost = sum([part[0] for part in chosen])
-            return (lost,), tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
+            return lost, tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
     return None
+
+
+def _order(place: Place) -> tuple[int, str]:
+    return place.start, place.profile

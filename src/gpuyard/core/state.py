@@ -62,6 +62,10 @@ class State:
         """Jobs that can never start, because of how another one ended. Derived."""
         self._demand: tuple[tuple[Ask, int], ...] = ()
         self.demand_version = 0
+        self.arrived: dict[Shape, int] = {}
+        """Jobs since demand was last learned, by what they ask for."""
+        self.arrivals = 0
+        """How many these are."""
         self.last_job_id = 0
         self.now_ms = 0
         """Time of the last event."""

@@ -71,7 +71,7 @@ class PolicySpec:
 
     name: str
     order: tuple[str, ...] = ("fifo",)
-    placement: str = "best-fit"
+    placement: str = "pack"
     backfill: str = "easy"
     backfill_depth: int = 100
     """How many jobs that cannot start are looked at in one pass."""

@@ -28,9 +28,10 @@ from gpuyard.model import (
     Settings,
     Ticked,
 )
+from gpuyard.packing.learning import FIRST_JOBS, Learner
 from gpuyard.sim.ends import NEVER_MS, Ends
 from gpuyard.sim.faults import NodeChange
-from gpuyard.sim.meter import Meter, typical_asks
+from gpuyard.sim.meter import Meter
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
@@ -64,7 +65,6 @@ class Simulation:
         for pool in pools:
             for node in pool.nodes:
                 apply(self.state, NodeAdded(0, node))
-        apply(self.state, DemandLearned(0, tuple(typical_asks(trace))))
         self.result = Result(policy.spec.name, sum(n.gpus for p in pools for n in p.nodes) * 1000)
         self.result.jobs = len(trace)
         self._meter = Meter(self.state, trace, pools, self.result)
@@ -86,6 +86,9 @@ class Simulation:
         """When there is something to do besides jobs."""
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
+        self._learner = Learner()
+        self._learn_at = FIRST_JOBS if policy.rank is not None else NEVER_MS
+        """Arrivals since demand was last learned at which it is looked at again."""
 
     @property
     def ended(self) -> int:
@@ -151,11 +154,20 @@ class Simulation:
                     self.result.rejected += 1
                 row += 1
                 next_submit = submit_ms[row] if row < rows else NEVER_MS
+            if state.arrivals >= self._learn_at:
+                self._learn(now_ms)
             if state.queue.count:
                 if timed:
                     self._decide_timed(now_ms)
                 else:
                     self._commit(decide(state, policy, now_ms), now_ms)
+
+    def _learn(self, now_ms: int) -> None:
+        """Demand is learned as live: from what has come so far."""
+        asks = self._learner.look(self.state)
+        if asks is not None:
+            apply(self.state, DemandLearned(now_ms, asks))
+        self._learn_at = self._learner.due
 
     def _end_until(self, until_ms: int) -> None:
         """What ends before then ends."""

@@ -5,13 +5,14 @@ import random
 import pytest
 
 from builders import Yard, ask, node, nodes, share
-from gpuyard.core import State, apply
+from gpuyard.core import State, apply, decide
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.geometry import Place
 from gpuyard.core.slicing import whole_free
-from gpuyard.model import Mig, NodeAdded, Settings, Start
+from gpuyard.model import DemandLearned, Mig, NodeAdded, Settings, Start
 from gpuyard.model.mig import MOLDS
+from gpuyard.packing.learning import merged
 from unit.core.test_geometry import lawful
 
 
@@ -118,6 +119,9 @@ def test_streams_of_slices_keep_to_the_geometry(policy: str, seed: int) -> None:
         for _job in range(rng.randrange(3)):
             wanted = rng.choice([ask(Mig(rng.choice([1, 1, 1, 2]), rng.choice(names))), ask(1), share(400)])
             here.submit(wanted, limit_ms=rng.randrange(1000, 90_000), klass=rng.choice(["", "urgent"]))
+        if rng.random() < 0.15:
+            came = [(shape.ask, count) for shape, count in here.state.arrived.items()]
+            here.apply(DemandLearned(here.now_ms, merged(here.state.demand, came)))
         for job_id in sorted(here.state.running):
             if rng.random() < 0.2:
                 where.pop(job_id, None)
@@ -140,6 +144,7 @@ def test_streams_of_slices_keep_to_the_geometry(policy: str, seed: int) -> None:
         again.reindex(here.policy.order)
         assert canonical(here.state) == canonical(again)
         assert derived(here.state) == derived(again)
+        assert decide(again, here.policy, here.now_ms) == decide(here.state, here.policy, here.now_ms)
 
 
 def test_the_log_tells_the_slices() -> None:

@@ -23,11 +23,9 @@ def ranked(nodes: Nodes, shape: Shape, members: int, best: Best) -> Iterator[Way
                 bare |= kinds[way.kind].members
         parts = [members & bare, members & ~bare]
     for part in parts:
-        while part:
-            number = best(nodes, shape, part)
-            if number < 0:
-                break
+        among = part
+        while among and (number := best(nodes, shape, among)) >= 0:
             kind = nodes.kind[number]
-            part &= ~kinds[kind].members
+            among &= ~kinds[kind].members
             yield left.pop(kind)
     yield from left.values()
