@@ -28,6 +28,7 @@ from time import process_time, process_time_ns
 from typing import NamedTuple
 
 from gpuyard.core import State, apply, decide
+from gpuyard.core.tenants import ROOT
 from gpuyard.model import (
     Ask,
     AttemptStarted,
@@ -179,7 +180,7 @@ def run(
         else:
             apply(state, JobCancelled(at_ms, at_ms))
         arrived += pod.asked_milli
-        buckets.setdefault(round(100 * arrived / capacity_milli), []).append(state.nodes.used_milli)
+        buckets.setdefault(round(100 * arrived / capacity_milli), []).append(state.tenants.used[ROOT][0])
     total_s = process_time() - started_s
     allocated = {percent: 100 * mean(used) / capacity_milli for percent, used in buckets.items()}
     return Run(allocated, len(order), decide_ns / 1e9, total_s, learned)

@@ -178,6 +178,8 @@ def complete(state: State, at_ms: int, record: JobRecord) -> None:
         close_periods(state, at_ms)
     job_id = record.id
     state.release(record, at_ms)
+    if record.shape.profile:
+        rest(state.nodes, record.grants)
     del state.running[job_id]
     record.phase = None
     record.state = _DONE
