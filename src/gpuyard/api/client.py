@@ -35,6 +35,8 @@ API = "/api/v1"
 TIMEOUT_S = 60.0
 PATIENCE_S = 10.0
 """How long a lost connection is tried to be made again."""
+FOLLOW_PATIENCE_S = 30.0
+"""The same for who follows a job: a yard that is started again takes seconds, and the job goes on."""
 _FIRST_PAUSE_S = 0.05
 _STREAM_TIMEOUT_S = 60.0
 """The server says something at least every 15 seconds."""
@@ -70,8 +72,10 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
         ca: str = "",
         timeout_s: float = TIMEOUT_S,
         patience_s: float = PATIENCE_S,
+        follow_patience_s: float = FOLLOW_PATIENCE_S,
     ) -> None:
         self._timeout_s = timeout_s
+        self._follow_patience_s = follow_patience_s
         self._patience_s = patience_s
         self._connection: Connection | None = None
         self._stream: Connection | None = None
@@ -248,7 +252,7 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
 
     def follow(self, job_id: int | str, *, stream: str = "stdout") -> Iterator[bytes | End]:
         """What a job writes, as it writes it; the last item is how it ended. Goes on after a lost connection."""
-        attempt, offset, failures = 0, 0, 0
+        attempt, offset, failures, lost_s = 0, 0, 0, 0.0
         while True:
             query = {"stream": stream, "follow": "true", "offset": offset, "attempt": attempt or ""}
             try:
@@ -264,12 +268,16 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls):
                         yield data
                         return
             except OSError as error:
-                failures += 1
                 if self._hung_up:
                     return
-                if failures > 5:
-                    raise NoServer(f"the connection to the yard was lost: {error}") from error
-            time.sleep(_FIRST_PAUSE_S * 2**failures)
+                failures += 1
+                lost_s = time.monotonic() if failures == 1 else lost_s
+                if time.monotonic() - lost_s > self._follow_patience_s:
+                    raise NoServer(
+                        f"the yard is gone: {error.strerror or error}; job {job_id} goes on without it",
+                        f"Once the yard is up again: yard logs -f {job_id}",
+                    ) from error
+            time.sleep(min(1.0, _FIRST_PAUSE_S * 2**failures))
 
     def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The log of the yard, as it grows."""
@@ -374,6 +382,13 @@ def _nobody(address: tuple[str, int] | str, error: OSError) -> NoServer:
             f"the certificate of {where} is not trusted: {getattr(error, 'verify_message', error)}",
             "Name the file that signed it: YARD_CA, or `yard login --ca FILE`.",
         )
+    if isinstance(error, TimeoutError):
+        return NoServer(
+            f"the yard at {where} is there and does not answer",
+            "It is stopped or overloaded: look at its log, yard.log in its data folder, and at `top`.",
+        )
+    if getattr(error, "reason", "") == "WRONG_VERSION_NUMBER":
+        return NoServer(f"{where} does not speak TLS", "Say http:// instead of https://, or another port.")
     return NoServer(
         f"no yard answers at {where}: {error.strerror or error}", "Is it running? `yard up -d` starts one."
     )

@@ -61,6 +61,7 @@ class TaskReply(BaseModel):
     state: str
     exit_code: int | None
     nodes: list[str]
+    reason: str
 
 
 class FilesReply(BaseModel):
