@@ -160,6 +160,10 @@ class Data:
         """The folder of an attempt."""
         return os.path.join(self.root, files.ATTEMPTS, key)
 
+    def attempts(self) -> list[str]:
+        """Keys of all attempts that are not forgotten."""
+        return sorted(os.listdir(os.path.join(self.root, files.ATTEMPTS)))
+
     def kept(self, key: str) -> str:
         """The folder of an attempt that is forgotten."""
         return os.path.join(self.root, files.KEPT, key)

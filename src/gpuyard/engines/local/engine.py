@@ -27,6 +27,7 @@ from gpuyard.engines.contract import (
 )
 from gpuyard.engines.local import cgroups, files, machine, processes, translate
 from gpuyard.engines.local.client import Data, Spawner, accepted, read_as, read_own
+from gpuyard.engines.local.longlogs import Trimmer, cut_of
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
@@ -61,6 +62,7 @@ class LocalEngine:
         features: tuple[str, ...] = (),
         yard: Path | None = None,
         use_cgroups: bool = True,
+        log_limit_mib: int = 0,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -72,35 +74,19 @@ class LocalEngine:
         self._now_ms = now_ms
         self._data = Data(data)
         self._mutex = threading.Lock()
-        self._base, controllers, self._notes = self._find_groups(use_cgroups)
+        name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
+        self._base, controllers, self._notes = cgroups.find(name, wanted=use_cgroups)
         group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms)
         self._readings: list[translate.GpuReading] | None = None
         self._sharing = self._share()
+        self._trimmer = Trimmer(log_limit_mib << 20)
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
         self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND, Capability.SHARES} | limits)
-
-    def _find_groups(self, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
-        """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
-        missing = "memory and CPU limits are not enforced: "
-        if not wanted:
-            return "", frozenset(), (missing + "cgroups are switched off",)
-        name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
-        complaint = "no cgroup v2 tree is mounted"
-        for base in cgroups.candidates(name, root=os.geteuid() == 0):
-            try:
-                controllers = cgroups.prepare(base)
-            except OSError as error:
-                complaint = f"{error}"
-                continue
-            lacking = ", ".join(sorted(cgroups.CONTROLLERS - controllers))
-            notes = (f"{missing}{os.path.dirname(base)} does not hand down {lacking}",) if lacking else ()
-            return base, controllers, notes
-        return "", frozenset(), (missing + complaint,)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -122,6 +108,8 @@ class LocalEngine:
         mold = MOLDS.get(node.gpu_model)
         for trouble in self._sharing.tidy(mold):
             _log.warning("%s", trouble)
+        for key in self._data.attempts():
+            self._trimmer.trim(self._data.attempt(key))
         ours = set()
         if any([reading.pids for reading in readings]):
             ours = self._watcher.supervisors() | self._sharing.daemons()
@@ -151,7 +139,7 @@ class LocalEngine:
 
     def _live_plans(self) -> Iterator[dict[str, Any]]:
         """What attempts that have not ended were started with."""
-        for key in sorted(os.listdir(os.path.join(self._data.root, files.ATTEMPTS))):
+        for key in self._data.attempts():
             folder = self._data.attempt(key)
             if not os.path.exists(os.path.join(folder, files.END)):
                 yield files.read(os.path.join(folder, files.LAUNCH)) or {}
@@ -320,8 +308,7 @@ class LocalEngine:
 
     def listing(self) -> list[Report]:
         """Every attempt that has not been forgotten."""
-        keys = sorted(os.listdir(os.path.join(self._data.root, files.ATTEMPTS)))
-        return [report for report in self.status(keys) if report.phase is not Phase.UNKNOWN]
+        return [report for report in self.status(self._data.attempts()) if report.phase is not Phase.UNKNOWN]
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until some attempt has ended; whether one has. One waiter for a folder of data."""
@@ -343,6 +330,7 @@ class LocalEngine:
                     with suppress(FileNotFoundError):
                         os.unlink(os.path.join(folder, name))
                 self._strip(folder)
+                self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.
                 os.rename(folder, self._data.kept(key))
                 with self._mutex:
@@ -359,17 +347,30 @@ class LocalEngine:
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what an attempt wrote; empty at the end, and for one that is not known."""
-        if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
+        if stream not in files.STREAMS or offset < 0 or limit <= 0:
             return b""
-        for folder in (self._data.attempt(key), self._data.kept(key)):
-            plan = files.read(os.path.join(folder, files.LAUNCH))
-            if plan is None:
-                continue
-            if named := plan[stream]:
-                path = os.path.join(plan["cwd"], named)
-                return read_as(plan["uid"], plan["gid"], path, offset, limit)
-            return read_own(os.path.join(folder, stream), offset, limit)
-        return b""
+        folder, plan = self._plan(key)
+        if plan is None:
+            return b""
+        if named := plan[stream]:
+            return read_as(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
+        if (cut := cut_of(folder)) is not None and offset < cut.tail:
+            limit = max(0, min(limit, cut.head - offset))
+        return read_own(os.path.join(folder, stream), offset, limit)
+
+    def log_from(self, key: str, stream: str, offset: int) -> int:
+        """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
+        folder, plan = self._plan(key)
+        cut = cut_of(folder) if plan is not None and not plan[stream] else None
+        return cut.tail if cut is not None and cut.head <= offset < cut.tail else offset
+
+    def _plan(self, key: str) -> tuple[str, dict[str, Any] | None]:
+        """The folder of an attempt, and what it was started with; None where it is not known."""
+        if not translate.flaw_of_key(key):
+            for folder in (self._data.attempt(key), self._data.kept(key)):
+                if (plan := files.read(os.path.join(folder, files.LAUNCH))) is not None:
+                    return folder, plan
+        return "", None
 
     def close(self) -> None:
         """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""
