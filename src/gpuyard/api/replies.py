@@ -101,6 +101,7 @@ class JobView(BaseModel):
     preemptions: int = 0
     restarts: int = 0
     exit_code: int | None = None
+    waits_for: str = ""
     held: bool = False
     wanted: str | None = None
     reason: str = ""
