@@ -17,6 +17,12 @@ from .conftest import Box
         (("run", "trian.sbatch"), "yard: trian.sbatch: no such file\n"),
         (("submit", "/tmp"), "yard: /tmp: is a folder"),
         (("submit", "marked.sh"), "yard: marked.sh:1: begins with a byte order mark"),
+        (("submit", "--array", "", "--", "true"), "yard: --array names no task\n"),
+        (("submit", "-n", "x" * 200, "--", "true"), "yard: name: it should have at most 128 characters\n"),
+        (("config", "versions"), "yard: invalid value for 'VERSION': it should be a whole number\n"),
+        (("rollback",), "yard: there is no version before the first\n"),
+        (("up", "-d", "--data", "other", "--port", 0, "--tls-cert", "no.pem", "--tls-key", "no.pem"),
+         "yard: /"),
         (("run", "jobs.yaml"), "yard: jobs.yaml holds jobs, and `yard run` runs commands\n"),
     ],
 )  # fmt: skip
@@ -112,3 +118,16 @@ def test_whoever_follows_a_job_sees_its_end_though_the_server_was_killed(bare: B
         bare.up()
         assert "b\n" == run.stdout.read()
     assert 7 == run.returncode
+
+
+def test_a_yard_whose_pid_is_not_told_is_not_said_to_be_down(bare: Box) -> None:
+    bare.up()
+    file = bare.data / "yard.pid"
+    note = file.read_text()
+    file.write_text("")
+
+    done = bare("down")
+
+    file.write_text(note)
+    assert (1, "") == (done.code, done.out)
+    assert "does not say with which pid" in done.err

@@ -111,6 +111,11 @@ HostProcess = Annotated[
 ]
 
 
+def was_empty(ctx: Called, option: str, value: str) -> bool:
+    """Whether an option was given with nothing in it, as by a variable of a script that is not set."""
+    return not value and was_given(ctx, option)
+
+
 def was_given(ctx: Called, option: str) -> bool:
     """Whether someone gave an option, rather than leaving it at its default."""
     return option in ctx.given

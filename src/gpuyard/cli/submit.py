@@ -54,6 +54,8 @@ def submit(
     for key, path in (("stdout", stdout), ("stderr", stderr)):
         if path:
             given[key] = os.path.abspath(path)
+    if f.was_empty(ctx, "array", array):
+        raise BadInput("--array names no task", "For example: --array 0-9; without --array it is one job.")
     given |= _array(array) | {key: value for key, value in (("retries", retries), ("hold", hold)) if value}
     given |= {"dependencies": [_dependency(each) for each in after]} if after else {}
     given |= {} if requeue else {"requeue": False}
