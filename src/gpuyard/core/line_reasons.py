@@ -73,13 +73,20 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
         Reason(
             ReasonCode.DEPENDENCY,
             who,
-            f"it waits for {who} to {what}",
+            _text(record, state.jobs[ids[0]].job.array_id, who, what),
             False,
             who,
             WithoutAfter(record.id, tuple(ids)),
         )
         for ids, who, what in waits
     ]
+
+
+def _text(record: JobRecord, array_id: int, who: str, what: str) -> str:
+    """What it waits for; an earlier task of its own array, because so few of them may run at a time."""
+    if array_id and array_id == record.job.array_id:
+        return f"as many tasks of its array run as may at a time; it comes after {who}"
+    return f"it waits for {who} to {what}"
 
 
 def _waited(state: State, job_ids: list[int]) -> str:

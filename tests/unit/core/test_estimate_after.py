@@ -102,6 +102,19 @@ def test_all_those_without_a_limit_that_have_to_end_are_named() -> None:
     assert "it waits for jobs 1 and 2, which have no time limit" == told(here, 3).how
 
 
+def test_a_task_behind_others_of_its_own_array_says_so() -> None:
+    here = Yard("fifo", nodes(1))
+    for index, after in enumerate([(), (After(ENDED, 11),)]):
+        spec = JobSpec("t", Ask(Whole(1)), after=after)
+        here.apply(JobSubmitted(0, Job(11 + index, spec, 0, array_id=10, array_index=index)))
+
+    found = explain(here.state, here.policy, 12, 0)
+
+    assert found is not None
+    text = "as many tasks of its array run as may at a time; it comes after job 10_0"
+    assert [text] == [reason.text for reason in found.reasons]
+
+
 def test_the_tasks_of_an_array_that_are_waited_for_are_one_blocker() -> None:
     here = Yard("fifo", nodes(1))
     spec = JobSpec("t", Ask(Whole(1)))
