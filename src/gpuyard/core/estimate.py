@@ -110,7 +110,10 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
         return Estimate(None, f"it waits for {endless}, which {'have' if several else 'has'} no time limit")
     total = ahead(state.queue, record) if waits else state.queue.count
     first = others.how if slot.at_ms == others.at_ms else ""
-    return Estimate(slot.at_ms, _how(state, now_ms, slot, bookings, seen, total, first))
+    when = first or _when(state, now_ms, slot, bookings)
+    return Estimate(
+        slot.at_ms, "; ".join(filter(None, [when, _after(seen, total, waits=waits, first=first)]))
+    )
 
 
 def _waited_for(
@@ -139,32 +142,23 @@ def _waited_for(
     return ready(state, now_ms, record, booked, book)
 
 
-def _how(
-    state: State,
-    now_ms: int,
-    slot: Slot,
-    bookings: list[tuple[JobRecord, Slot]],
-    seen: int,
-    total: int,
-    first: str,
-) -> str:
-    """`first`: what it waits for first, in words; empty: nothing."""
-    parts = []
-    if first:
-        parts.append(first)
-    elif slot.at_ms > now_ms:
-        ending, several = _ending(state, slot, bookings)
-        begins = "at its begin time, when there is room"
-        parts.append(f"when {ending} {'end' if several else 'ends'} as promised" if ending else begins)
-    else:
-        parts.append("there is room for it now")
+def _when(state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> str:
+    if slot.at_ms <= now_ms:
+        return "there is room for it now"
+    ending, several = _ending(state, slot, bookings)
+    if not ending:
+        return "at its begin time, when there is room"
+    return f"when {ending} {'end' if several else 'ends'} as promised"
+
+
+def _after(seen: int, total: int, *, waits: bool, first: str) -> str:
+    """Whom it was booked behind. One that is not in line yet may well come before some of them."""
     if seen < total:
-        parts.append(
-            f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
-        )
-    elif total and not first:
-        parts.append(f"after {count_text(total, 'job')} ahead of it")
-    return "; ".join(parts)
+        return f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
+    if not total or first:
+        return ""
+    jobs = count_text(total, "job")
+    return f"after {jobs} ahead of it" if waits else f"at the latest, behind {jobs} in line now"
 
 
 def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> tuple[str, bool]:

@@ -41,6 +41,16 @@ def test_each_of_a_chain_is_booked_after_the_one_it_waits_for() -> None:
     )
 
 
+def test_one_that_is_not_in_line_yet_may_be_sooner_than_those_who_are() -> None:
+    here = busy()
+    submit(here, 2, After(COMPLETED, 1), gpus=8)
+    submit(here, 3, gpus=8)
+
+    assert Estimate(
+        2 * HOUR_MS, "when job 3 ends as promised; at the latest, behind 1 job in line now"
+    ) == told(here, 2)
+
+
 def test_with_room_to_spare_it_still_waits_for_the_other() -> None:
     here = Yard("fifo", nodes(1))
     submit(here, 1)
