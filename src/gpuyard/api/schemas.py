@@ -320,6 +320,7 @@ _WORDING = (
     ("String should", "it should"),
     ("List should", "it should"),
     ("Dictionary should", "it should"),
+    ("Value should", "it should"),
     ("after validation, not", "and has"),
 )
 """The words of a library, and ours for them."""
