@@ -102,4 +102,7 @@ def _text(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"{name}: byte {error.start + 1} is not UTF-8") from None
+        raise BadInput(
+            f"{name}: byte {error.start + 1} is not UTF-8",
+            f"Save it as UTF-8, for example: iconv -f latin1 -t utf-8 {name}",
+        ) from None
