@@ -107,7 +107,6 @@ def ended_job(state: State, row: HistoryRow) -> View:
         "preemptions": row.preemptions,
         "restarts": max(0, row.attempts - 1),
         "exit_code": row.exit_code if row.attempts else None,
-        "waits_for": "",
         "held": False,
         "wanted": None,
         "reason": row.why,

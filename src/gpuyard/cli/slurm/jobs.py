@@ -222,7 +222,7 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.array_id, job.array_index = found["array_id"] or 0, found["array_index"] or 0
     job.exit_code, job.restarts, job.requeue = found["exit_code"], found["restarts"], True
     job.start_guess_ms = found.get("expected_start_ms") or 0
-    job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, found["waits_for"], 0
+    job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, found.get("waits_for", ""), 0
     return job
 
 
