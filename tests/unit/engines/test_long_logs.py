@@ -1,5 +1,6 @@
 """A log that is too long keeps its beginning and its end, and gives the rest back to the disk."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -82,3 +83,21 @@ def test_where_the_file_system_cannot_it_is_said_once_and_left(
 
     assert None is cut_of(str(tmp_path)), "what is not gone is not left out"
     assert 1 == len([record for record in caplog.records if "cannot be cut" in record.message])
+
+
+def test_a_full_disk_is_given_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, 0, 50_000)
+    replace, tries = longlogs.files.replace, []
+
+    def full_once(path: str, value: dict[str, int]) -> None:
+        tries.append((tmp_path / "stdout").stat().st_blocks * 512)
+        if len(tries) == 1:
+            raise OSError(errno.ENOSPC, "full")
+        replace(path, value)
+
+    monkeypatch.setattr(longlogs.files, "replace", full_once)
+    Trimmer(LIMIT).trim(str(tmp_path))
+
+    assert 2 == len(tries)
+    assert tries[1] <= LIMIT < tries[0]
+    assert cut_of(str(tmp_path)) is not None

@@ -6,6 +6,7 @@ on where they were. What is left out is noted before it is gone, so that nobody 
 """
 
 import ctypes
+import errno
 import logging
 import os
 from contextlib import suppress
@@ -64,17 +65,31 @@ class Trimmer:
             first, last = -(-head // block) * block, tail // block * block
             if last <= first:
                 return
-            files.replace(os.path.join(folder, NOTE), {"head": head, "tail": tail})
+            noted = self._note(folder, Cut(head, tail))
+            self._punch(fd, first, last - first)
+            if not noted:
+                self._note(folder, Cut(head, tail))
             if before is None:
                 _log.warning("the log in %s is over its limit: its middle is left out", folder)
-            self._punch(fd, first, last - first)
         except OSError as error:
             if not self._able and before is None:
                 # Nothing is gone, so nothing is left out.
-                os.unlink(os.path.join(folder, NOTE))
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(folder, NOTE))
             _log.warning("the log in %s is over its limit and cannot be cut: %s", folder, error)
         finally:
             os.close(fd)
+
+    @staticmethod
+    def _note(folder: str, cut: Cut) -> bool:
+        """Say what is left out; False: the disk is full, and has room once it is."""
+        try:
+            files.replace(os.path.join(folder, NOTE), cut._asdict())
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        return True
 
     def _punch(self, fd: int, offset: int, length: int) -> None:
         where, how_many = ctypes.c_int64(offset), ctypes.c_int64(length)
