@@ -1,6 +1,6 @@
 """Start estimates on the Philly jobs: does the p90 cover nine starts of ten, and how wide is it?
 
-    python benchmarks/bench_eta.py --data DIR [--weeks 4 6 8] [--policies fifo fair] [--jobs 68] [--runs 9] [--write]
+    python benchmarks/bench_eta.py --data DIR [--weeks 4 6 8] [--policies fifo fair] [--jobs 300] [--runs 9] [--write]
 
 The jobs of Philly on a quarter of its nodes, shared, as in `bench_philly`. Whenever a job of the week is submitted and
 has to wait, every k-th such job is asked about at that moment: the state is run forward, with run times and arrivals
@@ -191,7 +191,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder of the two CSV files")
     parser.add_argument("--weeks", type=int, nargs="+", default=[4, 6, 8], help="weeks of the list, from 0")
     parser.add_argument("--policies", nargs="+", default=["fifo", "fair"], choices=sorted(PRESETS))
-    parser.add_argument("--jobs", type=int, default=68, help="ask about so many jobs of each week")
+    parser.add_argument("--jobs", type=int, default=300, help="ask about so many jobs of each week")
     parser.add_argument("--runs", type=int, default=9, help="runs of each estimate")
     parser.add_argument("--site-limit", type=int, metavar="HOURS", help="the same time limit for every job")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

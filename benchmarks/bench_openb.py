@@ -1,6 +1,6 @@
 """Placement on Alibaba's GPU trace of 2023 ("openb"), by the protocol of the FGD paper (ATC'23).
 
-    python benchmarks/bench_openb.py --data DIR [--workload default] [--seeds 1] [--policies best-fit,fgd]
+    python benchmarks/bench_openb.py --data DIR [--workload default] [--seeds 1] [--policies best-fit,fgd] [--learn]
 
 DIR holds `openb_node_list_gpu_node.csv` and `openb_pod_list_<workload>.csv`. They are public, in
 github.com/hkust-adsl/kubernetes-scheduler-simulator (Apache-2.0) and github.com/alibaba/clusterdata; gpuyard does
@@ -8,7 +8,8 @@ not ship them. Where DIR has `published_fgd.csv`, the published means are printe
 
 1. All pods, shuffled by the seed; then clones drawn from them until 130 % of the GPUs have been asked for.
 2. Pods arrive one by one and never leave. One that fits nowhere is dropped, but counts as arrived.
-3. Expected tasks are the most frequent (cores, GPUs, models) until 95 % of the pods are covered.
+3. Expected tasks are the most frequent (cores, GPUs, models) until 95 % of the pods are covered. With `--learn` nothing
+   is known before: demand is learned from the arrivals, as a live yard does.
 4. Allocation is averaged over the arrivals that round to the same percentage of the GPUs.
 
 Every pod goes the way of a real job: `JobSubmitted`, `decide`, `AttemptStarted` (or `JobCancelled`), so what is timed
@@ -43,6 +44,7 @@ from gpuyard.model import (
     Settings,
     Whole,
 )
+from gpuyard.packing.learning import Learner
 from gpuyard.policies.registry import build
 
 INFLATION_PERCENT = 130
@@ -78,6 +80,8 @@ class Run(NamedTuple):
     arrivals: int
     decide_s: float
     total_s: float
+    learned: int
+    """How often demand was learned."""
 
 
 def read_nodes(path: Path) -> list[Node]:
@@ -145,22 +149,29 @@ def arrivals(pods: list[Pod], capacity_milli: int, seed: int) -> list[Pod]:
         order.append(clone)
 
 
-def run(nodes: list[Node], order: list[Pod], demand: tuple[tuple[Ask, int], ...], placement: str) -> Run:
-    """Let the pods arrive."""
+def run(
+    nodes: list[Node], order: list[Pod], demand: tuple[tuple[Ask, int], ...] | None, placement: str
+) -> Run:
+    """Let the pods arrive. Without a demand it is learned from them."""
     state = State()
     apply(state, ConfigSet(0, Settings()))
     for node in nodes:
         apply(state, NodeAdded(0, node))
-    apply(state, DemandLearned(0, demand))
+    learner = Learner()
+    if demand is not None:
+        apply(state, DemandLearned(0, demand))
     policy = build(PolicySpec(placement, order=("fifo",), placement=placement, backfill="none"))
     specs = {pod: JobSpec("openb", pod.ask(pod.memory_mib)) for pod in order}
     capacity_milli = sum(node.gpus for node in nodes) * 1000
-    arrived, decide_ns = 0, 0
+    arrived, decide_ns, learned = 0, 0, 0
     buckets: dict[int, list[int]] = {}
     started_s = process_time()
     for at_ms, pod in enumerate(order, start=1):
         apply(state, JobSubmitted(at_ms, Job(at_ms, specs[pod], at_ms)))
         before_ns = process_time_ns()
+        if demand is None and (asks := learner.look(state)) is not None:
+            apply(state, DemandLearned(at_ms, asks))
+            learned += 1
         plan = decide(state, policy, at_ms)
         decide_ns += process_time_ns() - before_ns
         if plan.starts:
@@ -171,7 +182,7 @@ def run(nodes: list[Node], order: list[Pod], demand: tuple[tuple[Ask, int], ...]
         buckets.setdefault(round(100 * arrived / capacity_milli), []).append(state.nodes.used_milli)
     total_s = process_time() - started_s
     allocated = {percent: 100 * mean(used) / capacity_milli for percent, used in buckets.items()}
-    return Run(allocated, len(order), decide_ns / 1e9, total_s)
+    return Run(allocated, len(order), decide_ns / 1e9, total_s, learned)
 
 
 def published(path: Path, workload: str, policy: str) -> dict[int, float]:
@@ -199,6 +210,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder with the node and pod lists")
     parser.add_argument("--workload", default="default")
     parser.add_argument("--seeds", type=int, default=1, help="how many orders; the first has seed 42")
+    parser.add_argument("--learn", action="store_true", help="nothing is known before; demand is learned")
     parser.add_argument("--policies", default="first-fit,best-fit,fgd")
     args = parser.parse_args()
     if args.data is None:
@@ -206,11 +218,11 @@ def main() -> int:
         return 0
     nodes = read_nodes(args.data / "openb_node_list_gpu_node.csv")
     pods = read_pods(args.data / f"openb_pod_list_{args.workload}.csv")
-    demand = typical(pods)
+    demand = None if args.learn else typical(pods)
     capacity_milli = sum(node.gpus for node in nodes) * 1000
     print(
         f"{args.workload}: {len(nodes)} nodes, {capacity_milli // 1000} GPUs, {len(pods)} pods, "
-        f"{len(demand)} task types, {args.seeds} orders"
+        f"{len(demand) if demand else 'unknown'} task types, {args.seeds} orders"
     )
     print(f"{'allocated % at':<22}" + "".join(f"{x:>9}%" for x in SHOWN) + "  arrivals/CPU s   decide alone")
     for policy in args.policies.split(","):

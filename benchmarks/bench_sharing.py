@@ -1,53 +1,208 @@
 """Small training jobs on one real GPU: one by one with all of it, against what the yard chooses when told their memory.
 
-    python benchmarks/bench_sharing.py [--jobs 28] [--alone N] [--steps 4000] [--memory 8G] [--strict] [--write]
+    python benchmarks/bench_sharing.py [--jobs 28] [--steps 4000] [--memory 8G] [--strict] [--most-s 540] [--out DIR]
+                                       [--write] [--rehearse]
 
-Needs an NVIDIA GPU, and PyTorch in the Python that GPU_PYTHON names (default: python3). Both rounds go through
-`yard submit`; the jobs and their results are the same. Whatever happens, MIG is off at the end.
+Needs an NVIDIA GPU, root, and PyTorch in the Python that GPU_PYTHON names (default: python3). All rounds go through
+`yard submit`; the jobs and their results are the same. Then the GPU is cut to one layout after another, and how long
+each took is noted. Whatever happens, MIG is off at the end. It ends within `--most-s`: jobs that have not ended by then
+are cancelled, and the figures say of how many they are.
+
+`--rehearse` does all of it here and now: emulated GPUs, and jobs that compute on the CPU. Its figures mean nothing.
 """
 
 import argparse
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from figures import publish, table
+from figures import measured_on, publish, table
 
-from hardware.conftest import Hardware
+from gpuyard.api.client import Client
+from gpuyard.engines.local.mps import Mps
+from gpuyard.engines.local.translate import GpuReading
+from gpuyard.model.mig import MOLDS, Mold
+from hardware.conftest import CONFIG, Hardware
 
 PROGRAM = Path(__file__).with_name("train_small.py")
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "hardware.md"
+MOST_S = 540
+RESERVED_S = 60
+"""Of it for the repartitions, and to put everything back."""
 
 
-def rounds(hardware: Hardware, ask: tuple[str, ...], jobs: int, steps: int) -> dict[str, object]:
+class Rehearsal(Hardware):
+    """Everything but the GPU."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "yard"
+        self.gpus = [GpuReading("GPU-emulated", "H200, emulated", 144_384)]
+        self.mold = MOLDS["H200"]
+        self.python = sys.executable
+
+    def up(self) -> None:
+        config = self.folder / "yard.yaml"
+        config.write_text(CONFIG.replace("engine: local", "gpus: 1 x H200, emulate: true"), encoding="utf-8")
+        self("up", "-d", "--port", 0, "--config", config)
+
+    def mig_mode(self) -> list[str]:
+        kept = json.loads((self.data / "engine" / "emulated-mig.json").read_text() or "{}")
+        return ["Enabled" if kept else "Disabled"]
+
+    def put_back(self) -> None:
+        Mps(str(self.data / "engine")).stop_unused(set())
+
+
+def one_round(
+    hardware: Hardware, ask: tuple[str, ...], jobs: int, words: list[str], until: float
+) -> dict[str, Any]:
     """Submit all at once; how long until the last has ended, and what they found out."""
-    began = time.monotonic()
-    ids = [hardware("submit", *ask, "--", hardware.python, PROGRAM, steps).strip() for _ in range(jobs)]
-    ended = hardware.wait(*ids, s=550)
-    wall_s = (max(each["ended_ms"] for each in ended) - min(each["started_ms"] for each in ended)) / 1000
-    lines = [hardware("logs", job).split() for job in ids]
-    states = sorted({each["state"] for each in ended})
-    spans = sorted([(each["started_ms"], 1) for each in ended] + [(each["ended_ms"], -1) for each in ended])
-    at_once = most = 0
-    for _at, change in spans:
-        at_once += change
-        most = max(most, at_once)
+    array = hardware(
+        "submit", *ask, "--array", f"0-{jobs - 1}", "--", hardware.python, PROGRAM, *words
+    ).strip()
+    labels = [f"{array}_{index}" for index in range(jobs)]
+    ended = _ended(hardware, labels, until)
+    if len(ended) < jobs:
+        hardware("cancel", array, code=None)
+    if not ended:
+        sys.exit(f"none of {jobs} jobs ended in time with {' '.join(ask)}")
+    wall_s = (max(job["ended_ms"] for job in ended) - min(job["started_ms"] for job in ended)) / 1000
+    lines = [hardware("logs", job["label"]).split() for job in ended]
     took = sorted([float(line[3]) for line in lines if len(line) > 3])
     return {
         "asked for": " ".join(ask),
-        "jobs": jobs,
+        "jobs": len(ended),
         "seconds": round(wall_s, 1),
-        "jobs per hour": round(jobs * 3600 / wall_s),
-        "at once": most,
+        "jobs per hour": round(len(ended) * 3600 / wall_s),
+        "at once": _at_once(ended),
         "training s, median": took[len(took) // 2] if took else None,
-        "states": ", ".join(states),
-        "results": ", ".join(sorted({line[1] for line in lines if len(line) > 1})),
-        "submit s": round(time.monotonic() - began - wall_s, 1),
+        "tries": max(job["attempts"] for job in ended),
+        "states": ", ".join(sorted({job["state"] for job in ended})),
+        "results": ", ".join(sorted({line[1] if len(line) > 1 else "none" for line in lines})),
     }
+
+
+def _ended(hardware: Hardware, labels: list[str], until: float) -> list[dict[str, Any]]:
+    """Those of the jobs that have ended by then."""
+    found: dict[str, dict[str, Any]] = {}
+    with Client(data=hardware.data) as yard:
+        while len(found) < len(labels) and time.monotonic() < until:
+            for label in labels:
+                if label not in found:
+                    job = dict(yard.job(label, explain=False))
+                    if job["ended_ms"] is None:
+                        break
+                    found[label] = job
+            time.sleep(0.1)
+        # The last ones may have ended behind one that has not.
+        for label in labels:
+            job = dict(yard.job(label, explain=False))
+            if job["ended_ms"] is not None:
+                found[label] = job
+    return list(found.values())
+
+
+def _at_once(ended: list[dict[str, Any]]) -> int:
+    spans = sorted([(job["started_ms"], 1) for job in ended] + [(job["ended_ms"], -1) for job in ended])
+    now = most = 0
+    for _at, change in spans:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def layouts(mold: Mold) -> list[str]:
+    """From one extreme to the other and back."""
+    plain = [profile for profile in mold.profiles if "+" not in profile.name]
+    small, large = plain[0], plain[-1]
+    half = next(profile for profile in reversed(plain) if profile.count_max == 2)
+    return [
+        f"{small.count_max}x{small.name}",
+        f"2x{half.name}",
+        large.name,
+        f"{small.count_max}x{small.name}",
+        "whole",
+    ]
+
+
+def repartitions(hardware: Hardware) -> list[dict[str, Any]]:
+    """The GPU cut to one layout after another by `yard mig apply`: by the engine's stopwatch, and for who waits."""
+    found, before = [], "whole"
+    for layout in layouts(hardware.mold):
+        began = time.monotonic()
+        hardware("mig", "apply", layout, "--gpu", 0)
+        waited_s = time.monotonic() - began
+        with Client(data=hardware.data) as yard:
+            (pin,) = [pin for node in yard.mig()["nodes"] for pin in node["pins"] if pin["gpu"] == 0]
+        change = f"{before} to {layout}"
+        found.append({"change": change, "engine s": pin["took_ms"] / 1000, "command s": round(waited_s, 2)})
+        before = layout
+    hardware("mig", "release")
+    return found
+
+
+def persistence() -> str:
+    """What the machine itself says."""
+    try:
+        said = subprocess.run(
+            ["nvidia-smi", "--query-gpu=persistence_mode", "--format=csv,noheader"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return ", ".join(said.stdout.split())
+
+
+def measured(hardware: Hardware, options: argparse.Namespace) -> dict[str, Any]:
+    """All rounds, then the layouts."""
+    end = time.monotonic() + options.most_s
+    memory, strict = ("--gpu-memory", options.memory), ("--isolation", "strict")
+    asks = [(*memory, "--isolation", "any"), ("-g", "1")] + ([(*memory, *strict)] if options.strict else [])
+    words = [str(options.steps), *(["--cpu"] if options.rehearse else [])]
+    rows = []
+    hardware.up()
+    try:
+        for ask in asks:
+            rows.append(one_round(hardware, ask, options.jobs, words, end - RESERVED_S))
+            print(rows[-1], file=sys.stderr, flush=True)
+        cuts = repartitions(hardware)
+        awake = persistence()
+        hardware("down", "--jobs")
+    finally:
+        hardware.put_back()
+    shared, alone = rows[:2]
+    return {
+        "gpu": hardware.gpus[0].name,
+        "cores": os.cpu_count(),
+        "rehearsal": options.rehearse,
+        "persistence_mode_while_up": awake,
+        "mig_mode_at_the_end": hardware.mig_mode(),
+        "rounds": [alone, shared, *rows[2:]],
+        "ratio": round(shared["jobs per hour"] / alone["jobs per hour"], 2),
+        "same_results": len({row["results"] for row in rows}) == 1 and "," not in alone["results"],
+        "all_completed": {"COMPLETED"} == {row["states"] for row in rows},
+        "all_jobs": all([row["jobs"] == options.jobs for row in rows]),
+        "repartitions": cuts,
+    }
+
+
+def fragment(found: dict[str, Any]) -> str:
+    """The figures as they stand in docs/hardware.md."""
+    rounds, cuts = found["rounds"], found["repartitions"]
+    text = f"One {found['gpu']}, {found['cores']} cores, persistence mode {found['persistence_mode_while_up']}.\n\n"
+    text += table(list(rounds[0]), [list(row.values()) for row in rounds])
+    same = "the same in every job" if found["same_results"] else "NOT the same in every job"
+    text += f"\n\nShared as the yard chose: {found['ratio']:.2f} x the jobs per hour of one by one; results are {same}."
+    text += "\n\nThe GPU cut from one layout to the next, `yard mig apply`:\n\n"
+    return text + table(list(cuts[0]), [list(row.values()) for row in cuts])
 
 
 def main() -> None:
@@ -55,31 +210,28 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=28)
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--memory", default="8G")
-    parser.add_argument("--alone", type=int, default=0, help="so many in the round one by one; 0: as many")
     parser.add_argument("--strict", action="store_true", help="a third round, on MIG slices")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--most-s", type=int, default=MOST_S, help="end within so many seconds")
+    parser.add_argument("--out", type=Path, help="a folder for sharing.json and sharing.md")
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/hardware.md")
+    parser.add_argument("--rehearse", action="store_true", help="emulated GPUs and jobs on the CPU")
     options = parser.parse_args()
+    if options.rehearse and options.write:
+        parser.error("a rehearsal has no figures to write")
     with tempfile.TemporaryDirectory() as folder:
-        hardware = Hardware(Path(folder))
-        hardware.up()
+        Path(folder).chmod(0o755)
         try:
-            memory, strict = ("--gpu-memory", options.memory), ("--isolation", "strict")
-            plan = [(memory, options.jobs), (("-g", "1"), options.alone or options.jobs)]
-            plan += [((*memory, *strict), options.jobs)] if options.strict else []
-            found = []
-            for ask, jobs in plan:
-                found.append(rounds(hardware, ask, jobs, options.steps))
-                print(found[-1], flush=True)
-            hardware("down", "--jobs")
-        finally:
-            hardware.put_back()
-    shared, alone = found[:2]
-    rows = [alone, shared, *found[2:]]
-    ratio = shared["jobs per hour"] / alone["jobs per hour"]  # type: ignore[operator]
-    text = f"One {hardware.gpus[0].name}, {os.cpu_count()} cores.\n\n"
-    text += table(list(alone), [list(row.values()) for row in rows])
-    text += f"\n\nShared as the yard chose: {ratio:.2f} x the jobs per hour of one by one."
-    publish("sharing", text, rows, write=options.write, page=DOCUMENT)
+            hardware = (Rehearsal if options.rehearse else Hardware)(Path(folder))
+        except IndexError:
+            sys.exit("there is no NVIDIA GPU on this machine; --rehearse does without")
+        found = measured(hardware, options)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "sharing.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        (options.out / "sharing.md").write_text(f"{measured_on()}\n\n{fragment(found)}\n", encoding="utf-8")
+    publish("sharing", fragment(found), found, write=options.write, page=DOCUMENT)
+    if not (found["same_results"] and found["all_completed"]):
+        sys.exit("not every job completed with the same result")
 
 
 if __name__ == "__main__":

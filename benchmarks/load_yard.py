@@ -25,35 +25,32 @@ clusters:
 """
 
 
-class YardSide:
-    """The server, and the commands that a user has."""
+class YardProcess:
+    """A server of its own, with its data in a folder."""
 
-    name = "gpuyard"
-    api = "gpuyard, POST /api/v1/jobs"
-    command = "gpuyard, `yard submit`"
     program = Path(sys.executable).parent / "yard"
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, config: str) -> None:
+        """`config`: the text of its yard.yaml."""
+        self._out = folder / "yard.out"
         self._data = folder / "yard"
         self._config = folder / "yard.yaml"
-        self._config.write_text(_CONFIG.format(gpus=GPUS), encoding="utf-8")
+        self._config.write_text(config, encoding="utf-8")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
-        self._yard = [str(self.program)]
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._up()
-            self._node = json.loads(self._ask("GET", "/api/v1/nodes"))["nodes"][0]["name"]
+            self.up()
         except BaseException:
             self.stop()
             raise
 
-    def _up(self) -> None:
+    def up(self) -> None:
+        """Start it and wait until it answers."""
         # The kernel ends the server if we are killed before we can.
-        command = ["setpriv", "--pdeathsig", "TERM", *self._yard, "up", "--data", str(self._data)]
-        with (self.folder / "yard.out").open("ab") as out:
+        command = ["setpriv", "--pdeathsig", "TERM", str(self.program), "up", "--data", str(self._data)]
+        with self._out.open("ab") as out:
             self._process = subprocess.Popen(
                 [*command, "--port", str(self.port), "--config", str(self._config)],
                 env=_compiled(),
@@ -64,7 +61,7 @@ class YardSide:
         deadline = time.monotonic() + READY_S
         while not self._ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                said = (self.folder / "yard.out").read_text(errors="replace")[-2000:]
+                said = self._out.read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"yard up did not get ready: {said}")
             time.sleep(0.05)
 
@@ -84,11 +81,13 @@ class YardSide:
     def _token(self) -> str:
         return (self._data / "token").read_text(encoding="ascii").strip()
 
-    def _caller(self) -> Caller:
+    def caller(self) -> Caller:
+        """A connection that may do everything."""
         return Caller(self.port, {"Authorization": f"Bearer {self._token}"})
 
-    def _ask(self, method: str, path: str, body: bytes = b"") -> bytes:
-        caller = self._caller()
+    def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """One request; anything but success raises."""
+        caller = self.caller()
         try:
             reply = caller.ask(method, path, body)
         finally:
@@ -101,6 +100,59 @@ class YardSide:
     def environment(self) -> dict[str, str]:
         """Points commands at this server."""
         return {**_compiled(), "YARD_SERVER": f"http://127.0.0.1:{self.port}", "YARD_TOKEN": self._token}
+
+    def cpu_s(self) -> float:
+        """Of the server and of the process by which it starts supervisors; not of these, nor of the jobs."""
+        if self._process is None:
+            return 0.0
+        lists = Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        return cpu_s_of(
+            [self._process.pid, *[int(pid) for file in lists for pid in file.read_text().split()]]
+        )
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def down(self) -> None:
+        """SIGTERM, and KILL if it does not listen."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def stop(self) -> None:
+        """End the jobs and the server."""
+        if self._process is not None and self._process.poll() is None:
+            down = [str(self.program), "down", "--jobs", "--data", str(self._data)]
+            subprocess.run(down, capture_output=True, check=False, timeout=120)
+        self.down()
+
+
+class YardSide:
+    """The server, and the commands that a user has."""
+
+    name = "gpuyard"
+    api = "gpuyard, POST /api/v1/jobs"
+    command = "gpuyard, `yard submit`"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server = YardProcess(folder, _CONFIG.format(gpus=GPUS))
+        self._ask = self._server.ask
+        self._caller = self._server.caller
+        self._yard = [str(YardProcess.program)]
+        self._node = json.loads(self._ask("GET", "/api/v1/nodes"))["nodes"][0]["name"]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Points commands at this server."""
+        return self._server.environment
 
     def submitters(self, script: str) -> list[Submitter]:
         """POST /api/v1/jobs."""
@@ -134,8 +186,8 @@ class YardSide:
 
     def watched(self, seconds: float) -> list[Row]:
         """The server is started anew first, because it reports its steps since the start."""
-        self._down()
-        self._up()
+        self._server.down()
+        self._server.up()
         self.let_go()
         time.sleep(seconds)
         self.hold_back()
@@ -152,13 +204,8 @@ class YardSide:
         ]
 
     def cpu_s(self) -> float:
-        """Of the server and of the process by which it starts supervisors; not of these, nor of the jobs."""
-        if self._process is None:
-            return 0.0
-        lists = Path(f"/proc/{self._process.pid}/task").glob("*/children")
-        return cpu_s_of(
-            [self._process.pid, *[int(pid) for file in lists for pid in file.read_text().split()]]
-        )
+        """Of the server."""
+        return self._server.cpu_s()
 
     def queue_commands(self) -> dict[str, list[str]]:
         """For people and for programs."""
@@ -169,13 +216,11 @@ class YardSide:
 
     def kill(self) -> None:
         """The server."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._server.kill()
 
     def revive(self) -> None:
         """The same command again."""
-        self._up()
+        self._server.up()
 
     def waiting(self) -> set[int]:
         """The queue has nothing else while it is held back."""
@@ -187,21 +232,9 @@ class YardSide:
         place = found["columns"].index("id")
         return {row[place] for row in found["rows"]}
 
-    def _down(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
     def stop(self) -> None:
         """End the jobs and the server."""
-        if self._process is not None and self._process.poll() is None:
-            down = [*self._yard, "down", "--jobs", "--data", str(self._data)]
-            subprocess.run(down, capture_output=True, check=False, timeout=120)
-        self._down()
+        self._server.stop()
 
 
 def _compiled() -> dict[str, str]:

@@ -32,6 +32,9 @@ from gpuyard.model import (
     JobState,
     JobSubmitted,
     JobSuspended,
+    LayoutMade,
+    LayoutPinned,
+    LayoutReleased,
     Milli,
     Node,
     NodeAdded,
@@ -288,7 +291,14 @@ class Books:
                 self._submit(at_ms, job)
             case Ticked():
                 self._tick(event.at_ms)
-            case DemandLearned() | TokenMade() | TokenRevoked():
+            case (
+                DemandLearned()
+                | TokenMade()
+                | TokenRevoked()
+                | LayoutPinned()
+                | LayoutReleased()
+                | LayoutMade()
+            ):
                 pass
             case _:
                 self._of_a_job(event)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpuyard.api.client import Client
+from gpuyard.engines.local import persistence
 from gpuyard.engines.local.mig_nvml import NvmlCutter, same_geometry
 
 from .conftest import Hardware
@@ -92,3 +94,41 @@ def test_strict_is_never_a_share(hardware: Hardware) -> None:
     )
     small = hardware.mold.profiles[0]
     assert found["memory_mib"] < 2.2 * max(small.memory_mib, 10 * 1024)
+
+
+def test_a_layout_is_applied_used_and_released(hardware: Hardware) -> None:
+    small, large = hardware.mold.profiles[0], hardware.mold.profiles[-1]
+    seven = f"{small.count_max}x{small.name}"
+    hardware("mig", "apply", seven, "--gpu", 0)
+    pin = pinned(hardware)
+    assert (seven, True, "") == (pin["layout"], pin["made"], pin["why"])
+    assert pin["took_ms"] > 0
+    seen = NvmlCutter(hardware.mold).instances(hardware.gpus[0].uuid)
+    assert small.count_max == len(seen or ())
+    found = run(hardware, "-g", small.name, "--", hardware.python, LOOK, "look")
+    assert abs(found["memory_mib"] - small.memory_mib) < small.memory_mib * 0.05
+    # The slice that was there was used: nothing was cut for the job.
+    assert seen == NvmlCutter(hardware.mold).instances(hardware.gpus[0].uuid)
+    hardware("mig", "apply", large.name, "--gpu", 0)
+    assert large.name == pinned(hardware)["layout"]
+    hardware("mig", "release")
+    whole = run(hardware, "-g", 1, "--", hardware.python, LOOK, "whole")
+    assert abs(whole["memory_mib"] - hardware.gpus[0].memory_mib) < hardware.gpus[0].memory_mib * 0.05
+
+
+def pinned(hardware: Hardware) -> dict[str, Any]:
+    with Client(data=hardware.data) as yard:
+        pins = [pin for node in yard.mig()["nodes"] for pin in node["pins"] if pin["gpu"] == 0]
+    assert len(pins) == 1, pins
+    found: dict[str, Any] = pins[0]
+    return found
+
+
+def test_gpus_are_kept_awake_where_the_yard_may(hardware: Hardware) -> None:
+    told = subprocess.run(
+        ["nvidia-smi", "--query-gpu=persistence_mode", "--format=csv,noheader"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    if "Disabled" in told.stdout and persistence.switch_on(str(hardware.folder)):
+        pytest.skip("this machine does not let persistence mode be switched on")
+    assert "Enabled" in told.stdout

@@ -82,6 +82,8 @@ class Node(TypedDict):
     gpus_free: int | float
     gpus_foreign: int
     foreign: str
+    gpus_pinned: int
+    """GPUs that are pinned to MIG slices: not among the free ones, whether or not these are in use."""
     cpus: float
     cpus_free: float
     memory_mib: int

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import access, configs, foresight, jobs, lists, streams, why
+from gpuyard.api import access, configs, foresight, jobs, lists, partitions, streams, why
 from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
@@ -54,6 +54,7 @@ def build(yard: Yard) -> FastAPI:
     app.include_router(foresight.routes(ahead), prefix=PREFIX)
     app.include_router(jobs.routes(yard), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)
+    app.include_router(partitions.routes(yard), prefix=PREFIX)
     app.include_router(configs.routes(yard), prefix=PREFIX)
     app.include_router(why.routes(yard), prefix=PREFIX)
     app.include_router(access.routes(yard), prefix=PREFIX)

@@ -22,6 +22,7 @@ from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Su
 from gpuyard.api.calling import API, FIRST_PAUSE_S, NoServer, Refused
 from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.client_people import PeopleCalls
+from gpuyard.api.client_sharing import SharingCalls
 from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.quoting import part as _part
 from gpuyard.api.quoting import query as _query
@@ -29,7 +30,7 @@ from gpuyard.api.quoting import query as _query
 __all__ = ["API", "Client", "NoServer", "Refused"]
 
 
-class Client(ConfigCalls, ForesightCalls, PeopleCalls):
+class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
     """A connection to a yard. Not to be shared between threads."""
 
     # -- jobs ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,16 @@ from gpuyard.api.config_replies import (
     TenantsReply,
 )
 from gpuyard.api.logins import OidcLogin, TokenRequest
+from gpuyard.api.partition_replies import (
+    DefragReply,
+    MigPlanReply,
+    MigPlanRequest,
+    MigReply,
+    PinnedReply,
+    PinRequest,
+    ReleasedReply,
+    ReleaseRequest,
+)
 from gpuyard.api.schemas import (
     CheckpointRequest,
     ConfigRequest,
@@ -149,6 +159,7 @@ class NodeReply(BaseModel):
     gpus_free: float
     gpus_foreign: int
     foreign: str
+    gpus_pinned: int
     cpus: float
     cpus_free: float
     memory_mib: int
@@ -362,5 +373,6 @@ DESCRIBED: tuple[type[BaseModel], ...] = (
     AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
     HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
+    MigReply, MigPlanRequest, MigPlanReply, PinRequest, PinnedReply, ReleaseRequest, ReleasedReply, DefragReply,
 )  # fmt: skip
 """Everything that the description of the API names."""

@@ -33,7 +33,10 @@ def bridged(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bridge_group(group: typer.Typer) -> None:
-    """The same for every command of a group."""
+    """The same for every command of a group, and for what it does without one."""
+    alone = group.registered_callback
+    if alone is not None and alone.callback is not None:
+        alone.callback = bridged(alone.callback)
     for command in group.registered_commands:
         if command.callback is not None:
             command.callback = bridged(command.callback)

@@ -1,52 +1,101 @@
-"""`yard mig`: how the GPUs of the yard are cut, as a picture."""
+"""`yard mig`: how the GPUs of the yard are cut, as a picture; and layouts planned, applied, released and exported."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import typer
+
+from gpuyard.cli.mig_layouts import apply, export, plan, release
 from gpuyard.cli.options import Output, OutputOption
 from gpuyard.cli.places import client
 
-FIELDS = ("node", "gpu_model", "gpu", "profile", "start", "job")
+FIELDS = ("node", "gpu_model", "gpu", "profile", "start", "job", "pinned")
 _SLOT = 8
 """Characters for one memory slot."""
+IDLE = "-"
+"""Where a job would stand."""
+
+app = typer.Typer(
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 
 
-def mig(output: OutputOption = Output.TABLE) -> None:
+@app.callback()
+def mig(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Show how GPUs are cut into MIG slices, and which job has which.
 
-    Nobody has to cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice.
+    Nobody has to cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice; `-` in
+    it: nobody uses it. Who wants a GPU cut in one way and no other pins it with `yard mig apply`.
+
+    \b
+    Examples:
+      yard mig
+      yard mig plan
+      yard mig plan 7x1g.18gb --node gpu-1
+      yard mig apply 3g.71gb+2x2g.35gb --node gpu-1 --gpu 0
+      yard mig apply -f mig-parted.yaml all-balanced --node gpu-1
+      yard mig release --node gpu-1
+      yard mig export > mig-parted.yaml
     """
+    if context.invoked_subcommand:
+        return
     with client() as yard:
-        nodes = yard.nodes()
+        found = yard.mig()
+        models = (
+            sorted({node["gpu_model"] or "no GPUs" for node in yard.nodes()}) if not found["nodes"] else []
+        )
     if output in (Output.TABLE, Output.WIDE):
-        _draw(nodes)
+        if not found["nodes"]:
+            print(f"no GPU here can be cut: {', '.join(models)}")
+        for place, node in enumerate(found["nodes"]):
+            print(("\n" if place else "") + drawn(node))
         return
     from gpuyard.cli.tables import emit
 
-    rows = [
-        dict(zip(FIELDS, (node["name"], node["gpu_model"], *piece), strict=True))
-        for node in nodes
-        for piece in node["slices"]
-    ]
-    emit(rows, [], output, fields=FIELDS)
+    emit(rows(found["nodes"]), [], output, fields=FIELDS)
 
 
-def _draw(nodes: list[Any]) -> None:
+app.command("plan", short_help="Say what a layout, or the queue, would do to GPUs.")(plan)
+app.command("apply", short_help="Pin GPUs of a node to a layout.", no_args_is_help=True)(apply)
+app.command("release", short_help="Let pinned GPUs be cut by demand again.")(release)
+app.command("export", short_help="Write the layouts as a mig-parted file.")(export)
+
+
+def rows(nodes: list[Any]) -> list[dict[str, Any]]:
+    """One row for each slice."""
+    found = []
+    for node in nodes:
+        pinned = {pin["gpu"] for pin in node["pins"]}
+        for gpu, profile, start, job in node["slices"]:
+            values = (node["node"], node["gpu_model"], gpu, profile, start, job, gpu in pinned)
+            found.append(dict(zip(FIELDS, values, strict=True)))
+    return found
+
+
+def drawn(node: Mapping[str, Any]) -> str:
+    """A node, a line for each GPU."""
     from gpuyard.model.mig import MOLDS
 
-    able = [node for node in nodes if node["gpu_model"] in MOLDS]
-    if not able:
-        models = sorted({node["gpu_model"] or "no GPUs" for node in nodes})
-        print(f"no GPU here can be cut: {', '.join(models)}")
-        return
-    for place, node in enumerate(able):
-        mold = MOLDS[node["gpu_model"]]
-        print(("\n" if place else "") + f"{node['name']}, {node['gpus']} x {mold.model}")
-        for gpu in range(node["gpus"]):
-            held = {start: (profile, job) for at, profile, start, job in node["slices"] if at == gpu}
-            print(f"  {gpu:>2}  {picture(mold.slots, held, mold) if held else 'not cut'}")
-        sizes = [f"{profile.name} ({profile.memory_mib / 1024:.1f} GiB)" for profile in mold.profiles]
-        print(f"  sizes: {', '.join([each for each in sizes if '+' not in each])}")
+    mold = MOLDS[node["gpu_model"]]
+    pins = {pin["gpu"]: pin for pin in node["pins"]}
+    lines = [f"{node['node']}, {node['gpus']} x {mold.model}"]
+    for gpu in range(node["gpus"]):
+        held = {start: (profile, job or IDLE) for at, profile, start, job in node["slices"] if at == gpu}
+        picture_of = picture(mold.slots, held, mold) if held else "not cut"
+        lines.append(f"  {gpu:>2}  {picture_of}{_pin_text(pins.get(gpu))}")
+    sizes = [f"{profile.name} ({profile.memory_mib / 1024:.1f} GiB)" for profile in mold.profiles]
+    lines.append(f"  sizes: {', '.join([each for each in sizes if '+' not in each])}")
+    return "\n".join(lines)
+
+
+def _pin_text(pin: Mapping[str, Any] | None) -> str:
+    if pin is None:
+        return ""
+    if pin["made"]:
+        return "  pinned" if pin["slices"] else "  pinned whole"
+    return f"  pinned to {pin['layout']}, {'not made: ' + pin['why'] if pin['why'] else 'being made'}"
 
 
 def picture(slots: int, held: Mapping[int, tuple[str, str]], mold: Any) -> str:

@@ -1,6 +1,7 @@
 """`yard nodes`, `drain`, `resume`: the machines."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from gpuyard.cli.options import (
     Argument,
@@ -23,6 +24,7 @@ FIELDS = (
     "gpus_free",
     "gpus_foreign",
     "foreign",
+    "gpus_pinned",
     "cpus",
     "cpus_free",
     "memory_mib",
@@ -63,9 +65,18 @@ def _show(output: Output, wanted: str) -> None:
         Column("CLUSTER", lambda node: node["cluster"], wide=True),
         Column("POOL", lambda node: node["pool"], wide=True),
         Column("IDS", lambda node: " ".join(node["jobs"]) or "-", wide=True),
-        Column("WHY", lambda node: "; ".join(part for part in (node["why"], node["foreign"]) if part)),
+        Column(
+            "WHY",
+            lambda node: "; ".join(part for part in (node["why"], node["foreign"], _pins(node)) if part),
+        ),
     ]
     emit([dict(node) for node in found], columns, output, fields=FIELDS, wanted=wanted)
+
+
+def _pins(node: Mapping[str, Any]) -> str:
+    from gpuyard.cli.tables import counted
+
+    return f"{counted(node['gpus_pinned'], 'GPU')} pinned to slices" if node["gpus_pinned"] else ""
 
 
 def drain(

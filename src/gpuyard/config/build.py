@@ -144,6 +144,8 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["earmark_ms"] = file.earmark
     if file.whole_gpus is not None:
         given["whole_gpus"] = file.whole_gpus
+    if file.mps_users is not None:
+        given["mps_users"] = file.mps_users
     if file.fairness is not None:
         fairness = file.fairness.given()
         named = {"half_life": "half_life_ms", "period": "period_ms", "share_weights": "share_weights"}

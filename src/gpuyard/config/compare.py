@@ -176,6 +176,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "period": duration_text(settings.period_ms),
         "earmark": duration_text(settings.earmark_ms),
         "whole_gpus": str(settings.whole_gpus),
+        "mps_users": settings.mps_users,
     }
 
 

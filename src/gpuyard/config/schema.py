@@ -76,6 +76,7 @@ class _QuotaMap:
 
 Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, *_choice([each.value for each in Engine], "engine", "engines")]
+SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
 
@@ -265,6 +266,10 @@ class YardFile(_Entry):
     )
     whole_gpus: GroupSize | None = _key(
         "GPUs that stay whole: while no more than these are free, none is cut into MIG slices.", default=0
+    )
+    mps_users: SharersName | None = _key(
+        "Whose shares one GPU may have at a time: those of one user, or of many, who then take turns.",
+        default=_SETTINGS.mps_users,
     )
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gpuyard.core.bits import positions
+from gpuyard.core.geometry import Place, layout_text
 from gpuyard.model import (
     ConfigSet,
     Event,
     JobSubmitted,
+    LayoutPinned,
+    LayoutReleased,
     NodeCordoned,
     NodeUncordoned,
     Requested,
@@ -15,7 +19,10 @@ from gpuyard.model import (
 )
 from gpuyard.store import Store
 
-KINDS = (ConfigSet, JobSubmitted, Requested, NodeCordoned, NodeUncordoned, TokenMade, TokenRevoked)
+KINDS = (
+    ConfigSet, JobSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased, TokenMade,
+    TokenRevoked,
+)  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
 _LOOKED_AT_MAX = 20_000
@@ -108,6 +115,14 @@ def _done(event: Event, node: Callable[[int], str]) -> Done:
             return Done(event.by, "drain", f"node {node(event.node)}: {event.why}")
         case NodeUncordoned():
             return Done(event.by, "resume", f"node {node(event.node)}")
+        case LayoutPinned():
+            pieces = {gpu: [Place(p.profile, p.start) for p in event.slices if p.gpu == gpu]
+                      for gpu in positions[event.gpus]}  # fmt: skip
+            said = ", ".join([f"GPU {gpu} to {layout_text(held)}" for gpu, held in pieces.items()])
+            return Done(event.by, "pin", f"node {node(event.node)}: {said}")
+        case LayoutReleased():
+            gpus = ", ".join([str(gpu) for gpu in positions[event.gpus]])
+            return Done(event.by, "unpin", f"node {node(event.node)}: GPU {gpus}")
         case TokenMade():
             text = f"token {event.token} for {event.user} as {event.role}"
             return Done(event.by, "make token", text, event.tenant)

@@ -18,6 +18,7 @@ from gpuyard.control.newjobs import (
     NewJob,
     events_of,
     hash_of,
+    owned,
     recipe_of,
     reply_of,
     spec_of,
@@ -64,7 +65,8 @@ class Desk:
 
     def submit(self, who: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
-        recipe = recipe_of(new, run_as(who, self._allow_root))
+        account = run_as(who, self._allow_root)
+        recipe = recipe_of(new, account)
         name = hash_of(recipe)
         # Settled when it is judged, a moment before it is written.
         tenant = new.tenant or who.name
@@ -82,6 +84,7 @@ class Desk:
             if isinstance(whole, Refusal):
                 raise whole
             spec = spec_of(whole, who, tenant, name, waits.after)
+            spec = owned(spec, account, self._books.state.settings)
             return Submission(
                 make=lambda first_id: events_of(new, spec, first_id, now_ms, waits.own or {}),
                 ids=new.ids,
@@ -99,7 +102,8 @@ class Desk:
 
         Called with the books locked, so that whoever looks at them next sees the state it was judged on.
         """
-        recipe = recipe_of(new, run_as(who, self._allow_root))
+        account = run_as(who, self._allow_root)
+        recipe = recipe_of(new, account)
         self._books.catch_up()
         state = self._books.state
         found = _judged(who, new, state)
@@ -107,7 +111,7 @@ class Desk:
             raise found
         tenant, whole = found
         waits = self._dependencies(new, who)
-        spec = spec_of(whole, who, tenant, hash_of(recipe), waits.after)
+        spec = owned(spec_of(whole, who, tenant, hash_of(recipe), waits.after), account, state.settings)
         now_ms = max(self._now_ms(), state.now_ms)
         return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gpuyard.control.act import Pace, Todo, launch, strays, todo
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
+from gpuyard.control.layouts import Keeper
 from gpuyard.control.observe import attempt_events, by_key, key_of, lost, node_events, refused
 from gpuyard.core import decide
 from gpuyard.core.plain import from_plain
@@ -33,6 +34,7 @@ from gpuyard.model import (
     AttemptState,
     AttemptStopping,
     AttemptUnknown,
+    DemandLearned,
     EarmarkSet,
     Event,
     JobCancelled,
@@ -41,6 +43,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
+from gpuyard.packing.learning import Learner
 
 LOST_MS = 60_000
 """How long an engine may not know an attempt before it counts as lost, is stopped for good and waits again."""
@@ -89,6 +92,7 @@ class Controller:
         self._lost_ms = lost_ms
         self._stopwatch_ns = stopwatch_ns
         self._pace = Pace()
+        self._learner = Learner()
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
@@ -96,6 +100,7 @@ class Controller:
         """Names of live attempts, by job and attempt."""
         self._over: list[str] = []
         """Attempts whose ends are in the log, to be forgotten by the engine."""
+        self._keeper = Keeper(books, engine, epoch, self._pace, stopwatch_ns)
         self._nodes_ms: int | None = None
         self._listing_ms: int | None = None
 
@@ -195,6 +200,9 @@ class Controller:
         """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
         state = draft.state
         self._heed(draft, now_ms)
+        asks = self._learner.look(state)
+        if asks is not None:
+            draft.add(DemandLearned(now_ms, asks))
         began_ns = self._stopwatch_ns()
         step.plan = plan = decide(state, self.books.policy, now_ms)
         step.decide_ns = self._stopwatch_ns() - began_ns
@@ -228,6 +236,7 @@ class Controller:
             wanted = todo(self.yard, state, seen, frozenset(late), self._pace, now_ms)
         self._stop(wanted.halts, now_ms, step)
         self._freeze(wanted, now_ms, step)
+        self._keep_layouts(now_ms, step)
         self._start(wanted.starts, now_ms, step)
         if self._over:
             over, self._over = self._over, []
@@ -264,6 +273,12 @@ class Controller:
                 for key in keys:
                     self._pace.made(what, key, now_ms)
                 self._try(what, step, lambda call=call, keys=keys: call(self.epoch, keys))  # type: ignore[misc]
+
+    def _keep_layouts(self, now_ms: int, step: Step) -> None:
+        news, errors = self._keeper.step(now_ms)
+        step.errors += errors
+        if news:
+            step.events += self._commit(lambda draft: _offer_all(draft, news))
 
     def _start(self, records: list[JobRecord], now_ms: int, step: Step) -> None:
         launches, ends = [], []
@@ -325,7 +340,8 @@ class Controller:
             state = self.books.state
             self.difference = compare(self.yard, state, listing)
             halts, over = strays(self.yard, state, by_key(listing), self._pace, now_ms)
-            self._pace.forget({key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts})
+            alive = {key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts}
+            self._pace.forget(alive | state.node_number.keys())
         self._stop(halts, now_ms, step)
         if over:
             self._try("forget", step, lambda: self.engine.forget(self.epoch, over))

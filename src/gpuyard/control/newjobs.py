@@ -28,6 +28,7 @@ from gpuyard.model import (
     JobSubmitted,
     Mig,
     Milli,
+    Settings,
     Whole,
 )
 from gpuyard.model.units import SECOND_MS
@@ -163,6 +164,15 @@ def spec_of(new: NewJob, who: Person, tenant: str, recipe: str, after: tuple[Aft
         after=after,
         after_one=new.dependencies_any,
     )
+
+
+def owned(spec: JobSpec, account: RunAs, settings: Settings) -> JobSpec:
+    """A share says whose it is, where shares of one GPU belong to one user: the one as whom the job runs."""
+    request = spec.ask.gpus
+    if settings.mps_users != "one" or not isinstance(request, Milli) or not account.user:
+        # A yard of an ordinary user runs everything as that one.
+        return spec
+    return replace(spec, ask=replace(spec.ask, gpus=replace(request, user=account.user)))
 
 
 def events_of(

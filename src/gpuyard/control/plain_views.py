@@ -6,6 +6,7 @@ from typing import Any
 from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.bits import positions
+from gpuyard.core.claims import pinned_mask
 from gpuyard.core.records import JobRecord
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow
@@ -138,6 +139,7 @@ def node_view(state: State, number: int) -> View:
         "gpus_free": gpus_number(free_milli),
         "gpus_foreign": foreign.bit_count(),
         "foreign": by,
+        "gpus_pinned": pinned_mask(nodes, number).bit_count(),
         "cpus": node.cpu_milli / MILLI,
         "cpus_free": nodes.cpu_free[number] / MILLI,
         "memory_mib": node.memory_mib,

@@ -10,9 +10,11 @@ class Bill:
     started, less those at which others ended.
     """
 
-    __slots__ = ("jobs", "leaf", "milli", "model", "rate", "settled", "since_ms")
+    __slots__ = ("jobs", "key", "leaf", "milli", "model", "rate", "settled", "since_ms")
 
     def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
+        self.key = (leaf, model)
+        """Whose columns it is entered in."""
         self.leaf = leaf
         self.model = model
         self.milli = milli

@@ -10,6 +10,7 @@ from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Backfill, Policy
 from gpuyard.core.preempt import make_room
+from gpuyard.core.queue import Row, Walk
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
@@ -53,22 +54,21 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     quiet = state.quiet
     if quiet is not None and quiet.stands(state.stirred, policy, now_ms):
         return quiet.plan._replace(waiting=waiting)
-    no_room: dict[int, bool] = {}
-    if (
-        waiting > 1
-        and not policy.order.fair
-        and not policy.rules
-        and not state.earmarks
-        and not policy.backfill.promises_all
-    ):
-        plan = _nobody_fits(state, policy, waiting, no_room)
-        if plan is not None:
+    sifted = None
+    if waiting > 1 and _by_age_alone(state, policy):
+        sifted = queue.sift(state.nodes.freed, state.most_free(), state.hopeless)
+        if sifted is not None and not sifted[1] and sifted[0].shape.ways:
+            # A full cluster, which a busy one is after every third event: the first has no room, nor has anyone else.
+            plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))
             state.quiet = Quiet(state.stirred, policy, plan, NEVER_MS, NEVER_MS, set(), set(), True)
             return plan
     current = Pass(state, policy, now_ms)
     try:
-        decision = _Decision(current, waiting, no_room)
-        plan = decision.run()
+        decision = _Decision(current, waiting)
+        if sifted is not None and sifted[0].shape.ways:
+            plan = decision.past(*sifted)
+        else:
+            plan = decision.run()
     finally:
         current.undo()
     # Where everyone is promised a time, so must be whoever comes next.
@@ -94,7 +94,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
 def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
     """The plan for the only one who waits, if there is room and no quota to ask about. What has none is remembered."""
     tenants = state.tenants
-    if tenants.holding or (policy.spec.quotas and tenants.guarded[record.leaf]):
+    if tenants.at_once and (tenants.holding or (policy.spec.quotas and tenants.guarded[record.leaf])):
         return None
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
     freed = nodes.freed
@@ -109,23 +109,20 @@ def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
     return None
 
 
-def _nobody_fits(state: State, policy: Policy, waiting: int, no_room: dict[int, bool]) -> Plan | None:
-    """The plan of a full cluster, which on a busy one is every third: the first has no room, nor has anyone else."""
-    tenants = state.tenants
-    if state.nodes.closed_count or (policy.spec.quotas and (tenants.holding or tenants.ruled)):
-        # Then the first may lack quota rather than room, or no time could be promised to it.
-        return None
-    first = state.queue.first_of_hopeless(state.hopeless, no_room)
-    if first is None or not first.shape.ways:
-        return None
-    return _new(Plan, ((), (), (), (), (first.id,), _NO_ROOM, waiting))
+def _by_age_alone(state: State, policy: Policy) -> bool:
+    """Whether nothing but room and age counts: no shares, no force, no quotas, and a time can be promised to anyone."""
+    if policy.order.fair or policy.rules or policy.backfill.promises_all:
+        return False
+    if state.earmarks or state.nodes.closed_count or state.nodes.pins:
+        return False
+    return not (policy.spec.quotas and (state.tenants.holding or state.tenants.ruled))
 
 
 def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]) -> Plan:
     """A whole pass, as `decide` makes it, with a look around before it is undone."""
     current = Pass(state, policy, now_ms)
     try:
-        plan = _Decision(current, state.queue.count, {}).run()
+        plan = _Decision(current, state.queue.count).run()
         look()
     finally:
         current.undo()
@@ -150,7 +147,7 @@ class _Decision:
         "settled",
     )
 
-    def __init__(self, current: Pass, waiting: int, no_room: dict[int, bool]) -> None:
+    def __init__(self, current: Pass, waiting: int) -> None:
         self._current = current
         self._waiting = waiting
         self._starts: list[Start] = []
@@ -158,7 +155,7 @@ class _Decision:
         self._earmarks: list[Earmark] = []
         self._examined: list[int] = []
         self._codes: list[int] = []
-        self._no_room = no_room
+        self._no_room: dict[int, bool] = {}
         """Whether there is hope, by ask, as far as it is known."""
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
         self.refused: set[tuple[int, int, int]] = set()
@@ -176,7 +173,24 @@ class _Decision:
             _start_earmarked(current, self._starts)
         backfill = policy.backfill.begin(current)
         walk = state.queue.walk(policy.spec.depth_per_tenant)
-        depth = policy.spec.backfill_depth
+        self._go(walk, backfill, policy.spec.backfill_depth)
+        return self._plan()
+
+    def past(self, first: JobRecord, hopeful: list[list[Row]]) -> Plan:
+        """The same, where the first is known to have no room, and who might have."""
+        policy = self._current.policy
+        backfill = policy.backfill.begin(self._current)
+        self._examined.append(first.id)
+        self._codes.append(_ROOM)
+        self.settled = True
+        if backfill.blocked(first, _ROOM):
+            self._go(Walk(hopeful), backfill, policy.spec.backfill_depth - 1)
+        return self._plan()
+
+    def _go(self, walk: Walk, backfill: Backfill, depth: int) -> None:
+        """Look at one job after the other, as long as so many were not blocked."""
+        current = self._current
+        policy = current.policy
         examined, codes, starts = self._examined, self._codes, self._starts
         differs = _DIFFERS_IN_TIME if policy.backfill.promises_all else _DIFFERS
         while depth > 0:
@@ -189,7 +203,7 @@ class _Decision:
                 self.looked.add(record.stream)
                 walk.blocked(record, NO_LIMIT_MS)
                 continue
-            if self.settled and current.ruled(record) and self._roomless(record):
+            if current.rules and self.settled and current.ruled(record) and self._roomless(record):
                 examined.pop()
                 walk.skip(record)
                 continue
@@ -232,7 +246,6 @@ class _Decision:
                 # The first who waits for room is dealt with: for the rest only those matter who might fit.
                 self.settled = True
                 walk.drop(self._hopeless)
-        return self._plan()
 
     def _hopeless(self, record: JobRecord) -> bool:
         shape = record.shape

@@ -11,6 +11,8 @@ from gpuyard.core.bits import each
 from gpuyard.core.fragmentation import Idle, Task, Uses, thresholds
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.slicing import uncut_free
+from gpuyard.model.units import MILLI
 
 _IDLE_MAX = 50_000
 """How many combinations of idle GPUs, and with them their scores, are remembered before it starts over."""
@@ -138,6 +140,8 @@ class Demand:
         self.mix = mix
         self.derived: object = None
         """What a placement has worked out from the mix, kept as long as the mix is."""
+        self.parts = any([shape.gpus and (shape.profile or shape.milli < MILLI) for shape, _weight in mix])
+        """Whether anybody is expected who wants less than a whole GPU."""
         self.weight = sum([weight for _shape, weight in mix])
         self._thresholds = thresholds(self.weight)
         self._fleet = -1
@@ -191,7 +195,7 @@ class Demand:
         options = scores.options(self, uses, self._idle_of(nodes, number), had, has)
         top = max(options)[0]
         alike = {taken for score, taken in options if score == top}
-        return next(gpu for gpu, left in enumerate(nodes.gpu_free[number]) if left in alike)
+        return next(gpu for gpu, left in enumerate(uncut_free(nodes, number)) if left in alike)
 
     def of(self, nodes: Nodes, shape: Shape) -> tuple[tuple[Way, ...], int, Scores]:
         """The ways of a shape, the nodes they lead to, and their scores (not brought up to date)."""
@@ -260,7 +264,7 @@ class Demand:
             self.idle[number] = self._idle_of(nodes, number)
 
     def _idle_of(self, nodes: Nodes, number: int) -> Idle:
-        return self.idle_as(tuple(nodes.gpu_free[number]))
+        return self.idle_as(tuple(uncut_free(nodes, number)))
 
     def idle_as(self, free: tuple[int, ...]) -> Idle:
         """What is known about this much on the GPUs; what is overdrawn counts as nothing."""

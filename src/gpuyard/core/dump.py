@@ -9,14 +9,15 @@ questions are made of dumps.
 import json
 from typing import Any
 
-from gpuyard.core import dependencies
+from gpuyard.core import claims, dependencies
 from gpuyard.core.bills import Bill
+from gpuyard.core.geometry import Place
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import FIFO, State
-from gpuyard.core.tenants import Tenants
+from gpuyard.core.tenants import ROOT, Tenants
 from gpuyard.model import (
     After,
     Ask,
@@ -52,6 +53,14 @@ def dump(state: State) -> dict[str, Plain]:
                 "down": nodes.down[number],
                 "cordoned": nodes.cordoned[number],
                 "foreign": list(nodes.foreign.get(number, (0, ""))),
+                "idle": {
+                    str(gpu): [list(place) for place in held]
+                    for gpu, held in sorted(nodes.idle.get(number, {}).items())
+                },
+                "pins": {
+                    str(gpu): claims.write_pin(found)
+                    for gpu, found in sorted(nodes.pins.get(number, {}).items())
+                },
             }
             for number, node in enumerate(nodes.node)
         ],
@@ -62,6 +71,7 @@ def dump(state: State) -> dict[str, Plain]:
         "ends": [[job_id, ended.value] for job_id, ended in sorted(state.ends.items())],
         "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
         "demand_version": state.demand_version,
+        "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
     }
 
 
@@ -143,7 +153,12 @@ def load(plain: dict[str, Plain]) -> State:
         if row["cordoned"]:
             state.nodes.set_cordoned(number, row["cordoned"])
         if row["foreign"][0]:
-            state.nodes.set_foreign(number, *row["foreign"])
+            claims.set_foreign(state.nodes, number, *row["foreign"])
+        for gpu, places in row.get("idle", {}).items():
+            held = tuple([Place(*place) for place in places])
+            state.nodes.idle.setdefault(number, {})[int(gpu)] = held
+        for gpu, found in row.get("pins", {}).items():
+            claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
@@ -152,6 +167,10 @@ def load(plain: dict[str, Plain]) -> State:
         _load_job(state, row, specs[row["spec"]])
     state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
     state.demand_version = plain["demand_version"]
+    # Not in the dumps of earlier releases.
+    for ask, count in plain.get("arrived", ()):
+        state.arrived[state.shape_of(from_plain(Ask, ask))] = count
+    state.arrivals = sum(state.arrived.values())
     state.reindex(FIFO)
     return state
 
@@ -217,9 +236,9 @@ def _hold_again(state: State, record: JobRecord) -> None:
     """Enter an attempt in the books, without asking whether there is room: its node may be down by now."""
     nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
     nodes.take(record.grants)
+    nodes.kept -= len(record.grants)
     for grant in record.grants:
         nodes.on[grant.node][record.id] = (record.end_ms, grant)
-    nodes.used_milli += milli
     # Its part of the current period is in `accrued`: enter it as if it had started with the period.
     tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
     if tenants.budgeted:
@@ -234,7 +253,7 @@ def derived(state: State) -> dict[str, Any]:
     tenants, fair = state.tenants, state.queue.order.fair
     return {
         "nodes": _derived_nodes(state.nodes),
-        "used_milli": state.nodes.used_milli,
+        "used_milli": tenants.used[ROOT][0],
         "up_milli": list(state.nodes.up_milli),
         "weights": list(state.weights),
         "classes": sorted(state.classes),
@@ -256,6 +275,7 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "gpu_free": [list(row) for row in nodes.gpu_free],
         "free_mask": list(nodes.free_mask),
         "odd": sorted(nodes.odd),
+        "sharers": {number: dict(sorted(row.items())) for number, row in sorted(nodes.sharers.items())},
         "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.cut.items())},
         "cpu_free": list(nodes.cpu_free),
         "memory_free": list(nodes.memory_free),

@@ -1,10 +1,17 @@
 """The steps of `apply` that concern settings and fleet."""
 
+from gpuyard.core import claims
+from gpuyard.core.bits import positions
+from gpuyard.core.geometry import Place
+from gpuyard.core.slicing import pin_flaw
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.model import (
     ConfigSet,
     DemandLearned,
     GpusTaken,
+    LayoutMade,
+    LayoutPinned,
+    LayoutReleased,
     NodeAdded,
     NodeChanged,
     NodeCordoned,
@@ -68,15 +75,48 @@ def node_uncordoned(state: State, event: NodeUncordoned) -> None:
 def gpus_taken(state: State, event: GpusTaken) -> None:
     """Others use GPUs of a node."""
     _check(state, event)
-    state.nodes.set_foreign(event.node, event.gpus, event.why)
+    claims.set_foreign(state.nodes, event.node, event.gpus, event.why)
+
+
+def layout_pinned(state: State, event: LayoutPinned) -> None:
+    """GPUs keep a layout. What runs on them must be part of it, where it is."""
+    _check(state, event)
+    for gpu in positions[event.gpus]:
+        held = tuple([Place(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
+        if wrong := pin_flaw(state.nodes, event.node, gpu, held):
+            raise InvalidEvent(f"{event}: {wrong}")
+        claims.pin(state.nodes, event.node, gpu, claims.Pin(held))
+
+
+def layout_released(state: State, event: LayoutReleased) -> None:
+    """GPUs are cut by demand again."""
+    _check(state, event)
+    for gpu in positions[event.gpus]:
+        claims.unpin(state.nodes, event.node, gpu)
+
+
+def layout_made(state: State, event: LayoutMade) -> None:
+    """What the engine said of pinned GPUs. One that was released meanwhile is passed over."""
+    _check(state, event)
+    row = state.nodes.pins.get(event.node, {})
+    for gpu in positions[event.gpus]:
+        if gpu in row:
+            row[gpu] = row[gpu]._replace(made=not event.why, why=event.why, took_ms=event.took_ms)
 
 
 def demand_learned(state: State, event: DemandLearned) -> None:
     """What to expect is known."""
     state.demand = event.asks
     state.demand_version += 1
+    state.arrived.clear()
+    state.arrivals = 0
 
 
-def _check(state: State, event: NodeDown | NodeUp | NodeCordoned | NodeUncordoned | GpusTaken) -> None:
+_OfNode = (
+    NodeDown | NodeUp | NodeCordoned | NodeUncordoned | GpusTaken | LayoutPinned | LayoutReleased | LayoutMade
+)
+
+
+def _check(state: State, event: _OfNode) -> None:
     if not 0 <= event.node < len(state.nodes.node):
         raise InvalidEvent(f"{event}: there is no node {event.node}")

@@ -67,14 +67,29 @@ def flaw(mold: Mold, held: Sequence[Place]) -> str:
     return ""
 
 
-def best_start(mold: Mold, held: Iterable[Place], name: str) -> int | None:
-    """Where a slice does the least harm: most is still possible afterwards; the highest slot among equals."""
+def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Place] = ()) -> int | None:
+    """Where a slice does the least harm: most is still possible afterwards.
+
+    `idle` are slices that are there and that nobody uses: among equal places those count that leave them alone.
+    """
     there = tuple(held)
     able = starts(mold, there, name)
     if not able:
         return None
-    # 1. what could still be made; 2. the end of the row, which large slices use last.
-    return max(able, key=lambda start: (worth(mold, _with(there, Place(name, start))), start))
+
+    def rank(start: int) -> tuple[int, int, bool, int]:
+        place = Place(name, start)
+        # 1. what could still be made; 2. the idle ones; 3. the end of the row, which large slices use last.
+        return -worth(mold, _with(there, place)), *idle_harm(mold, idle, place), -start
+
+    return min(able, key=rank)
+
+
+def idle_harm(mold: Mold, idle: Sequence[Place], place: Place) -> tuple[int, bool]:
+    """What a new slice does to those that are there and unused: how many must go, and whether it has to be made."""
+    if not idle:
+        return 0, True
+    return sum([bool(flaw(mold, [place, other])) for other in idle if other != place]), place not in idle
 
 
 def harm(mold: Mold, held: Held, place: Place) -> int:
@@ -165,6 +180,16 @@ def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
     for place in new:
         left.remove(place.profile)
     return Fitted(_joined(there, new), new, tuple(left))
+
+
+def layout_text(held: Iterable[Place]) -> str:
+    """A layout as people write it, largest first: `3g.71gb+2x2g.35gb`; `whole` without slices."""
+    counts: dict[str, int] = {}
+    for place in held:
+        counts[place.profile] = counts.get(place.profile, 0) + 1
+    # 1. most compute, which is the number that a name begins with; 2. the name.
+    names = sorted(counts, key=lambda name: (-int(name.partition("g")[0]), name))
+    return "+".join([f"{counts[name]}x{name}" if counts[name] > 1 else name for name in names]) or "whole"
 
 
 @cache

@@ -53,6 +53,15 @@ class Kind:
             self.most = free
         return free
 
+    def too_few(self, gpus: int, count: int) -> bool:
+        """Whether fewer than `count` schedulable nodes have so many GPUs wholly free."""
+        for bucket in self.buckets[gpus:]:
+            if bucket:
+                count -= bucket.bit_count()
+                if count <= 0:
+                    return False
+        return True
+
     def same(self, node: Node, model: int) -> bool:
         """Whether the node belongs here."""
         return (

@@ -6,6 +6,7 @@ would cost as much as folding it.
 
 from gpuyard.core import dependencies
 from gpuyard.core.records import JobRecord
+from gpuyard.core.slicing import rest, wake
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
 from gpuyard.model import (
@@ -35,6 +36,7 @@ def close_periods(state: State, at_ms: int) -> None:
     """Time has closed a period or a window."""
     # Shares and budgets have moved: what the last pass found no longer holds, not even for quiet arrivals.
     state.tenants.pass_time(at_ms)
+    state.nodes.start_over()
     state.stirred += 1
 
 
@@ -53,6 +55,9 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
         intake = state.take_in(spec)
     _spec, shape, klass, leaf, waits = intake
     state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf)
+    arrived = state.arrived
+    arrived[shape] = arrived.get(shape, 0) + 1
+    state.arrivals += 1
     if waits:
         dependencies.enter(state, record)
         if record.pending or record.doomed or record.begin_ms > at_ms:
@@ -61,9 +66,8 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     if job[5] > at_ms:
         state.deferred[job_id] = record
         return record
-    queue = state.queue
+    queue, quiet = state.queue, state.quiet
     queue.add(record)
-    quiet = state.quiet
     if (
         quiet is not None
         and quiet.stirred + 1 == state.stirred
@@ -100,6 +104,8 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         state.nodes.freed += 1
         record.earmark = None
         del state.earmarks[job_id]
+    if state.nodes.idle:
+        wake(state.nodes, grants)
     state.queue.remove(record)
     record.attempt = attempt
     record.phase = _STARTING
@@ -125,26 +131,22 @@ def end(
     _ended_ms: int = 0,
 ) -> None:
     """`AttemptEnded`."""
+    record = state.jobs.get(job_id)
+    if record is None or record.phase is None or record.attempt != attempt:
+        record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
+    if outcome is _COMPLETED:
+        complete(state, at_ms, record)
+        return
     state.now_ms = at_ms
     state.stirred += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
-    record = state.jobs.get(job_id)
-    if record is None or record.phase is None or record.attempt != attempt:
-        record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
     state.release(record, at_ms)
+    if record.shape.profile:
+        rest(state.nodes, record.grants)
     del state.running[job_id]
-    if state.leaving:
-        state.leaving.pop(job_id, None)
+    state.leaving.pop(job_id, None)
     record.phase = None
-    if outcome is _COMPLETED:
-        record.state = _DONE
-        if state.dependents or state.doomed or len(state.ends) >= 2 * dependencies.REMEMBERED_MAX:
-            gone(state, record, at_ms)
-        else:
-            del state.jobs[job_id]
-            state.ends[job_id] = _DONE
-        return
     if not _waits_again(record, outcome):
         # It was to be cancelled, and it is gone; that its node went first does not bring it back.
         cancelled = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
@@ -166,6 +168,26 @@ def end(
         state.deferred[record.id] = record
     else:
         state.queue.add(record)
+
+
+def complete(state: State, at_ms: int, record: JobRecord) -> None:
+    """`AttemptEnded`, of an attempt that is known to run, as nearly all end: by completing."""
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    job_id = record.id
+    state.release(record, at_ms)
+    del state.running[job_id]
+    record.phase = None
+    record.state = _DONE
+    ends = state.ends
+    if state.dependents or state.doomed or state.leaving or len(ends) >= 2 * dependencies.REMEMBERED_MAX:
+        state.leaving.pop(job_id, None)
+        gone(state, record, at_ms)
+    else:
+        del state.jobs[job_id]
+        ends[job_id] = _DONE
 
 
 def _waits_again(record: JobRecord, outcome: Outcome) -> bool:

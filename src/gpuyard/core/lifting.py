@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpuyard.core.claims import pinned_mask
 from gpuyard.core.decide import decide
 from gpuyard.core.dump import dump, load
 from gpuyard.core.fold import apply
@@ -31,6 +32,7 @@ from gpuyard.model import (
     JobHeld,
     JobReleased,
     JobSubmitted,
+    LayoutReleased,
     LeaveLine,
     LendMore,
     Lift,
@@ -50,6 +52,7 @@ from gpuyard.model import (
     RaisePerUser,
     RaiseRunningJobs,
     ReleaseHold,
+    ReleaseLayout,
     Settings,
     Tenant,
     Ticked,
@@ -126,6 +129,8 @@ def events_of(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> t
                 events += [NodeUncordoned(at_ms, number)] if state.nodes.cordoned[number] else []
             case ForeignGone(number):
                 events.append(GpusTaken(at_ms, number, 0, ""))
+            case ReleaseLayout(number):
+                events.append(LayoutReleased(at_ms, number, pinned_mask(state.nodes, number)))
             case AddNodes(like, count):
                 names = [f"{like.name}+{number}" for number in range(len(state.nodes.node), 1 << 30)[:count]]
                 events += [NodeAdded(at_ms, replace(like, name=name)) for name in names]

@@ -11,7 +11,7 @@ and is ready when nothing it took is below zero.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpuyard.core import slicing
+from gpuyard.core import claims, sharers, slicing
 from gpuyard.core.bits import positions
 from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
@@ -46,10 +46,16 @@ class Nodes:
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cut: slicing.Cut = {}
         """GPUs that are cut into MIG slices."""
+        self.idle: slicing.Cut = {}
+        """Slices that were in use and that nobody has taken the place of: they may still be there."""
+        self.sharers: sharers.Sharers = {}
+        """Whose shares are on which GPU, where that matters."""
         self.whole_reserve = 0
         """How many GPUs stay whole: no further one is cut."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
+        self.pins: claims.Pins = {}
+        """GPUs that keep a layout of slices until somebody releases them."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
         self.down: list[str] = []
@@ -58,7 +64,7 @@ class Nodes:
         """Why a node takes nothing new; empty: it does."""
         self.closed: list[bool] = []
         """Down or cordoned."""
-        self._special: set[int] = set()
+        self.special: set[int] = set()
         """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
         """The kind itself, by node."""
@@ -68,10 +74,11 @@ class Nodes:
         """Per node, what runs there: job id -> (promised end, grant)."""
         self.closed_count = 0
         """How many nodes are closed."""
-        self.version = 0
-        """Grows with every change that is not a draft."""
         self.freed = 0
-        """Grows when room may have been gained. While it stands still, what did not fit does not fit."""
+        """Grows when room may have been gained, now or sooner than it was promised. While it stands still, what did
+        not fit does not fit."""
+        self.kept = 0
+        """How many grants are taken for someone who does not run: by earmarks, or from outside the yard."""
         self.touched: list[int] = []
         """Numbers of changed nodes, for caches that keep a value per node."""
         self.epoch = 0
@@ -82,8 +89,6 @@ class Nodes:
         """What is to be expected, compiled for placement; None: nothing is known. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""
-        self.used_milli = 0
-        """Milli-GPU held by attempts."""
 
     # -- the fleet ---------------------------------------------------------------------------------------------
 
@@ -126,7 +131,7 @@ class Nodes:
 
     def change(self, number: int, node: Node, model: int) -> None:
         """Give a node that nothing holds other hardware."""
-        self.set_foreign(number, 0, "")
+        claims.drop(self, number)
         self._leave(number)
         before, kind, bit = self.node[number], self.home[number], 1 << number
         kind.members &= ~bit
@@ -166,15 +171,6 @@ class Nodes:
         self._changed(number)
         self.freed += 1
 
-    def set_foreign(self, number: int, gpus: int, why: str) -> None:
-        """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
-        before, _why = self.foreign.pop(number, (0, ""))
-        self.give((Grant(number, before, MILLI, 0, 0, 0),))
-        self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
-        if gpus:
-            self.foreign[number] = (gpus, why)
-        self.freed += 1
-
     def _close(self, number: int, closed: bool) -> None:
         self.closed_count += closed - self.closed[number]
         self.closed[number] = closed
@@ -184,9 +180,9 @@ class Nodes:
         """Keep in mind whether a node needs a closer look."""
         overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
         if overdrawn or self.closed[number] or number in self.odd:
-            self._special.add(number)
+            self.special.add(number)
         else:
-            self._special.discard(number)
+            self.special.discard(number)
 
     def _leave(self, number: int) -> None:
         if not self.closed[number]:
@@ -209,8 +205,10 @@ class Nodes:
         return any(0 < free < MILLI for free in self.gpu_free[number])
 
     def _changed(self, number: int) -> None:
-        self.version += 1
         self.touched.append(number)
+
+    def start_over(self) -> None:
+        """Let a log of changed nodes that has grown long start over. Not asked within a pass."""
         if len(self.touched) > _TOUCHED_MAX:
             self.touched.clear()
             self.epoch += 1
@@ -220,7 +218,7 @@ class Nodes:
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether the room is there now. The same question at decision and at commit."""
         for grant in grants:
-            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if self.closed[number]:
                 return False
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
@@ -233,15 +231,16 @@ class Nodes:
                     return False
             else:
                 free, cut = self.gpu_free[number], self.cut.get(number, ())
-                if any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
+                barred = sharers.strangers(self, number, user)
+                if barred & gpus or any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
                     return False
         return True
 
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
-            number, gpus, _milli, _cpu, _memory, _tasks, slices = grant
-            if slices and slicing.clashes(self, grant):
+            number, gpus, _milli, _cpu, _memory, _tasks, slices, user = grant
+            if (slices and slicing.clashes(self, grant)) or sharers.strangers(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
@@ -253,21 +252,19 @@ class Nodes:
     def take(self, grants: tuple[Grant, ...]) -> None:
         """Enter grants in the books."""
         self._shift(grants, -1)
+        self.kept += len(grants)
         self._log(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
         """Strike grants from the books: the exact inverse of `take`."""
         self._shift(grants, 1)
+        self.kept -= len(grants)
         self._log(grants)
 
     def _log(self, grants: tuple[Grant, ...]) -> None:
-        self.version += 1
         touched = self.touched
         for grant in grants:
             touched.append(grant[0])
-        if len(touched) > _TOUCHED_MAX:
-            touched.clear()
-            self.epoch += 1
 
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         """Move the books (-1) for a question that is put on top of the state, and move them back (1).
@@ -281,9 +278,12 @@ class Nodes:
                 self.shifted |= 1 << grant[0]
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
-        for number, gpus, milli, cpu_milli, memory_mib, _tasks, slices in grants:
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if slices:
                 slicing.shift(self.cut, number, slices, sign)
+            elif user:
+                sharers.enter(self.sharers, grant, sign)
             if cpu_milli or memory_mib:
                 self.cpu_free[number] += sign * cpu_milli
                 self.memory_free[number] += sign * memory_mib
@@ -314,44 +314,48 @@ class Nodes:
             else:
                 mask &= ~(1 << gpu)
                 partial = partial or left % MILLI != 0
-        if mask != before:
-            self._rebucket(number, before, mask)
+        self.free_mask[number] = mask
+        kind = self.home[number]
+        if mask != before and not self.closed[number]:
+            kind.most = -1
+            kind.buckets[before.bit_count()] ^= 1 << number
+            kind.buckets[mask.bit_count()] ^= 1 << number
         if any(left not in _PLAIN for left in free):
             self.odd[number] = free
         else:
             self.odd.pop(number, None)
         self._mark(number)
         if partial and not self.closed[number]:
-            kind = self.home[number]
             if self._has_partial(number):
                 kind.partial |= 1 << number
             else:
                 kind.partial &= ~(1 << number)
 
-    def _rebucket(self, number: int, before: int, mask: int) -> None:
-        self.free_mask[number] = mask
-        if not self.closed[number]:
-            kind = self.home[number]
-            kind.most = -1
-            bit = 1 << number
-            kind.buckets[before.bit_count()] ^= bit
-            kind.buckets[mask.bit_count()] ^= bit
-
     # -- attempts ----------------------------------------------------------------------------------------------
 
-    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> bool:
-        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing."""
-        (grant, *others) = grants
-        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
+    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> int:
+        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing.
+
+        The number of the kind of node it is on; -1: its room is not there.
+        """
+        grant = grants[0]
+        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
         before = self.free_mask[number]
-        odd = milli != MILLI or bool(slices) or number in self._special
-        if others or cpu_milli or memory_mib or odd or gpus & ~before:
+        if (
+            cpu_milli
+            or memory_mib
+            or milli != MILLI
+            or slices
+            or gpus & ~before
+            or number in self.special
+            or len(grants) > 1
+        ):
             if not self.fits(grants):
-                return False
+                return -1
             self._shift(grants, -1)
-            for grant in others:
-                self.on[grant[0]][job_id] = (end_ms, grant)
-                self.touched.append(grant[0])
+            for other in grants[1:]:
+                self.on[other[0]][job_id] = (end_ms, other)
+                self.touched.append(other[0])
         else:
             # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
             self.free_mask[number] = after = before ^ gpus
@@ -360,20 +364,17 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        self.version += 1
-        self.on[number][job_id] = (end_ms, grants[0])
+        self.on[number][job_id] = (end_ms, grant)
         self.touched.append(number)
-        return True
+        return self.kind[number]
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
         """The exact inverse of `place`."""
-        self.version += 1
-        on, touched = self.on, self.touched
         for grant in grants:
-            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices = grant
-            del on[number][job_id]
-            touched.append(number)
-            if cpu_milli or memory_mib or milli != MILLI or slices or number in self._special:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
+            del self.on[number][job_id]
+            self.touched.append(number)
+            if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:
                 self._shift((grant,), 1)
                 continue
             before = self.free_mask[number]
@@ -383,15 +384,13 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        if len(touched) > _TOUCHED_MAX:
-            touched.clear()
-            self.epoch += 1
 
     def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
         """What runs on these nodes is now expected to end at another time."""
         for grant in grants:
             self.on[grant[0]][job_id] = (end_ms, grant)
             self._changed(grant[0])
+        self.freed += 1
 
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
         """What runs on a node as (promised end, job id, grant), soonest first."""

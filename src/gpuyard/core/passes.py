@@ -57,7 +57,6 @@ class Pass:
 
     __slots__ = (
         "_quotas",
-        "_ruled",
         "_undo",
         "drafted",
         "kept",
@@ -66,9 +65,9 @@ class Pass:
         "policy",
         "reservations",
         "retry_ms",
+        "rules",
         "state",
         "stopping",
-        "version",
         "walls",
     )
 
@@ -82,9 +81,7 @@ class Pass:
         """Ways without room under the drafts."""
         self.reservations: list[Reservation] = []
         self.walls: dict[int, Wall] = {}
-        self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = [
-            (record, record.earmark.grants) for record in state.earmarks.values() if record.earmark
-        ]
+        self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
         """Jobs for which room is kept, by earlier plans and by this one."""
         self.stopping: set[int] = set()
         """Victims chosen in this pass."""
@@ -92,10 +89,10 @@ class Pass:
         """When a search for victims that failed could go otherwise, if nothing else happens."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
-        self._ruled = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
+        self.rules = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
         """Whether any quota applies to anyone."""
-        self.version = state.nodes.version
-        """Of the books as the pass found them. Tries that were taken back move the nodes' own on, drafts apart."""
+        if state.earmarks:
+            self.kept += [(r, r.earmark.grants) for r in state.earmarks.values() if r.earmark]
 
     # -- drafts ------------------------------------------------------------------------------------------------
 
@@ -121,8 +118,6 @@ class Pass:
         for function, arguments in reversed(self._undo):
             function(*arguments)
         self._undo.clear()
-        # Nothing has changed, so what is remembered by version still holds.
-        self.state.nodes.version = self.version
 
     def draft_stop(self, victim: JobRecord) -> None:
         """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""
@@ -168,7 +163,7 @@ class Pass:
         kinds = state.nodes.kinds
         freed = state.nodes.freed
         refused: ReasonCode | None = None
-        guarded = self._ruled and self.ruled(record)
+        guarded = self.rules and self.ruled(record)
         rank = self.policy.rank
         for way in shape.ways if rank is None else rank(state.nodes, shape):
             if guarded:
@@ -202,7 +197,7 @@ class Pass:
     def ruled(self, record: JobRecord) -> bool:
         """Whether any quota applies to a job."""
         tenants = self.state.tenants
-        return self._ruled and (tenants.guarded[record.leaf] or tenants.holding)
+        return self.rules and (tenants.guarded[record.leaf] or tenants.holding)
 
     def any_room(self, shape: Shape) -> bool:
         """Whether there is room, whoever may use it."""

@@ -10,6 +10,7 @@ from gpuyard.core.bits import choose_gpus, each, lowest, positions
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.sharers import strangers
 from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
@@ -34,7 +35,9 @@ def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
     if count:
         kind = nodes.kinds[nodes.kind[number]]
         gpus = choose_gpus(nodes.free_mask[number], count, kind.group_size, kind.gpus)
-    return _new(Grant, (number, gpus, MILLI, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks, ()))
+    return _new(
+        Grant, (number, gpus, MILLI, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks, (), "")
+    )
 
 
 def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
@@ -48,7 +51,7 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
 def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the node with the fewest free GPUs that holds it; the lowest number among equals."""
     kind = nodes.kinds[way.kind]
-    gpus, cpu_milli, memory_mib = shape.gpus, shape.cpu_milli, shape.memory_mib
+    gpus, room_for_sure = shape.gpus, shape.plain and not nodes.special
     for bucket in kind.buckets[gpus:]:
         if not bucket:
             continue
@@ -56,7 +59,7 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
         while members:
             low = members & -members
             number = low.bit_length() - 1
-            if cpu_milli <= nodes.cpu_free[number] and memory_mib <= nodes.memory_free[number]:
+            if room_for_sure or has_room(nodes, shape, number, 1):
                 free = nodes.free_mask[number]
                 if gpus == 1 and kind.one_group:
                     mask = free & -free
@@ -94,7 +97,12 @@ def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of a node for one task that wants parts of GPUs: those with the least left that will do; 0: none."""
     free = nodes.gpu_free[number]
     cut = nodes.cut.get(number, ())
-    fitting = sorted((left, gpu) for gpu, left in enumerate(free) if left >= shape.milli and gpu not in cut)
+    barred = strangers(nodes, number, shape.user)
+    fitting = sorted(
+        (left, gpu)
+        for gpu, left in enumerate(free)
+        if left >= shape.milli and gpu not in cut and not barred >> gpu & 1
+    )
     if len(fitting) < shape.gpus:
         return 0
     mask = 0
@@ -113,7 +121,7 @@ def share_candidates(nodes: Nodes, way: Way, among: int) -> Iterator[int]:
 
 def share_grant(shape: Shape, number: int, gpus: int) -> tuple[Grant, ...]:
     """The grant of one task on parts of GPUs."""
-    return (Grant(number, gpus, shape.milli, shape.cpu_milli, shape.memory_mib, 1),)
+    return (Grant(number, gpus, shape.milli, shape.cpu_milli, shape.memory_mib, 1, (), shape.user),)
 
 
 def share_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
@@ -248,15 +256,13 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
     return tuple(grants) if left == 0 else None
 
 
-def placer(single: Placer, share: Placer) -> Placer:
-    """Join a policy's choices for single tasks and for shares with the common rule for gangs."""
+def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Placer:
+    """Join a policy's choices for single tasks, shares and slices with the common rule for gangs."""
+
+    by_form = (single, gang, share, slices)
 
     def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-        if shape.profile:
-            return place_slices(nodes, shape, way, among)
-        if shape.milli == MILLI:
-            return (single if shape.tasks == 1 else gang)(nodes, shape, way, among)
-        return share(nodes, shape, way, among)
+        return by_form[shape.form](nodes, shape, way, among)
 
     return place
 

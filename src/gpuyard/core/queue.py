@@ -9,8 +9,9 @@ costs by the number of different asks, not by the length of the queue.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 from typing import Any
 
 from gpuyard.core.policy import Order
@@ -21,6 +22,8 @@ from gpuyard.model.units import NO_LIMIT_MS
 
 Row = tuple[Any, ...]
 """(keys…, submitted, id, estimate, record): ids are unique, so what stands behind them is never compared."""
+
+_ESTIMATE_MS = itemgetter(-2)
 
 Hopeless = Callable[[JobRecord], bool]
 """Whether a job, and all of its stream, can be seen not to start."""
@@ -140,26 +143,34 @@ class WaitQueue:
         at = record.leaf if self._fair else ROOT
         return self.groups[record.group].streams[at][record.stream][0] is not record.entry
 
-    def first_of_hopeless(
-        self, hopeless: Callable[[Shape], bool], known: dict[int, bool]
-    ) -> JobRecord | None:
-        """The first job in line, if there is no hope for anyone; what was found out on the way is noted.
+    def sift(
+        self, freed: int, most: int, hopeless: Callable[[Shape], bool]
+    ) -> tuple[JobRecord, list[list[Row]]] | None:
+        """The first job in line, if there is no hope for it, and the streams for which there is some.
 
-        Not asked where the order has groups or tenants.
+        Not asked where the order has groups or tenants. `freed` is that of the nodes: while it stands still, whoever
+        has no hope has none. No node has more than `most` GPUs free.
         """
         self.settle()
         first: Row | None = None
+        hopeful: list[list[Row]] = []
         for rows in self.groups[()].streams[ROOT].values():
             row = rows[0]
             shape = row[-1].shape
-            known[shape.index] = hope_lost = hopeless(shape)
-            if not hope_lost:
-                return None
+            if shape.hopeless_at != freed:
+                if shape.node_gpus <= most and not hopeless(shape):
+                    hopeful.append(rows)
+                    continue
+                shape.hopeless_at = freed
             if first is None or row < first:
                 first = row
-        assert first is not None
+        if first is None:
+            return None
+        for rows in hopeful:
+            if rows[0] < first:
+                return None
         record: JobRecord = first[-1]
-        return record
+        return record, hopeful
 
     def only(self) -> JobRecord:
         """The job, where there is just one."""
@@ -174,23 +185,24 @@ class WaitQueue:
     def walk(self, per_tenant_max: int) -> "Walk":
         """Go through the queue once."""
         self.settle()
-        return FairWalk(self, per_tenant_max) if self._fair else Walk(self)
+        if self._fair:
+            return FairWalk(self, per_tenant_max)
+        group = self.groups.get(())
+        return Walk(() if group is None else group.streams[ROOT].values())
 
 
 class Lane:
-    """The streams of one tenant, merged in order. The heap holds the next row of each open stream."""
+    """Streams merged in order. The heap holds the next row of each open stream."""
 
     __slots__ = ("_heap",)
 
-    def __init__(self, streams: dict[StreamKey, list[Row]], hopeless: "Hopeless | None" = None) -> None:
-        self._heap: list[tuple[Row, int, list[Row]]] = [
-            (rows[0], 0, rows) for rows in streams.values() if hopeless is None or not hopeless(rows[0][-1])
-        ]
+    def __init__(self, streams: Iterable[list[Row]]) -> None:
+        self._heap: list[tuple[Row, int, list[Row]]] = [(rows[0], 0, rows) for rows in streams]
         if len(self._heap) > 1:
             heapify(self._heap)
 
     def next(self) -> JobRecord | None:
-        """The next job in order. Its stream is the one `close` closes."""
+        """The next job in order. Its stream is the one `step` closes."""
         heap = self._heap
         if not heap:
             return None
@@ -205,14 +217,15 @@ class Lane:
         heap = self._heap
         _row, at, rows = heap[0]
         at += 1
-        if within_ms < NO_LIMIT_MS:
-            last = min(len(rows), at + _SKIPPED_MAX) if within_ms else at
+        last = len(rows)
+        if within_ms < NO_LIMIT_MS and at < last:
+            last = min(last, at + _SKIPPED_MAX) if within_ms else at
+            # Mostly all of them run longer: that is seen soonest all at once.
+            if within_ms and min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
+                at = last
             while at < last and rows[at][-2] > within_ms:
                 at += 1
-            if at == last:
-                heappop(heap)
-                return
-        if at < len(rows):
+        if at < last:
             heapreplace(heap, (rows[at], at, rows))
         else:
             heappop(heap)
@@ -229,42 +242,22 @@ class Lane:
             self._heap = kept
 
 
-class Walk:
-    """Through a queue without fair share, group by group (there is one, unless the order has groups)."""
+class Walk(Lane):
+    """Through a queue without fair share, or through some streams of it."""
 
-    def __init__(self, queue: WaitQueue) -> None:
-        self._lane: Lane | None = None
-        group = queue.groups.get(())
-        if group is not None:
-            self._lane = Lane(group.streams[ROOT])
-
-    def next(self) -> JobRecord | None:
-        """The next job in order."""
-        return self._lane.next() if self._lane is not None else None
-
-    def done(self) -> bool:
-        """Whether nobody is left to look at."""
-        return self._lane is None or self._lane.done()
-
-    def drop(self, hopeless: Hopeless) -> None:
-        """Pass over all jobs that cannot start."""
-        if self._lane is not None:
-            self._lane.drop(hopeless)
+    __slots__ = ()
 
     def skip(self, _record: JobRecord) -> None:
         """The last one, and all of its stream, are passed over as if they had been dropped."""
-        assert self._lane is not None
-        self._lane.step(0)
+        self.step(0)
 
     def started(self, _record: JobRecord) -> None:
         """The last one starts in this pass."""
-        assert self._lane is not None
-        self._lane.step(NO_LIMIT_MS)
+        self.step(NO_LIMIT_MS)
 
     def blocked(self, _record: JobRecord, within_ms: int) -> None:
         """The last one does not start; nor would those of its stream that run longer than this."""
-        assert self._lane is not None
-        self._lane.step(within_ms)
+        self.step(within_ms)
 
 
 class FairWalk(Walk):
@@ -299,13 +292,18 @@ class FairWalk(Walk):
             lane = self._lanes.get(leaf)
             if lane is None:
                 assert self._group is not None
-                lane = self._lanes[leaf] = Lane(self._group.streams[leaf], self._hopeless)
+                lane = self._lane(self._group.streams[leaf].values())
+                self._lanes[leaf] = lane
             record = lane.next()
             if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
                 self._drained.add(leaf)
                 self._leaf = -1
                 continue
             return record
+
+    def _lane(self, streams: Iterable[list[Row]]) -> Lane:
+        hopeless = self._hopeless
+        return Lane(streams if hopeless is None else [rows for rows in streams if not hopeless(rows[0][-1])])
 
     def done(self) -> bool:
         """Never known without a look at the whole tree."""

@@ -11,8 +11,8 @@ from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, Jo
 from gpuyard.model.units import NO_LIMIT_MS
 
 _PENDING = JobState.PENDING
-_NOWHERE = (0, 0, 0)
 _NO_BILL = Bill(0, 0, 0, 0)
+_NOWHERE = (0, 0, 0)
 
 T = TypeVar("T")
 

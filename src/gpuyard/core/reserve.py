@@ -24,25 +24,33 @@ NODE_MASK = (1 << NODE_BITS) - 1
 class Promise:
     """A start that nothing which starts now may delay."""
 
-    __slots__ = ("_holds", "_shape", "at_ms", "nodes", "where")
+    __slots__ = ("_holds", "_nodes", "_shape", "_takes_all", "at_ms", "where")
 
     def __init__(self, shape: Shape, at_ms: int, where: dict[int, int]) -> None:
         self._shape = shape
         self.at_ms = at_ms
         self.where = where
         """Tasks by node."""
-        self.nodes = 0
-        """Those nodes as a set."""
-        for number in where:
-            self.nodes |= 1 << number
+        self._nodes = 0
+        self._takes_all: bool | None = None
         self._holds: tuple[Grant, ...] | None = None
+
+    @property
+    def nodes(self) -> int:
+        """Its nodes as a set."""
+        if not self._nodes:
+            for number in self.where:
+                self._nodes |= 1 << number
+        return self._nodes
 
     def takes_all(self, nodes: Nodes) -> bool:
         """Whether it leaves no GPU of its nodes to anyone else."""
-        kinds, kind_of, gpus = nodes.kinds, nodes.kind, self._shape.gpus
-        return self._shape.milli == MILLI and all(
-            [gpus * tasks == kinds[kind_of[number]].gpus for number, tasks in self.where.items()]
-        )
+        if self._takes_all is None:
+            home, gpus = nodes.home, self._shape.gpus
+            self._takes_all = self._shape.milli == MILLI and all(
+                [gpus * tasks == home[number].gpus for number, tasks in self.where.items()]
+            )
+        return self._takes_all
 
     def forget_holds(self) -> None:
         """Another pass begins: what was free under the drafts of the last one says nothing."""
@@ -61,12 +69,16 @@ class Promise:
 class ReadyTimes:
     """For one way and number of tasks: when each node will have the room, soonest first."""
 
-    __slots__ = ("_epoch", "_members", "_packed", "_read", "_shape", "_tasks", "soonest")
+    __slots__ = ("_all", "_epoch", "_members", "_packed", "_read", "_shape", "_tasks", "soonest")
 
     def __init__(self, nodes: Nodes, shape: Shape, way: Way, tasks: int) -> None:
         self._shape = shape
         self._tasks = tasks
-        self._members = nodes.kinds[way.kind].members & way.pools
+        kind = nodes.kinds[way.kind]
+        self._members = kind.members & way.pools
+        takes_all = shape.plain and shape.gpus * tasks == kind.gpus
+        self._all = (1 << kind.gpus) - 1 if takes_all else 0
+        """The GPUs of a node, if it wants them all and nothing else; otherwise 0."""
         self._packed: dict[int, int] = {}
         """Time and node of each node."""
         self._epoch = -1
@@ -94,17 +106,26 @@ class ReadyTimes:
         return self.soonest
 
     def _time(self, nodes: Nodes, number: int) -> int:
+        if self._all and not nodes.kept and number not in nodes.special:
+            # By far the most frequent: whoever wants a whole node waits for the last one there.
+            if nodes.free_mask[number] == self._all:
+                return number
+            here = nodes.on[number]
+            if here:
+                end_ms, grant = max(here.values())
+                if grant[1]:
+                    return (end_ms or 1) << NODE_BITS | number
         return ready_ms(nodes, self._shape, number, self._tasks) << NODE_BITS | number
 
 
 def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     """When a node will have room for so many tasks: 0 now, `NEVER_MS` if no promised end brings it about."""
-    if nodes.down[number] or nodes.cordoned[number]:
+    if nodes.closed[number]:
         return NEVER_MS
     gpus = shape.gpus * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
-    if shape.milli != MILLI or number in nodes.odd:
+    if shape.milli != MILLI or number in nodes.odd or (shape.profile and number in nodes.pins):
         return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
     have = nodes.free_mask[number].bit_count()
     if have >= gpus and cpu >= 0 and memory >= 0:
@@ -139,9 +160,17 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
     """The same where GPUs are shared or overdrawn and have to be followed one by one."""
     free = list(nodes.gpu_free[number])
+    if shape.profile:
+        for gpu in nodes.pins.get(number, ()):
+            # However free it becomes, it is not cut by demand.
+            free[gpu] = -NEVER_MS
     end_ms = 0
     rows = iter(nodes.ends(number))
-    while sum(left >= shape.milli for left in free) < gpus or cpu < 0 or memory < 0:
+    others = _others(nodes, shape, number)
+    while (
+        sum(left >= shape.milli and not others.get(gpu) for gpu, left in enumerate(free)) < gpus
+        or min(cpu, memory) < 0
+    ):
         row = next(rows, None)
         if row is None:
             return NEVER_MS
@@ -149,9 +178,19 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         # An end at the very beginning of time is still to come; 0 means that there is room already.
         end_ms = end_ms or 1
         _give(free, grant)
+        for gpu in each(grant.gpus) if grant.user and grant.user != shape.user else ():
+            others[gpu] = others.get(gpu, 0) - 1
         cpu += grant.cpu_milli
         memory += grant.memory_mib
     return end_ms
+
+
+def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
+    """By GPU, how many shares of others are in the way of a share that goes beside its user's own only."""
+    if not shape.user:
+        return {}
+    rows = nodes.sharers.get(number, {})
+    return {gpu: sum([n for user, n in users.items() if user != shape.user]) for gpu, users in rows.items()}
 
 
 def _give(free: list[int], grant: Grant) -> None:
@@ -161,14 +200,16 @@ def _give(free: list[int], grant: Grant) -> None:
 
 def promise(current: Pass, record: JobRecord) -> Promise | None:
     """The earliest start over all ways to serve the job; the cheapest way among equals."""
-    state = current.state
-    # Arrivals leave the nodes alone, and most passes follow an arrival: the last answer still stands.
+    state, nodes = current.state, current.state.nodes
     known = state.caches.get("promise")
-    if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, current.version):
-        known = _Known(record.id, current.version, _best(state, record.shape))
+    if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
+        known = _Known(record.id, nodes, _best(state, record.shape))
         if not current.drafted:
             state.caches["promise"] = known
     best = known.promise
+    if best is not None and not best.at_ms and record.shape.profile:
+        # A GPU is free and may not be cut, because it is one of those that stay whole: no end would change that.
+        return None
     if best is not None and best.at_ms <= current.now_ms:
         # Something that should have ended and has not is expected to end right away.
         return Promise(record.shape, current.now_ms + 1, best.where)
@@ -178,17 +219,30 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
 
 
 class _Known:
-    """The last promise worked out."""
+    """The last promise worked out.
 
-    __slots__ = ("_job_id", "_version", "promise")
+    It stands while no room is gained and nothing starts on its own nodes: every other node is ready no sooner than it
+    was, so the soonest are still the soonest. Most passes follow an arrival, or a start elsewhere.
+    """
 
-    def __init__(self, job_id: int, version: int, promise: Promise | None) -> None:
+    __slots__ = ("_epoch", "_freed", "_job_id", "_read", "promise")
+
+    def __init__(self, job_id: int, nodes: Nodes, promise: Promise | None) -> None:
         self._job_id = job_id
-        self._version = version
+        self._freed = nodes.freed
+        self._epoch = nodes.epoch
+        self._read = len(nodes.touched)
         self.promise = promise
 
-    def holds_for(self, job_id: int, version: int) -> bool:
-        return self._job_id == job_id and self._version == version
+    def holds_for(self, job_id: int, nodes: Nodes) -> bool:
+        if self._job_id != job_id or self._freed != nodes.freed or self._epoch != nodes.epoch:
+            return False
+        touched = nodes.touched
+        if self._read < len(touched):
+            if self.promise is not None and not self.promise.where.keys().isdisjoint(touched[self._read :]):
+                return False
+            self._read = len(touched)
+        return True
 
 
 def _best(state: State, shape: Shape) -> Promise | None:

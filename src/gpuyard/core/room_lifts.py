@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpuyard.core.bits import each, positions
+from gpuyard.core.claims import pinned_mask
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
@@ -25,7 +26,7 @@ class Holder(NamedTuple):
     when_ms: int
     """When it may be gone."""
     job_id: int
-    """0: someone outside the yard."""
+    """0: someone outside the yard; -1: nobody, GPUs that are pinned to slices."""
     kept: bool
     """Whether the job waits, and this is only kept for it."""
     grant: Grant
@@ -44,6 +45,8 @@ class Obstacles(NamedTuple):
     """Nodes on which someone outside the yard is in the way."""
     closed: tuple[int, ...] = ()
     """Nodes that take nothing new."""
+    pinned: tuple[int, ...] = ()
+    """Nodes with GPUs that are pinned to slices."""
 
 
 NOTHING = Obstacles(0)
@@ -73,10 +76,11 @@ def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacl
     holders = [holder for _cost, gone in chosen.values() for holder in gone]
     return Obstacles(
         max([cost[0] for cost, _gone in chosen.values()], default=0),
-        tuple(sorted({h.job_id for h in holders if h.job_id and not h.kept})),
+        tuple(sorted({h.job_id for h in holders if h.job_id > 0 and not h.kept})),
         tuple(sorted({h.job_id for h in holders if h.kept})),
         tuple(sorted({h.grant.node for h in holders if not h.job_id})),
         tuple(sorted([number for number in chosen if state.nodes.closed[number]])),
+        tuple(sorted({h.grant.node for h in holders if h.job_id < 0})),
     )
 
 
@@ -86,7 +90,7 @@ def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms
         (grant, holder)
         for grant in grants
         for holder in _holders(state, grant.node, record.id, now_ms)
-        if holder.job_id and not holder.kept
+        if holder.job_id > 0 and not holder.kept
     ]
     running = {holder.job_id for grant, holder in there if holder.grant.gpus & grant.gpus}
     # Where no GPU is shared it is cores or memory that they wait for.
@@ -110,6 +114,8 @@ def _holders(state: State, number: int, but: int, now_ms: int) -> list[Holder]:
     mask, _who = nodes.foreign.get(number, (0, ""))
     if mask:
         found.append(Holder(later_ms, 0, False, Grant(number, mask, MILLI, 0, 0, 0)))
+    if pinned := pinned_mask(nodes, number):
+        found.append(Holder(later_ms, -1, False, Grant(number, pinned, MILLI, 0, 0, 0)))
     return sorted(found, key=lambda holder: (holder.when_ms, holder.job_id))
 
 
@@ -130,14 +136,22 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
     """Whether an open node with only these on it would hold so many tasks."""
     node = state.nodes.node[number]
     left = [MILLI] * node.gpus
+    others = 0
     cpu_milli, memory_mib = node.cpu_milli, node.memory_mib
     for holder in staying:
         for gpu in positions[holder.grant.gpus]:
             left[gpu] -= holder.grant.milli
+        if shape.user and holder.grant.user not in ("", shape.user):
+            others |= holder.grant.gpus
         cpu_milli -= holder.grant.cpu_milli
         memory_mib -= holder.grant.memory_mib
     whole = shape.milli == MILLI
-    fitting = sum([milli == MILLI if whole else milli >= shape.milli for milli in left])
+    fitting = sum(
+        [
+            milli == MILLI if whole else milli >= shape.milli and not others >> gpu & 1
+            for gpu, milli in enumerate(left)
+        ]
+    )
     return (
         fitting >= shape.gpus * tasks
         and cpu_milli >= shape.cpu_milli * tasks

@@ -6,9 +6,12 @@ Judged on the books as they are at the job's turn, with what starts before it al
 from collections.abc import Iterable
 
 from gpuyard.core.bits import each
+from gpuyard.core.claims import pinned_mask
+from gpuyard.core.geometry import layout_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.sharers import strangers
 from gpuyard.core.state import State
 from gpuyard.core.words import cores_text, count_text, memory_text, names_text
 from gpuyard.model import Reason, ReasonCode
@@ -31,6 +34,7 @@ def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reas
             reasons.append(Reason(ReasonCode.ROOM, "placement", text, may_force, lifted_by))
         reasons += _closed(state, shape, ways, name)
         reasons += _foreign(state, ways, name)
+        reasons += _pinned(state, ways)
         reasons += _kept(state, record, ways, name)
     return reasons
 
@@ -56,7 +60,13 @@ def fitting_gpus(state: State, shape: Shape, number: int) -> int:
     """How many GPUs of a node have at least what is asked of one."""
     if shape.milli == MILLI:
         return state.nodes.free_mask[number].bit_count()
-    return sum([left >= shape.milli for left in state.nodes.gpu_free[number]])
+    barred = strangers(state.nodes, number, shape.user)
+    return sum(
+        [
+            left >= shape.milli and not barred >> gpu & 1
+            for gpu, left in enumerate(state.nodes.gpu_free[number])
+        ]
+    )
 
 
 def tasks_on(state: State, shape: Shape, number: int) -> int:
@@ -121,6 +131,9 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
         best = max([fitting_gpus(state, shape, number) for number in numbers])
         if best < gpus and shape.milli != MILLI:
             most = max([max(nodes.gpu_free[number]) for number in numbers])
+            if shape.user and most >= shape.milli:
+                one = "shares of one GPU belong to one user (mps_users)"
+                return f"{asked}: so much is free only beside shares of other users, and {one}"
             if gpus == 1:
                 return f"{asked}: the best GPU has {max(0, most) / MILLI:g} free"
             return f"{asked}: the best node has {count_text(best, 'such GPU')}"
@@ -201,6 +214,24 @@ def _foreign(state: State, ways: list[Way], name: str) -> list[Reason]:
             text = text.replace(" are ", " is ", 1) if mask.bit_count() == 1 else text
             reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, "those processes ending"))
     return reasons
+
+
+def pinned_text(state: State, number: int) -> tuple[str, str]:
+    """Which GPUs of a node are pinned to slices, and what would change that."""
+    name = state.nodes.node[number].name
+    rows = sorted(state.nodes.pins.get(number, {}).items())
+    pinned = [f"GPU {gpu} to {layout_text(found.held)}" for gpu, found in rows if found.held]
+    return f"node {name} has GPUs pinned to slices: {', '.join(pinned)}", f"yard mig release --node {name}"
+
+
+def _pinned(state: State, ways: list[Way]) -> list[Reason]:
+    """GPUs that are cut as somebody said and take nothing else."""
+    numbers = [number for number in _open(state, ways) if pinned_mask(state.nodes, number)]
+    return [Reason(ReasonCode.ROOM, "fleet", *_with_flag(pinned_text(state, number))) for number in numbers]
+
+
+def _with_flag(said: tuple[str, str]) -> tuple[str, bool, str]:
+    return said[0], False, said[1]
 
 
 def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[Reason]:

@@ -14,6 +14,9 @@ from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
+ONE, GANG, SHARE, SLICES = range(4)
+"""Forms of an ask: one task on whole GPUs, several, parts of GPUs, and slices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -45,16 +48,21 @@ class Shape:
         "ask",
         "bills",
         "cpu_milli",
+        "form",
         "gpu_milli",
         "gpus",
         "grants",
+        "hopeless_at",
         "index",
         "memory_mib",
         "milli",
+        "node_gpus",
+        "plain",
         "profile",
         "slices",
         "supported",
         "tasks",
+        "user",
         "way_on",
         "ways",
     )
@@ -84,6 +92,16 @@ class Shape:
         self.profile = request.profile if isinstance(request, Mig) else ""
         """The MIG profile it wants slices of; empty: none."""
         self.slices = request.count if isinstance(request, Mig) else 0
+        self.form = ONE if self.tasks == 1 else GANG
+        """How room for it is looked for."""
+        if self.profile or self.milli != MILLI:
+            self.form = SLICES if self.profile else SHARE
+        self.plain = (
+            isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
+        )
+        """Whether it wants whole GPUs and nothing else."""
+        self.user = request.user if isinstance(request, Milli) else ""
+        """Whose share it is, where it goes beside that user's only."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
         """What it counts against quotas."""
         if self.profile:
@@ -94,8 +112,12 @@ class Shape:
         """The ways by kind."""
         self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
         """Grants of one task on one node that were made before, by node and GPUs."""
-        self.bills: dict[tuple[int, int], Bill] = {}
-        """What it costs whom where: by tenant and kind."""
+        self.node_gpus = 0
+        """Wholly free GPUs that some node must have, whichever way it is served."""
+        self.hopeless_at = -1
+        """`Nodes.freed` when it was last seen to have no room at all."""
+        self.bills: list[dict[int, Bill]] = []
+        """What it costs where and whom: by kind and tenant."""
 
 
 class Shapes:
@@ -144,7 +166,9 @@ class Shapes:
         )
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
-        shape.bills.clear()
+        shape.node_gpus = min([way.node_gpus for way in ways], default=0)
+        shape.bills = [{} for _kind in nodes.kinds]
+        shape.hopeless_at = -1
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask

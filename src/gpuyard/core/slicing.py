@@ -5,10 +5,12 @@ a whole GPU sees when it will be whole again. What else may be cut from it is sa
 slices is promised whole GPUs: where one is free, its slices fit.
 """
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
-from gpuyard.core.bits import each
-from gpuyard.core.geometry import Held, Place, best_start, flaw, gpu_milli, harm
+from gpuyard.core.bits import each, positions
+from gpuyard.core.geometry import Held, Place, best_start, flaw, gpu_milli, harm, layout_text
 from gpuyard.model.mig import MOLDS, Mold, Profile, Slice
 from gpuyard.model.plans import Grant
 from gpuyard.model.units import MILLI
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 
 Cut = dict[int, dict[int, Held]]
 """GPUs that are cut, by node and number, with what is on them."""
+
+Cheapest = Callable[[Mold, Held, str, Held], "tuple[int, int] | None"]
+"""Where on a GPU, with these idle slices on it, one more of a profile is best made, and what that costs: as (cost,
+first slot). Idle slices change the place and never the cost."""
+
+KEPT = -1
+"""What a slice costs that is kept for such asks: it is of no use to anybody else."""
+
+Found = tuple[int, tuple[Slice, ...], int]
+"""Room for all slices of a task: the cost, the slices, and what each of their GPUs is charged."""
 
 
 def molds_of(profile: str) -> list[Mold]:
@@ -63,12 +75,48 @@ def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
         del cut[number]
 
 
+def rest(nodes: "Nodes", grants: tuple[Grant, ...]) -> None:
+    """Slices are no longer in use. The engine leaves them where they are for a while."""
+    for grant in grants:
+        row = nodes.idle.setdefault(grant.node, {})
+        for gpu, profile, start in grant.slices:
+            row[gpu] = tuple(
+                sorted({*row.get(gpu, ()), Place(profile, start)}, key=lambda p: (p.start, p.profile))
+            )
+
+
+def wake(nodes: "Nodes", grants: tuple[Grant, ...]) -> None:
+    """An attempt starts: idle slices of its GPUs are used again, or taken away if they are in its way."""
+    for grant in grants:
+        row = nodes.idle.get(grant.node)
+        if row is None:
+            continue
+        mold = MOLDS[nodes.node[grant.node].gpu_model]
+        for gpu in positions[grant.gpus]:
+            new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+            left = tuple([place for place in row.pop(gpu, ()) if new and not _in_way(mold, place, new)])
+            if left:
+                row[gpu] = left
+        if not row:
+            del nodes.idle[grant.node]
+
+
+def _in_way(mold: Mold, place: Place, others: Sequence[Place]) -> bool:
+    return any([flaw(mold, [other, place]) for other in others])
+
+
 def fits(nodes: "Nodes", grant: Grant) -> bool:
     """Whether the slices of a grant could be made now."""
     mold = MOLDS[nodes.node[grant.node].gpu_model]
     row, free = nodes.cut.get(grant.node, {}), nodes.gpu_free[grant.node]
+    pins = nodes.pins.get(grant.node, {})
     for gpu in {piece.gpu for piece in grant.slices}:
         new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+        if gpu in pins:
+            able = set(pins[gpu].held) - set(row.get(gpu, ()))
+            if free[gpu] + MILLI < grant.milli or len(set(new)) < len(new) or not able.issuperset(new):
+                return False
+            continue
         if gpu not in row and free[gpu] != MILLI:
             # Shared in another way, or taken.
             return False
@@ -81,12 +129,45 @@ def clashes(nodes: "Nodes", grant: Grant) -> bool:
     """Whether slices that were promised still lie where others are: other slices, or who has the GPU without any."""
     mold = MOLDS[nodes.node[grant.node].gpu_model]
     row, free = nodes.cut.get(grant.node, {}), nodes.gpu_free[grant.node]
+    pins = nodes.pins.get(grant.node, {})
     for gpu in {piece.gpu for piece in grant.slices}:
-        held = row.get(gpu, ())
-        sizes = [size for place in held if (size := mold.profile(place.profile))]
-        if flaw(mold, held) or free[gpu] < MILLI - sum([book_milli(mold, size) for size in sizes]):
+        held, pin = row.get(gpu, ()), pins.get(gpu)
+        if pin is not None and not set(held) <= set(pin.held):
+            return True
+        own = free[gpu] + (MILLI if pin else 0)
+        if flaw(mold, held) or own < MILLI - _booked(mold, held):
             return True
     return False
+
+
+def _booked(mold: Mold, held: Held) -> int:
+    """What slices take of their GPU in the books."""
+    return sum([book_milli(mold, size) for place in held if (size := mold.profile(place.profile))])
+
+
+def pin_flaw(nodes: "Nodes", number: int, gpu: int, held: Held) -> str:
+    """Why a GPU cannot keep this layout from now on; empty: it can. Nothing that runs is moved."""
+    node = nodes.node[number]
+    mold = MOLDS.get(node.gpu_model)
+    if not 0 <= gpu < node.gpus:
+        return f"{node.name} has no GPU {gpu}"
+    if mold is None:
+        return f"{node.gpu_model or 'a node without GPUs'} cannot be cut: it has no MIG"
+    there, before = nodes.cut.get(number, {}).get(gpu, ()), nodes.pins.get(number, {}).get(gpu)
+    if wrong := flaw(mold, held):
+        return wrong
+    if stays := [place for place in there if place not in held]:
+        return f"{layout_text(stays)} is in use there and not part of it"
+    own = nodes.gpu_free[number][gpu] + (MILLI if before and before.held else 0)
+    if held and own != MILLI - _booked(mold, there):
+        return "the GPU is in use, and not by slices"
+    return ""
+
+
+def uncut_free(nodes: "Nodes", number: int) -> Sequence[int]:
+    """Milli free on each GPU of a node for whoever wants no slices: nothing on those that are cut."""
+    free, cut = nodes.gpu_free[number], nodes.cut.get(number)
+    return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
 
 
 def whole_free(nodes: "Nodes") -> int:
@@ -96,31 +177,33 @@ def whole_free(nodes: "Nodes") -> int:
 
 
 def place_slices(nodes: "Nodes", shape: "Shape", way: "Way", among: int) -> tuple[Grant, ...] | None:
-    """All slices of a task on one node, the same number on each GPU: on GPUs that are cut already, where it does the
-    least harm; else one more GPU is cut, unless too few would stay whole."""
+    """All slices of a task on one node, the same number on each GPU: on GPUs that are pinned to such; else on GPUs
+    that are cut already, where it does the least harm; else one more GPU is cut, unless too few would stay whole."""
     kind = nodes.kinds[way.kind]
     members = kind.members & among
-    best: tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None = None
+    best: tuple[int, int, Found] | None = None
     for number in each(members):
-        if number in nodes.cut and not nodes.closed[number] and _has_room(nodes, shape, number):
-            found = _on(nodes, shape, number, tuple(sorted(nodes.cut[number])))
+        used = nodes.cut.get(number, {}).keys() | nodes.pins.get(number, {}).keys()
+        if used and not nodes.closed[number] and _has_room(nodes, shape, number):
+            found = slices_on(nodes, shape, number, sliceable(nodes, number, 0), _least_harm)
             # 1. the least harm; 2. the lowest node.
-            if found is not None and (best is None or (*found[0], number) < (*best[0], best[1])):
-                best = (found[0], number, found[1], found[2])
+            if found is not None and (best is None or (found[0], number) < best[:2]):
+                best = (found[0], number, found)
     if best is None:
         best = _on_new(nodes, shape, way, members)
-    if best is None:
-        return None
-    _harm, number, slices, milli = best
+    return None if best is None else slice_grant(shape, best[1], best[2])
+
+
+def slice_grant(shape: "Shape", number: int, found: Found) -> tuple[Grant, ...]:
+    """The grant of a task whose slices have their room."""
+    _cost, slices, milli = found
     gpus = 0
     for piece in slices:
         gpus |= 1 << piece.gpu
     return (Grant(number, gpus, milli, shape.cpu_milli, shape.memory_mib, 1, slices),)
 
 
-def _on_new(
-    nodes: "Nodes", shape: "Shape", way: "Way", members: int
-) -> tuple[tuple[int, ...], int, tuple[Slice, ...], int] | None:
+def _on_new(nodes: "Nodes", shape: "Shape", way: "Way", members: int) -> tuple[int, int, Found] | None:
     """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
     spare = whole_free(nodes) - nodes.whole_reserve
@@ -129,49 +212,82 @@ def _on_new(
     for bucket in kind.buckets[1:]:
         for number in each(bucket & members):
             if _has_room(nodes, shape, number):
-                whole = [gpu for gpu in range(kind.gpus) if nodes.free_mask[number] >> gpu & 1][:spare]
-                cut = sorted(nodes.cut.get(number, {}))
-                found = _on(nodes, shape, number, (*cut, *whole))
+                found = slices_on(nodes, shape, number, sliceable(nodes, number, spare), _least_harm)
                 if found is not None:
-                    return found[0], number, found[1], found[2]
+                    return found[0], number, found
     return None
+
+
+def sliceable(nodes: "Nodes", number: int, spare: int) -> tuple[int, ...]:
+    """GPUs of a node that may take slices: those that are cut, and of the whole ones as many as may be cut.
+
+    The last ones first: whole jobs take the first ones, so slices that come and go between them are cut on the same GPU
+    again, which need not be made whole in between.
+    """
+    pins = nodes.pins.get(number, {})
+    used = nodes.cut.get(number, {}).keys() | pins.keys()
+    mask = nodes.free_mask[number] if spare > 0 else 0
+    whole = [gpu for gpu in range(nodes.home[number].gpus) if mask >> gpu & 1 and gpu not in pins]
+    return (*sorted(used, reverse=True), *whole[::-1][: max(0, spare)])
+
+
+def kept_for(kept: Held, held: Held, profile: str) -> list[int]:
+    """First slots of the slices of a pinned GPU that nobody has."""
+    return [place.start for place in kept if place.profile == profile and place not in held]
 
 
 def _has_room(nodes: "Nodes", shape: "Shape", number: int) -> bool:
     return shape.cpu_milli <= nodes.cpu_free[number] and shape.memory_mib <= nodes.memory_free[number]
 
 
-def _on(
-    nodes: "Nodes", shape: "Shape", number: int, gpus: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[Slice, ...], int] | None:
-    """The slices on these GPUs of a node, as many on each as possible: harm, slices, and what each GPU is charged."""
+@cache
+def _least_harm(mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
+    start = best_start(mold, held, profile, idle)
+    return None if start is None else (harm(mold, held, Place(profile, start)), start)
+
+
+def slices_on(
+    nodes: "Nodes", shape: "Shape", number: int, gpus: tuple[int, ...], cheapest: Cheapest
+) -> Found | None:
+    """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs the first of these."""
     mold = MOLDS.get(nodes.node[number].gpu_model)
     size = mold.profile(shape.profile) if mold else None
     if mold is None or size is None:
         return None
     row, free, milli = nodes.cut.get(number, {}), nodes.gpu_free[number], book_milli(mold, size)
+    pins, idle = nodes.pins.get(number, {}), nodes.idle.get(number, {})
     for each_gpu in range(min(shape.slices, size.count_max), 0, -1):
         if shape.slices % each_gpu:
             continue
         found: list[tuple[int, int, tuple[Slice, ...]]] = []
-        for gpu in gpus:
+        for turn, gpu in enumerate(gpus):
+            held: Held = row.get(gpu, ())
+            if gpu in pins:
+                able = kept_for(pins[gpu].held, held, shape.profile)
+                if free[gpu] + MILLI >= milli * each_gpu and len(able) >= each_gpu:
+                    made = [Slice(gpu, shape.profile, start) for start in able[:each_gpu]]
+                    found.append((KEPT, turn, tuple(made)))
+                continue
             if free[gpu] < milli * each_gpu:
                 continue
-            held: Held = row.get(gpu, ())
             lost, made = 0, []
             for _ in range(each_gpu):
-                start = best_start(mold, held, shape.profile)
-                if start is None:
+                best = cheapest(mold, held, shape.profile, idle.get(gpu, ()))
+                if best is None:
                     break
-                place = Place(shape.profile, start)
-                lost += harm(mold, held, place)
-                held = (*held, place)
+                cost, start = best
+                lost += cost
+                held = tuple(sorted((*held, Place(shape.profile, start)), key=_order))
                 made.append(Slice(gpu, shape.profile, start))
             if len(made) == each_gpu:
-                found.append((lost, gpu, tuple(made)))
+                found.append((lost, turn, tuple(made)))
         wanted = shape.slices // each_gpu
         if len(found) >= wanted:
             chosen = sorted(found)[:wanted]
             lost = sum([part[0] for part in chosen])
-            return (lost,), tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
+            return lost, tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
     return None
+
+
+def _order(place: Place) -> tuple[int, str]:
+    return place.start, place.profile

@@ -62,6 +62,10 @@ class State:
         """Jobs that can never start, because of how another one ended. Derived."""
         self._demand: tuple[tuple[Ask, int], ...] = ()
         self.demand_version = 0
+        self.arrived: dict[Shape, int] = {}
+        """Jobs since demand was last learned, by what they ask for."""
+        self.arrivals = 0
+        """How many these are."""
         self.last_job_id = 0
         self.now_ms = 0
         """Time of the last event."""
@@ -186,13 +190,25 @@ class State:
         mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
         self.nodes.demand = Demand(mix) if mix else None
 
+    def most_free(self) -> int:
+        """The largest number of wholly free GPUs on one schedulable node."""
+        most = 0
+        for kind in self.nodes.kinds:
+            free = kind.most if kind.most >= 0 else kind.most_free()
+            if free > most:
+                most = free
+        return most
+
     def hopeless(self, shape: Shape) -> bool:
         """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
         freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
         for way in shape.ways:
+            if no_room.get(way.index) == freed:
+                continue
             kind = kinds[way.kind]
-            most = kind.most
-            if way.node_gpus <= (most if most >= 0 else kind.most_free()) and no_room.get(way.index) != freed:
+            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()) and not (
+                way.full_nodes > 1 and way.node_gpus and kind.too_few(way.node_gpus, way.full_nodes)
+            ):
                 return False
         return True
 
@@ -200,24 +216,23 @@ class State:
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
         """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
-        nodes = self.nodes
+        nodes, tenants, shape, leaf = self.nodes, self.tenants, record.shape, record.leaf
         end_ms = at_ms + record.estimate_ms
-        if not nodes.place(grants, end_ms, record.id):
+        kind = nodes.place(grants, end_ms, record.id)
+        if kind < 0:
             return False
-        kind = nodes.kind[grants[0][0]]
-        bill = record.shape.bills.get((record.leaf, kind))
+        bill = shape.bills[kind].get(leaf)
         if bill is None:
-            bill = self._bill(record, kind)
+            way = shape.way_on[kind]
+            bill = shape.bills[kind][leaf] = Bill(leaf, way.model, shape.gpu_milli, way.rate)
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
         record.bill = bill
-        nodes.used_milli += bill.milli
-        tenants = self.tenants
         if tenants.at_once:
-            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
+            tenants.move(leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
             if tenants.budgeted:
-                tenants.commit(bill.leaf, bill.milli * record.limit_ms)
+                tenants.commit(leaf, bill.milli * record.limit_ms)
             return True
         bill.jobs += 1
         bill.since_ms += at_ms
@@ -225,12 +240,6 @@ class State:
             bill.settled = False
             tenants.unsettled.append(bill)
         return True
-
-    def _bill(self, record: JobRecord, kind: int) -> Bill:
-        shape = record.shape
-        way = shape.way_on[kind]
-        bill = shape.bills[record.leaf, kind] = Bill(record.leaf, way.model, shape.gpu_milli, way.rate)
-        return bill
 
     def unhold(self, record: JobRecord, at_ms: int) -> None:
         """The exact inverse of `hold` at the same time."""
@@ -243,7 +252,6 @@ class State:
         nodes, tenants, bill = self.nodes, self.tenants, record.bill
         nodes.lift(record.grants, record.id)
         nodes.freed += 1
-        nodes.used_milli -= bill.milli
         if tenants.at_once:
             tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, -1)
             if tenants.budgeted:

@@ -224,12 +224,16 @@ class Tenants:
         start_ms = self.period_start_ms
         sums: dict[tuple[int, int], list[int]] = {}
         for bill in self.unsettled:
-            row = sums.setdefault((bill.leaf, bill.model), [0, 0, 0, 0])
             jobs, rate = bill.jobs, bill.rate
-            row[0] += bill.milli * jobs
-            row[1] += jobs
-            row[2] += rate * jobs
-            row[3] -= rate * (bill.since_ms - jobs * start_ms)
+            accrued = rate * (jobs * start_ms - bill.since_ms)
+            row = sums.get(bill.key)
+            if row is None:
+                sums[bill.key] = [bill.milli * jobs, jobs, rate * jobs, accrued]
+            else:
+                row[0] += bill.milli * jobs
+                row[1] += jobs
+                row[2] += rate * jobs
+                row[3] += accrued
             bill.jobs = bill.since_ms = 0
             bill.settled = True
         self.unsettled.clear()
@@ -326,8 +330,10 @@ class Tenants:
 
     def set_due(self) -> None:
         """Work out when something closes next."""
-        windows = [s.window_start_ms + s.window_ms for s in self.spend if s is not None]
-        self.due_ms = min([self.period_start_ms + self.settings.period_ms, *windows])
+        self.due_ms = self.period_start_ms + self.settings.period_ms
+        if self.budgeted:
+            windows = [s.window_start_ms + s.window_ms for s in self.spend if s is not None]
+            self.due_ms = min([self.due_ms, *windows])
 
     def _close_periods(self, at_ms: int) -> None:
         period = self.settings.period_ms

@@ -2,11 +2,11 @@
 
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_lifts import Obstacles
-from gpuyard.core.room_reasons import model_name, shortage
+from gpuyard.core.room_reasons import model_name, pinned_text, shortage
 from gpuyard.core.shapes import Way
 from gpuyard.core.state import State
 from gpuyard.core.words import count_text, names_text, span
-from gpuyard.model import EndJobs, ForeignGone, LeaveLine, OpenNode, Reason, ReasonCode
+from gpuyard.model import EndJobs, ForeignGone, LeaveLine, OpenNode, Reason, ReasonCode, ReleaseLayout
 from gpuyard.model.units import NO_LIMIT_MS
 
 
@@ -30,7 +30,15 @@ def obstacle_reasons(
         text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {who}"
         lift = ForeignGone(number, node)
         reasons.append(Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift))
+    reasons += [_pinned(state, number) for number in found.pinned]
     return [*reasons, *[kept_for(state, found.kept)]] if found.kept else reasons
+
+
+def _pinned(state: State, number: int) -> Reason:
+    """GPUs that somebody has pinned to slices."""
+    name = state.nodes.node[number].name
+    text, lifted_by = pinned_text(state, number)
+    return Reason(ReasonCode.ROOM, f"node {name}", text, False, lifted_by, ReleaseLayout(number, name))
 
 
 def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:

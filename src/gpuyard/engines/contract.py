@@ -6,7 +6,7 @@ concludes anything. Every call that changes the world carries the leader's epoch
 than the newest it has seen, so that a leader that was paused cannot act when it wakes up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -26,6 +26,8 @@ class Capability(Enum):
     """Memory and CPU limits are enforced. Without it they are counted, not held, and the engine says so."""
     SHARES = "shares"
     """Parts of a GPU."""
+    SLICES = "slices"
+    """GPUs are cut into MIG slices, by demand or to a layout that they keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,18 @@ class Engine(Protocol):
         BARRED is the answer for a key that the engine does not know: it can never start any more, not even by a call
         that is still on its way, so the attempt is gone. One that is only out of reach is UNSURE.
         """
+        ...
+
+    def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> Mapping[int, Reply]:
+        """Keep these layouts on these GPUs of a node, and none on its others, until told otherwise.
+
+        A GPU without slices stays whole. What attempts use is not touched. DONE: it is so. UNSURE: it may be half so,
+        and asking again goes on from there.
+        """
+        ...
+
+    def cuts(self) -> Mapping[str, tuple[Slice, ...]]:
+        """The slices that are there now by node, in use or not."""
         ...
 
     def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:

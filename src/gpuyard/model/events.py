@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gpuyard.model.fleet import Node
 from gpuyard.model.jobs import Ask, Job, Outcome, StopCause, Verb
+from gpuyard.model.mig import Slice
 from gpuyard.model.plans import Grant
 from gpuyard.model.settings import Settings
 
@@ -89,6 +90,39 @@ class GpusTaken:
     gpus: int
     """As a bit mask; 0: none any more."""
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutPinned:
+    """These GPUs of a node keep this layout of MIG slices until they are released, whatever is asked for."""
+
+    at_ms: int
+    node: int
+    gpus: int
+    """As a bit mask. One of them without slices stays whole."""
+    slices: tuple[Slice, ...]
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReleased:
+    """These GPUs are cut by demand again."""
+
+    at_ms: int
+    node: int
+    gpus: int
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutMade:
+    """The engine has made the pinned layouts of these GPUs, or could not: then `why` says what is wrong."""
+
+    at_ms: int
+    node: int
+    gpus: int
+    why: str = ""
+    took_ms: int = 0
 
 
 class JobSubmitted(NamedTuple):
@@ -284,6 +318,9 @@ Event = (
     | NodeCordoned
     | NodeUncordoned
     | GpusTaken
+    | LayoutPinned
+    | LayoutReleased
+    | LayoutMade
     | JobSubmitted
     | JobHeld
     | JobReleased

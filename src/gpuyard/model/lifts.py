@@ -138,6 +138,14 @@ class ForeignGone:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseLayout:
+    """GPUs of a node that are pinned to MIG slices are released."""
+
+    node: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddNodes:
     """So many nodes like this one join the fleet; each gets a name of its own."""
 
@@ -151,4 +159,14 @@ JobLift = BeginNow | WithoutAfter | AskFor | LimitTime
 QuotaLift = RaiseLimit | RaisePerUser | RaisePerJob | RaiseRunningJobs | RaiseBorrow | RaiseBudget | LendMore
 """Lifts that change a setting."""
 
-Lift = JobLift | QuotaLift | ReleaseHold | EndJobs | LeaveLine | OpenNode | ForeignGone | AddNodes
+Lift = (
+    JobLift
+    | QuotaLift
+    | ReleaseHold
+    | EndJobs
+    | LeaveLine
+    | OpenNode
+    | ForeignGone
+    | ReleaseLayout
+    | AddNodes
+)

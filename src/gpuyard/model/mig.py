@@ -29,9 +29,9 @@ class Profile:
     """First slots on which it may lie."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Mold:
-    """How one GPU model is cut."""
+    """How one GPU model is cut. There is one of each, so that much can be remembered by it at no cost."""
 
     model: str
     slots: int

@@ -22,6 +22,8 @@ class Grant(NamedTuple):
     """How many of the job's tasks run here."""
     slices: tuple[Slice, ...] = ()
     """The MIG slices, where the GPUs are cut; the same number on each."""
+    user: str = ""
+    """Whose shares these are, where no others may be put beside them."""
 
     @property
     def gpu_milli(self) -> int:

@@ -31,6 +31,8 @@ class Milli:
 
     count: int
     milli: int
+    user: str = ""
+    """Whose shares they are, where shares of one GPU belong to one user; empty: it does not matter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class PolicySpec:
 
     name: str
     order: tuple[str, ...] = ("fifo",)
-    placement: str = "best-fit"
+    placement: str = "pack"
     backfill: str = "easy"
     backfill_depth: int = 100
     """How many jobs that cannot start are looked at in one pass."""
@@ -102,4 +102,6 @@ class Settings:
     """How long freed GPUs are kept for the job they were freed for."""
     whole_gpus: int = 0
     """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
+    mps_users: str = "one"
+    """Whose shares one GPU may have: those of `one` user, or of `many`."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

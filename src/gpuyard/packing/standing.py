@@ -5,13 +5,16 @@ For every size of task the nodes stand in sets by their key: the cost, then what
 the same choices.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
+from functools import lru_cache
 
 from gpuyard.core.bits import each
-from gpuyard.core.demand import Watch
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape
+from gpuyard.core.slicing import charge_of, uncut_free
 from gpuyard.model.units import MILLI
+from gpuyard.packing.ranking import Ranking
+from gpuyard.packing.slice_standing import SliceStanding
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, worth
 
@@ -32,13 +35,14 @@ class Standing:
         self._sums: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
         """By kind and what is idle on the GPUs, smallest first: row by row, what that is worth."""
         self._costs: dict[tuple[int, int, int], Costs] = {}
+        self.slices = SliceStanding(mix)
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for one task: 1. least cost, 2. least idle afterwards, 3. lowest number; -1: none has room."""
         costs = self.costs(nodes, shape)
         costs.refresh(self, nodes)
         shifted = nodes.shifted & members
-        key, best = costs.best(nodes, shape.memory_mib, members ^ shifted)
+        key, best = costs.least(nodes, 0, shape.memory_mib, members ^ shifted)
         for number in each(shifted):
             if shape.memory_mib <= nodes.memory_free[number]:
                 own = costs.key(self, nodes, number)
@@ -48,7 +52,7 @@ class Standing:
 
     def gpu(self, nodes: Nodes, shape: Shape, number: int) -> int:
         """The GPU of a node for one share: 1. least cost, 2. least left, 3. lowest number."""
-        free = nodes.gpu_free[number]
+        free = uncut_free(nodes, number)
         costs = self.costs(nodes, shape)
         options = costs.options(self, nodes.kind[number], nodes.cpu_free[number], tuple(free))
         taken = min(options)[1]
@@ -78,7 +82,8 @@ class Standing:
             kinds.append(
                 (NodeShape(model, kind.gpus, kind.cpu_milli, kind.memory_mib), kind.members.bit_count())
             )
-        self._values = worth([(_task(shape), weight * shape.tasks) for shape, weight in self._mix], kinds)
+        expected = [(_task(shape), weight * shape.tasks) for shape, weight in self._mix]
+        self._values = _worth(tuple(expected), tuple(kinds))
         self._sums.clear()
         self._costs.clear()
 
@@ -105,49 +110,28 @@ class Standing:
         )
 
 
-class Costs:
+class Costs(Ranking):
     """The nodes by the key they have for tasks of one size (GPUs, milli of each, cores)."""
 
-    __slots__ = ("_key", "_known", "_order", "_sets", "_watch", "cpu_milli", "gpus", "milli")
+    __slots__ = ("_known", "cpu_milli", "gpus", "milli")
 
     def __init__(self, gpus: int, milli: int, cpu_milli: int, nodes: int) -> None:
+        super().__init__(nodes)
         self.gpus = gpus
         self.milli = milli if gpus else 0
         self.cpu_milli = cpu_milli
-        self._key = [NO_ROOM] * nodes
-        self._sets: dict[int, int] = {}
-        """By key: the nodes."""
-        self._order: list[int] = []
-        """The keys that some node has, sorted."""
         self._known: dict[tuple[int, int, tuple[int, ...]], int] = {}
-        self._watch = Watch()
 
     def refresh(self, standing: Standing, nodes: Nodes) -> None:
         """Work out the keys of the nodes that have changed."""
-        keys, sets, order = self._key, self._sets, self._order
-        for number in self._watch.changed(nodes):
-            key, before = self.key(standing, nodes, number), keys[number]
-            if key == before:
-                continue
-            keys[number] = key
-            bit = 1 << number
-            if before != NO_ROOM:
-                sets[before] ^= bit
-                if not sets[before]:
-                    del sets[before]
-                    del order[bisect_left(order, before)]
-            if key != NO_ROOM:
-                if key not in sets:
-                    sets[key] = 0
-                    insort(order, key)
-                sets[key] |= bit
+        self.bring_up(nodes, lambda number: self.key(standing, nodes, number))
 
     def key(self, standing: Standing, nodes: Nodes, number: int) -> int:
         """The key of one node; `NO_ROOM` without room. Memory is not looked at."""
         cpu_free = nodes.cpu_free[number]
         if cpu_free < self.cpu_milli or nodes.closed[number]:
             return NO_ROOM
-        kind, left = nodes.kind[number], tuple(nodes.gpu_free[number])
+        kind, left = nodes.kind[number], tuple(uncut_free(nodes, number))
         found = self._known.get((kind, cpu_free, left))
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
@@ -182,25 +166,15 @@ class Costs:
             found.append(((had - has) // QUANTUM, frees[0] if frees else 0))
         return found
 
-    def best(self, nodes: Nodes, memory_mib: int, members: int) -> tuple[int, int]:
-        """Of a set of nodes: 1. least key, 2. lowest number. As (key, node); `NO_ROOM`: there is none."""
-        sets, memory_free = self._sets, nodes.memory_free
-        for key in self._order:
-            found = sets[key] & members
-            while found:
-                low = found & -found
-                number = low.bit_length() - 1
-                if memory_mib <= memory_free[number]:
-                    return key, number
-                found ^= low
-        return NO_ROOM, 0
+
+@lru_cache(maxsize=8)
+def _worth(expected: tuple[tuple[Task, int], ...], kinds: tuple[tuple[NodeShape, int], ...]) -> Values:
+    # Remembered, because estimates run many copies of one state forward.
+    return worth(expected, kinds)
 
 
 def _task(shape: Shape) -> Task:
-    return Task(
-        shape.cpu_milli,
-        shape.memory_mib,
-        shape.gpus,
-        shape.milli if shape.gpus else 0,
-        tuple(shape.ask.models),
-    )
+    gpus, milli = shape.gpus, shape.milli if shape.gpus else 0
+    if shape.profile:
+        gpus, milli = shape.slices, charge_of(shape.profile)
+    return Task(shape.cpu_milli, shape.memory_mib, gpus, milli, tuple(shape.ask.models))

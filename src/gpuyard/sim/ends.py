@@ -4,6 +4,7 @@ A calendar: an end is laid into the list of its day, and a day is sorted when it
 with a dozen others, on its way in and on its way out; here most are compared only with those of their day.
 """
 
+from bisect import bisect_left, insort
 from heapq import heappop, heappush
 
 from gpuyard.core.records import JobRecord
@@ -18,7 +19,7 @@ End = tuple[int, int, int, JobRecord]
 class Ends:
     """When attempts will end. A day is as long as it takes some jobs to arrive."""
 
-    __slots__ = ("_day", "_day_ms", "_days", "_order", "_today", "next_ms")
+    __slots__ = ("_at", "_day", "_day_ms", "_days", "_order", "_today", "next_ms")
 
     def __init__(self, day_ms: int) -> None:
         self._day_ms = max(1, day_ms)
@@ -28,7 +29,9 @@ class Ends:
         """Their numbers, as a heap."""
         self._day = -1
         self._today: list[End] = []
-        """The soonest last."""
+        """The soonest first."""
+        self._at = 0
+        """How many of today's are over."""
         self.next_ms = NEVER_MS
         """When the soonest is due; `NEVER_MS`: there is none."""
 
@@ -40,8 +43,7 @@ class Ends:
         at_ms = end[0]
         day = at_ms // self._day_ms
         if day <= self._day:
-            self._today.append(end)
-            self._today.sort(reverse=True)
+            insort(self._today, end, self._at)
         else:
             others = self._days.get(day)
             if others is not None:
@@ -51,24 +53,27 @@ class Ends:
                 heappush(self._order, day)
         if at_ms < self.next_ms:
             self.next_ms = at_ms
-            if not self._today:
+            if self._at == len(self._today):
                 self._turn()
 
-    def pop(self) -> End:
-        """The soonest."""
-        end = self._today.pop()
-        if self._today:
-            self.next_ms = self._today[-1][0]
-        else:
+    def take(self, until_ms: int) -> list[End]:
+        """Those of today that are due before then, soonest first. There is one: `next_ms` says so."""
+        today, at = self._today, self._at
+        if today[-1][0] < until_ms:
             self._turn()
-        return end
+            return today[at:] if at else today
+        self._at = end = bisect_left(today, (until_ms,), at)
+        self.next_ms = today[end][0]
+        return today[at:end]
 
     def _turn(self) -> None:
         """To the next day that has any."""
+        self._at = 0
         if self._order:
             self._day = heappop(self._order)
             self._today = self._days.pop(self._day)
-            self._today.sort(reverse=True)
-            self.next_ms = self._today[-1][0]
+            self._today.sort()
+            self.next_ms = self._today[0][0]
         else:
+            self._today = []
             self.next_ms = NEVER_MS

@@ -24,7 +24,7 @@ from gpuyard.engines.contract import (
 )
 from gpuyard.model import Node, Outcome
 from gpuyard.sim.engine_faults import Faults, Misfortune
-from gpuyard.sim.engine_world import Life, NodeState, Run, World, flaw_of
+from gpuyard.sim.engine_world import Life, NodeState, Run, Uncut, World, flaw_of
 
 __all__ = ["Faults", "Life", "Misfortune", "Run", "SimEngine", "World"]
 
@@ -50,7 +50,7 @@ class _Entry:
     """When it was last let go on."""
 
 
-class SimEngine:
+class SimEngine(Uncut):
     """The contract of engines, on `clock`. `life` says how each job would live if nobody interfered."""
 
     name = "sim"

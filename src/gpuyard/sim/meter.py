@@ -17,6 +17,8 @@ from gpuyard.sim.trace import Trace
 _SAMPLES_MAX = 300
 """When there are more, every second one is dropped and the interval doubled."""
 _MIN_INTERVAL_MS = 1000
+_ENDED_MAX = 4096
+"""Jobs that may have ended before they are laid into their columns."""
 _TYPICAL_SHARE = 0.95
 """Asks are typical, most frequent first, until this share of the jobs is covered."""
 
@@ -37,8 +39,8 @@ class Meter:
         """Index in the result -> tenant number that carries its weight."""
         self._alive_milli: list[int] = []
         """What the jobs of each team ask for that have arrived and not ended, as of the last sample."""
-        self._arrived = self._ended = 0
-        """How many arrivals and ends are counted in that."""
+        self._arrived = self._counted = 0
+        """How many arrivals, and how many of `ended`, are counted in that."""
         self.spec_team: list[int | None] = [None] * len(trace.specs)
         """By spec: the team it is measured under; -1: it is rejected; None: not seen yet."""
         self._spec_milli = [state.shape_of(spec.ask).gpu_milli for spec in trace.specs]
@@ -51,7 +53,7 @@ class Meter:
         self._end_ms = array("q")
         """When each job of `Result.job_id` ended."""
         self.ended: list[tuple[int, int, int]] = []
-        """Jobs that have ended since the last sample: id, how long it waited, when it ended."""
+        """Jobs that have ended and are not in their columns yet: id, how long it waited, when it ended."""
         self._cost_milli = 0
         """Micro-dollars an hour x milli-GPU x ms, summed."""
         self._destroyed_milli_ms = 0
@@ -99,7 +101,7 @@ class Meter:
 
     def _take_ended(self) -> None:
         """Lay the jobs that have ended into their columns, all at once: one by one is slower."""
-        ended, self.ended = self.ended, []
+        ended, self.ended, self._counted = self.ended, [], 0
         if ended:
             pack = Struct(f"{len(ended)}q").pack
             columns = (self._result.job_id, self._result.wait_ms, self._end_ms)
@@ -116,11 +118,12 @@ class Meter:
         milli = self._spec_milli
         known = self._teams
         team = [known.get(tenants.leaf(spec.tenant), 0) for spec in trace.specs]
-        index = [job_id - 1 for job_id in result.job_id]
-        spec = [trace.spec[row] for row in index]
-        result.jct_ms = array("q", map(sub, self._end_ms, [trace.submit_ms[row] for row in index]))
-        result.gpu_milli = array("q", [milli[s] for s in spec])
-        result.tenant = array("i", [team[s] for s in spec])
+        index = list(map(sub, result.job_id, repeat(1)))
+        spec = list(map(trace.spec.__getitem__, index))
+        submitted_ms = map(trace.submit_ms.__getitem__, index)
+        result.jct_ms = array("q", list(map(sub, self._end_ms, submitted_ms)))
+        result.gpu_milli = array("q", list(map(milli.__getitem__, spec)))
+        result.tenant = array("i", list(map(team.__getitem__, spec)))
         result.last_end_ms = self._end_ms[-1] if rows else 0
         used = sum(map(mul, result.gpu_milli, map(sub, result.jct_ms, result.wait_ms)))
         used += sum([milli[trace.spec[job_id - 1]] * ms for job_id, ms in ran_ms.items()])
@@ -133,8 +136,9 @@ class Meter:
 
     def sample(self, now_ms: int, arrived: int) -> None:
         """Note the cluster as it has been since the last event; so many rows of the trace have arrived."""
-        self._take_ended()
         self._count(arrived)
+        if len(self.ended) > _ENDED_MAX:
+            self._take_ended()
         samples, state = self._result.samples, self._state
         at_ms = self.next_sample_ms
         last_submit = self._trace.submit_ms[-1] if len(self._trace) else 0
@@ -145,7 +149,7 @@ class Meter:
         up = sum(state.nodes.up_milli)
         while at_ms <= now_ms:
             samples.at_ms.append(at_ms)
-            samples.used_milli.append(state.nodes.used_milli)
+            samples.used_milli.append(state.tenants.used[ROOT][0])
             samples.up_milli.append(up)
             samples.waiting.append(state.queue.count)
             samples.stranded_milli.append(stranded)
@@ -161,16 +165,19 @@ class Meter:
     def _count(self, arrived: int) -> None:
         """Bring what is alive up to date: nobody asks for it between two samples."""
         alive, team_of, spec = self._alive_milli, self.spec_team, self._trace.spec
-        milli = self._spec_milli
-        for at, count in Counter(spec[self._arrived : arrived]).items():
+        milli, came = self._spec_milli, spec[self._arrived : arrived]
+        gone = [spec[row[0] - 1] for row in self.ended[self._counted :]]
+        self._arrived, self._counted = arrived, len(self.ended)
+        if len(alive) == 1 and not self._result.rejected:
+            # All are of one team.
+            alive[0] += sum(map(milli.__getitem__, came)) - sum(map(milli.__getitem__, gone))
+            return
+        for at, count in Counter(came).items():
             team = team_of[at]
             if team is not None and team >= 0:
                 alive[team] += milli[at] * count
-        ended = self._result.job_id
-        rows = map(sub, ended[self._ended :], repeat(1))
-        for at, count in Counter(map(spec.__getitem__, rows)).items():
+        for at, count in Counter(gone).items():
             alive[team_of[at] or 0] -= milli[at] * count
-        self._arrived, self._ended = arrived, len(ended)
 
     def _used(self) -> list[int]:
         """What the jobs of each team hold."""
@@ -222,9 +229,7 @@ class Meter:
             self._unusable = self._unusable_by_kind()
         stranded = 0
         for kind, unusable in zip(self._state.nodes.kinds, self._unusable, strict=True):
-            for bucket, share in zip(kind.buckets, unusable, strict=True):
-                if bucket:
-                    stranded += bucket.bit_count() * share
+            stranded += sum(map(mul, map(int.bit_count, kind.buckets), unusable))
         return stranded
 
     def _unusable_by_kind(self) -> list[list[int]]:
@@ -248,12 +253,10 @@ class Meter:
 
 def typical_asks(trace: Trace) -> list[tuple[Ask, int]]:
     """The most frequent asks of a trace, with their counts, until 95 % of the jobs are covered."""
-    per_spec = [0] * len(trace.specs)
-    for index in trace.spec:
-        per_spec[index] += 1
+    per_spec = Counter(trace.spec)
     counts: dict[Ask, int] = {}
-    for spec, count in zip(trace.specs, per_spec, strict=True):
-        counts[spec.ask] = counts.get(spec.ask, 0) + count
+    for index, spec in enumerate(trace.specs):
+        counts[spec.ask] = counts.get(spec.ask, 0) + per_spec[index]
     ranked = sorted(counts.items(), key=lambda row: (-row[1], repr(row[0])))
     wanted = _TYPICAL_SHARE * len(trace)
     typical: list[tuple[Ask, int]] = []

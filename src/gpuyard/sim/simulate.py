@@ -12,7 +12,7 @@ from time import perf_counter_ns, process_time
 
 from gpuyard.core import Policy, State, apply, decide
 from gpuyard.core.admission import never
-from gpuyard.core.life import end, start, submit
+from gpuyard.core.life import complete, end, start, submit
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
     AttemptStopping,
@@ -28,9 +28,10 @@ from gpuyard.model import (
     Settings,
     Ticked,
 )
+from gpuyard.packing.learning import FIRST_JOBS, Learner
 from gpuyard.sim.ends import NEVER_MS, Ends
 from gpuyard.sim.faults import NodeChange
-from gpuyard.sim.meter import Meter, typical_asks
+from gpuyard.sim.meter import Meter
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
 
@@ -64,7 +65,6 @@ class Simulation:
         for pool in pools:
             for node in pool.nodes:
                 apply(self.state, NodeAdded(0, node))
-        apply(self.state, DemandLearned(0, tuple(typical_asks(trace))))
         self.result = Result(policy.spec.name, sum(n.gpus for p in pools for n in p.nodes) * 1000)
         self.result.jobs = len(trace)
         self._meter = Meter(self.state, trace, pools, self.result)
@@ -86,6 +86,9 @@ class Simulation:
         """When there is something to do besides jobs."""
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
+        self._learner = Learner()
+        self._learn_at = FIRST_JOBS if policy.rank is not None else NEVER_MS
+        """Arrivals since demand was last learned at which it is looked at again."""
 
     @property
     def ended(self) -> int:
@@ -117,26 +120,26 @@ class Simulation:
 
     def _loop(self, progress: Progress | None) -> None:
         state, ends, team_of, spec = self.state, self._ends, self._team, self.trace.spec
-        submit_ms = self.trace.submit_ms
+        submit_ms, policy, timed = self.trace.submit_ms, self.policy, self._time_decisions
         jobs, rows, row = self.trace.jobs(), len(self.trace), 0
         next_submit = submit_ms[0] if rows else NEVER_MS
         self._set_due()
         while True:
-            if not state.queue.count:
-                # Nobody waits, so an end changes nothing but the books.
-                until_ms = next_submit if next_submit < self._due_ms else self._due_ms
-                if ends.next_ms < until_ms and next_submit < NEVER_MS:
-                    self._end_until(until_ms)
-            now_ms = next_submit
-            if ends.next_ms < now_ms:
-                now_ms = ends.next_ms
-            if now_ms >= self._due_ms or next_submit == NEVER_MS:
-                now_ms = self._due(now_ms, row)
-                if now_ms == NEVER_MS:
-                    break
-                if progress is not None:
-                    progress(self.ended + self.result.rejected, rows)
-            if ends.next_ms == now_ms:
+            if next_submit < self._due_ms and not state.queue.count:
+                # Nobody waits, so what ends before the next arrival changes nothing but the books.
+                now_ms = next_submit
+            else:
+                now_ms = ends.next_ms if ends.next_ms < next_submit else next_submit
+                if now_ms >= self._due_ms or next_submit == NEVER_MS:
+                    if not state.queue.count and next_submit < NEVER_MS and ends.next_ms < self._due_ms:
+                        self._end_until(self._due_ms)
+                        now_ms = ends.next_ms if ends.next_ms < next_submit else next_submit
+                    now_ms = self._due(now_ms, row)
+                    if now_ms == NEVER_MS:
+                        break
+                    if progress is not None:
+                        progress(self.ended + self.result.rejected, rows)
+            if ends.next_ms <= now_ms:
                 self._end_until(now_ms + 1)
             if now_ms == self._change_ms:
                 self._node_changes(now_ms)
@@ -151,25 +154,34 @@ class Simulation:
                     self.result.rejected += 1
                 row += 1
                 next_submit = submit_ms[row] if row < rows else NEVER_MS
+            if state.arrivals >= self._learn_at:
+                self._learn(now_ms)
             if state.queue.count:
-                if self._time_decisions:
+                if timed:
                     self._decide_timed(now_ms)
                 else:
-                    self._commit(decide(state, self.policy, now_ms), now_ms)
+                    self._commit(decide(state, policy, now_ms), now_ms)
+
+    def _learn(self, now_ms: int) -> None:
+        """Demand is learned as live: from what has come so far."""
+        asks = self._learner.look(self.state)
+        if asks is not None:
+            apply(self.state, DemandLearned(now_ms, asks))
+        self._learn_at = self._learner.due
 
     def _end_until(self, until_ms: int) -> None:
         """What ends before then ends."""
         state, ends, outcomes, note = self.state, self._ends, self._outcome, self._meter.ended.append
         plain = self._meter.one_price
         while ends.next_ms < until_ms:
-            at_ms, job_id, attempt, record = ends.pop()
-            if record.attempt != attempt or record.phase is None:
-                continue
-            if attempt == 1 and plain and job_id not in outcomes:
-                note((job_id, record.started_ms - record.job[2], at_ms))
-                end(state, at_ms, job_id, 1, _COMPLETED)
-            else:
-                self._end(record, at_ms, outcomes.pop(job_id, _COMPLETED))
+            for at_ms, job_id, attempt, record in ends.take(until_ms):
+                if record.attempt != attempt or record.phase is None:
+                    continue
+                if attempt == 1 and plain and (not outcomes or job_id not in outcomes):
+                    note((job_id, record.started_ms - record.job[2], at_ms))
+                    complete(state, at_ms, record)
+                else:
+                    self._end(record, at_ms, outcomes.pop(job_id, _COMPLETED))
 
     def _due(self, now_ms: int, row: int) -> int:
         """What is due besides jobs: samples, ticks, and the end; so many rows have arrived. The time that it is now."""
@@ -272,19 +284,18 @@ class Simulation:
     # -- what is decided ---------------------------------------------------------------------------------------
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
-        state, run_ms = self.state, self.trace.run_ms
+        state, run_ms, push = self.state, self.trace.run_ms, self._ends.push
         if plan[1]:
             self._stop(plan, now_ms)
-        for begun in plan[0]:
-            job_id, attempt = begun[0], begun[1]
-            record = start(state, now_ms, job_id, attempt, begun[2])
+        for job_id, attempt, grants in plan[0]:
+            record = start(state, now_ms, job_id, attempt, grants)
             end_ms = now_ms + run_ms[job_id - 1]
             if attempt > 1:
                 end_ms += record.job.spec.restart_cost_ms - self._saved.get(job_id, 0)
             if end_ms > record.end_ms:
                 end_ms = record.end_ms
                 self._outcome[job_id] = Outcome.TIMEOUT
-            self._ends.push((end_ms, job_id, attempt, record))
+            push((end_ms, job_id, attempt, record))
         # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
         for earmark in plan[2]:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))

@@ -54,6 +54,11 @@ GET    /api/v1/tenants               200 200 200 200  200 200 200 200  200 200 2
 GET    /api/v1/share                 200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/nodes/{name}/drain    403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/nodes/{name}/resume   403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/mig                   200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+POST   /api/v1/mig/plan              200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+POST   /api/v1/nodes/{name}/mig      403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/nodes/{name}/mig/release 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/defrag                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/config                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 PUT    /api/v1/config                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/config/versions       403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
@@ -186,6 +191,12 @@ def revoked(yard: Team, token: str, role: str, relation: str) -> Answer:
     return yard.call("DELETE", f"/api/v1/tokens/{secret.split('_')[1]}", token)
 
 
+def pinned(yard: Team, token: str, _role: str, _relation: str) -> Answer:
+    name = yard.yard.books.state.nodes.node[0].name
+    wanted = {"layouts": [{"layout": "7x1g.10gb", "gpus": [7]}]}
+    return yard.call("POST", f"/api/v1/nodes/{name}/mig", token, wanted)
+
+
 def node(verb: str) -> Callable[[Team, str, str, str], Answer]:
     def ask(yard: Team, token: str, _role: str, _relation: str) -> Answer:
         name = yard.yard.books.state.nodes.node[0].name
@@ -207,6 +218,9 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("DELETE", "/api/v1/tokens/{id}"): revoked,
     ("POST", "/api/v1/nodes/{name}/drain"): node("drain"),
     ("POST", "/api/v1/nodes/{name}/resume"): node("resume"),
+    ("POST", "/api/v1/mig/plan"): configured("POST", "/api/v1/mig/plan", {}),
+    ("POST", "/api/v1/nodes/{name}/mig"): pinned,
+    ("POST", "/api/v1/nodes/{name}/mig/release"): node("mig/release"),
 }
 
 

@@ -8,6 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from gpuyard.core.geometry import fit
+from gpuyard.model.layouts import read_layout
+from gpuyard.model.mig import MOLDS
 from gpuyard.sim.generate import poisson
 from gpuyard.sim.traces.swf_write import save_swf
 
@@ -127,3 +130,95 @@ def test_latency_comes_from_the_command_it_names(program) -> None:
     assert "20 waiting jobs, 2 nodes of 8 GPUs, 2 decisions" in text
     assert "yard bench decide --waiting 20 --nodes 2 --passes 2 --policy fifo" == rows[0]["command"]
     assert 0 < rows[0]["decide_ms"]["p50"] <= rows[0]["decide_ms"]["p99"]
+
+
+def test_layouts_go_from_one_extreme_to_the_other_and_each_can_be_had(program) -> None:
+    bench = program("bench_sharing")
+
+    for mold in MOLDS.values():
+        found = bench.layouts(mold)
+        assert "whole" == found[-1]
+        for layout in found:
+            names = read_layout(layout)
+            assert () == fit(mold, (), names).left_out
+
+
+def test_how_many_ran_at_once_is_counted_by_their_times(program) -> None:
+    spans = [(0, 10), (5, 20), (10, 30), (11, 12)]
+    ended = [{"started_ms": a, "ended_ms": b} for a, b in spans]
+
+    assert 3 == program("bench_sharing")._at_once(ended)
+
+
+def test_the_fragment_says_when_results_differ(program) -> None:
+    row = {"asked for": "-g 1", "jobs": 28, "results": "1"}
+    cut = {"change": "whole to 7x1g.18gb", "engine s": 0.4, "command s": 1.0}
+    found = {"gpu": "H200", "cores": 16, "persistence_mode_while_up": "Enabled", "rounds": [row, row], "ratio": 3.1,
+             "same_results": False, "repartitions": [cut]}  # fmt: skip
+
+    text = program("bench_sharing").fragment(found)
+
+    assert "3.10 x the jobs per hour of one by one; results are NOT the same" in text
+    assert "| whole to 7x1g.18gb | 0.4 | 1 |" in text
+
+
+def test_static_layouts_serve_what_they_hold(program) -> None:
+    """One GPU cut 2x1g + 2g + 3g: slices in hand count by hand, larger ones serve, and what ends is free again."""
+    streams, static = program("mig_streams"), program("mig_static")
+    one, two, three, seven = 0, 2, 3, 5
+    day = [
+        streams.Request(at_s, size, 100.0)
+        for at_s, size in [
+            (0.0, one),
+            (1.0, one),
+            (2.0, one),
+            (3.0, three),
+            (4.0, one),
+            (5.0, seven),
+            (6.0, two),
+        ]
+    ] + [streams.Request(200.0, two, 100.0)]
+    replay = static.Replay(day, 1)
+
+    # The third 1g takes the 2g; then the 3g is taken, and nothing is left for a 1g, a 7g or a 2g.
+    found = replay.on(replay.uniform(2, 0, 1, 1, 0, 0))
+    assert pytest.approx((5 / 8, 8 * 100.0 / (7 * 86_400.0))) == found[:2]
+    assert pytest.approx(4 / 8) == replay.on(replay.uniform(7, 0, 0, 0, 0, 0)).acceptance
+    assert all(
+        sum(n * size.compute for n, size in zip(counts, streams.SIZES, strict=True)) <= 7
+        for counts in static.layouts()
+    )
+    assert 38 == len(static.layouts())
+
+
+def test_slices_are_held_against_the_best_static_layout(program) -> None:
+    mig = program("bench_mig")
+    row = mig.measure("drifting", 1.2, 4, range(1))
+
+    assert row == {
+        **mig.measure("drifting", 1.2, 4, range(1)),
+        "pack": row["pack"],
+        "best-fit": row["best-fit"],
+    }
+    for what in ("acceptance", "utilisation"):
+        best = row[f"best by {what}"][what]
+        assert all(best >= row[name][what] for name in ("all-1g", "all-balanced"))
+        assert 0 < row["pack"][what] < 100
+        assert f"{row['pack'][what] - best:+.2f}" in mig.shown([row], what, 1)
+
+
+def test_openb_is_packed_with_nothing_known_before(program, tmp_path: Path) -> None:
+    nodes = [f"n{i},32000,65536,4,T4" for i in range(12)]
+    pods = [f"p{i},{1000 + i % 3 * 1000},1000,1,{(250, 500, 460)[i % 3]}," for i in range(120)]
+    head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text(
+        "\n".join(["sn,cpu_milli,memory_mib,gpu,model", *nodes])
+    )
+    (tmp_path / "openb_pod_list_tiny.csv").write_text("\n".join([head, *pods]))
+
+    row = program("bench_learned").measure(tmp_path, tmp_path / "openb_pod_list_tiny.csv", 2)
+
+    assert "tiny" == row["workload"]
+    assert row["times"] >= 1
+    assert abs(row["told"] - row["learned"]) < 5
+    assert 80 < row["learned"] <= 100

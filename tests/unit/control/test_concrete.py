@@ -1,6 +1,7 @@
 """Asks by need: whole nodes, and the cheapest part of a GPU with so much memory."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 def ask(desk: Rig, **fields: Any) -> Ask:
     job = desk.submit(gpus=0, **fields)
     desk.books.catch_up()
-    return desk.books.state.jobs[job].job.spec.ask
+    found = desk.books.state.jobs[job].job.spec.ask
+    # Whose share it is depends on who runs these tests.
+    return replace(found, gpus=replace(found.gpus, user="")) if isinstance(found.gpus, Milli) else found
 
 
 @pytest.mark.parametrize(

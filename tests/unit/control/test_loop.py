@@ -9,6 +9,7 @@ import pytest
 
 from gpuyard.control.books import Books
 from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller, Step
+from gpuyard.core.dump import canonical
 from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import (
     Answer,
@@ -27,6 +28,7 @@ from gpuyard.model import (
     Ask,
     AttemptState,
     ConfigSet,
+    DemandLearned,
     Job,
     JobClass,
     JobSpec,
@@ -38,6 +40,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.packing.learning import FIRST_JOBS, JOB
 from gpuyard.policies.registry import PRESETS
 from gpuyard.sim.engine import Life, SimEngine
 from gpuyard.sim.memory_store import MemoryStore
@@ -130,6 +133,26 @@ def test_a_job_is_started_seen_and_ended() -> None:
     here.step(10_000)
     assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
     assert [] == here.engine.listing(), "what is in the log is forgotten by the engine"
+
+
+def test_demand_is_learned_from_the_log_and_is_in_it() -> None:
+    here = Here(run_ms=50)
+    here.step()
+    for _ in range(FIRST_JOBS - 1):
+        here.submit()
+    here.step(100)
+    assert () == here.books.state.demand, "too few to conclude anything"
+    here.submit()
+    here.step(100)
+    assert {Ask(Whole(1)): FIRST_JOBS * JOB} == dict(here.books.state.demand)
+    assert 1 == sum([isinstance(event, DemandLearned) for _seq, event in here.store.read(0)])
+    for _ in range(3 * FIRST_JOBS):
+        here.submit()
+        here.step(100)
+    learned = [event for _seq, event in here.store.read(0) if isinstance(event, DemandLearned)]
+    assert 1 == len(learned), "more of the same makes no difference"
+    assert 3 * FIRST_JOBS == here.books.state.arrivals
+    assert canonical(here.books.state) == canonical(Books(here.store).state)  # type: ignore[arg-type]
 
 
 def test_a_start_that_did_not_get_through_is_made_again_under_the_same_key() -> None:

@@ -189,6 +189,10 @@ def test_a_share_has_its_caps(tmp_path: Path) -> None:
     assert "25" == ready.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
     assert f"0={143_771 // 4}M" == ready.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
     assert ready.environment.keys() >= caps(250, 1).keys() | {"CUDA_MPS_PIPE_DIRECTORY"}
+    folder = Path(ready.environment["CUDA_MPS_PIPE_DIRECTORY"]).parent
+    assert folder.is_dir()
+    box.sharing.tidy(H200, now=True)
+    assert not folder.exists()
 
 
 def test_a_model_without_mig_is_not_cut(tmp_path: Path) -> None:

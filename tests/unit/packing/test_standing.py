@@ -47,6 +47,11 @@ def yard(nodes: list[NodeShape], expected: list[tuple[Task, int]]) -> State:
     return state
 
 
+def with_shares(expected: list[tuple[Task, int]]) -> list[tuple[Task, int]]:
+    """Without anybody who wants parts of GPUs, `pack` is `best-fit`."""
+    return [*expected, (Task(1_000, 0, 1, 400), 1)]
+
+
 def arrive(state: State, at_ms: int, task: Task) -> tuple[Grant, ...]:
     """Submit a job and carry out what is decided; one that does not start at once is cancelled."""
     apply(state, JobSubmitted(at_ms, Job(at_ms, JobSpec("t", ask_of(task)), at_ms)))
@@ -63,6 +68,7 @@ def arrive(state: State, at_ms: int, task: Task) -> tuple[Grant, ...]:
 @given(scene=scenes())
 def test_it_goes_where_the_kernel_goes(scene) -> None:
     nodes, tasks, expected, order = scene
+    expected = with_shares(expected)
     # The core puts tasks without GPUs on nodes without first, whatever the placement.
     nodes = [node for node in nodes if node.gpus] or [NodeShape("a", 1, 8_000, 8_192)]
     state = yard(nodes, expected)
@@ -84,7 +90,7 @@ def test_it_goes_where_the_kernel_goes(scene) -> None:
 def test_a_state_rebuilt_from_its_dump_has_the_same_best_nodes(scene, ends: list[int]) -> None:
     """Also after jobs have ended and a node was closed: keys kept node by node are those worked out anew."""
     nodes, tasks, expected, order = scene
-    state = yard(nodes, expected)
+    state = yard(nodes, with_shares(expected))
     running = [at_ms for at_ms, number in enumerate(order, start=1) if arrive(state, at_ms, tasks[number])]
     for end in dict.fromkeys(end % len(running) for end in ends if running):
         apply(state, AttemptEnded(1000, running[end], 1, Outcome.COMPLETED))

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import exp, log
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuyard.core import State, apply, decide
@@ -161,6 +161,12 @@ NODES = st.lists(
 
 
 @given(NODES, MIXES, st.lists(ASKS, max_size=12))
+@example(
+    # No GPUs anywhere, two kinds of node, and the first node is full: the next is of the other kind.
+    [node(0, 0, "A", 4000), node(1, 0, "A", 16_000), node(2, 0, "A", 4000)],
+    ((Ask(Whole(1)), 1),),
+    [Ask(Whole(0), cpu_milli=4000), Ask(Whole(0), cpu_milli=1000)],
+)
 def test_fragmentation_and_choice_follow_the_definition(nodes, mix, asks) -> None:
     state = yard(nodes, mix)
     weights = sum(weight for _ask, weight in mix)

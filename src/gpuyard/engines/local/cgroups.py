@@ -56,6 +56,24 @@ def candidates(name: str, *, root: bool) -> list[str]:
     return [os.path.join(place, name) for place in dict.fromkeys(places)]
 
 
+def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
+    """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
+    missing = "memory and CPU limits are not enforced: "
+    if not wanted:
+        return "", frozenset(), (missing + "cgroups are switched off",)
+    complaint = "no cgroup v2 tree is mounted"
+    for base in candidates(name, root=os.geteuid() == 0):
+        try:
+            controllers = prepare(base)
+        except OSError as error:
+            complaint = f"{error}"
+            continue
+        lacking = ", ".join(sorted(CONTROLLERS - controllers))
+        notes = (f"{missing}{os.path.dirname(base)} does not hand down {lacking}",) if lacking else ()
+        return base, controllers, notes
+    return "", frozenset(), (missing + complaint,)
+
+
 def prepare(base: str) -> frozenset[str]:
     """Make the yard's own group; which controllers the groups below it have. OSError: not here."""
     above = os.path.dirname(base)
@@ -144,21 +162,3 @@ class Group:
                 time.sleep(_PAUSE_S)
             else:
                 return
-
-
-def find(name: str, *, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
-    """A cgroup of that name (empty: none), the controllers in it, and what people should know about it."""
-    missing = "memory and CPU limits are not enforced: "
-    if not wanted:
-        return "", frozenset(), (missing + "cgroups are switched off",)
-    complaint = "no cgroup v2 tree is mounted"
-    for base in candidates(name, root=os.geteuid() == 0):
-        try:
-            controllers = prepare(base)
-        except OSError as error:
-            complaint = f"{error}"
-            continue
-        lacking = ", ".join(sorted(CONTROLLERS - controllers))
-        notes = (f"{missing}{os.path.dirname(base)} does not hand down {lacking}",) if lacking else ()
-        return base, controllers, notes
-    return "", frozenset(), (missing + complaint,)

@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,17 +25,19 @@ from gpuyard.engines.contract import (
     Report,
     Transient,
 )
-from gpuyard.engines.local import cgroups, files, machine, processes, translate
+from gpuyard.engines.local import cgroups, files, machine, persistence, processes, translate
 from gpuyard.engines.local.client import Data, Spawner, accepted, read_as, read_own
 from gpuyard.engines.local.longlogs import Trimmer, cut_of
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps, NoMps
+from gpuyard.engines.local.mps_faults import Faults
+from gpuyard.engines.local.outsiders import Outsiders
 from gpuyard.engines.local.sharing import Sharing
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MOLDS, Slice
 
 __all__ = ["EMULATED", "EmulatedGpus", "LocalEngine"]
 
@@ -75,18 +77,23 @@ class LocalEngine:
         self._data = Data(data)
         self._mutex = threading.Lock()
         name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
-        self._base, controllers, self._notes = cgroups.find(name, wanted=use_cgroups)
+        self._base, controllers, self._notes = cgroups.found(name, wanted=use_cgroups)
         group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
-        self._watcher = Watcher(self._data, self._boot, self._base, now_ms)
         self._readings: list[translate.GpuReading] | None = None
         self._sharing = self._share()
+        faults = Faults(self._sharing.daemon, now_ms)
+        self._watcher = Watcher(self._data, self._boot, self._base, now_ms, faults.judged)
+        self._outsiders = Outsiders()
         self._trimmer = Trimmer(log_limit_mib << 20)
+        if emulate is None and (sleepy := persistence.switch_on(str(self._data.root))):
+            self._notes += (sleepy,)
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
-        self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND, Capability.SHARES} | limits)
+        able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.SLICES}
+        self.capabilities = frozenset(able | limits)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -113,13 +120,7 @@ class LocalEngine:
         ours = set()
         if any([reading.pids for reading in readings]):
             ours = self._watcher.supervisors() | self._sharing.daemons()
-        busy = tuple(
-            Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
-            for gpu, reading in enumerate(readings)
-            for pid in reading.pids
-            # What an attempt started has its supervisor above it, since orphans are adopted there.
-            if not ours & {pid, *processes.ancestors(pid)}
-        )
+        busy = self._outsiders.among(readings, ours)
         if mold is not None and self._emulate is None:
             cut = [gpu for gpu, reading in enumerate(readings) if self._sharing.foreign(mold, reading.uuid)]
             busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
@@ -136,6 +137,18 @@ class LocalEngine:
         if self._emulate is not None:
             return Sharing(root, lambda mold: EmulatedCutter(root, mold), NoMps(root), self._live_plans)
         return Sharing(root, NvmlCutter, Mps(root), self._live_plans)
+
+    def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
+        """Keep these layouts on this machine, and no others."""
+        if node != self._node:
+            return dict.fromkeys(layouts, Reply(Answer.REFUSED, f"this machine is {self._node}"))
+        readings = self._gpus()
+        with self._data.acting(epoch):
+            return self._sharing.pin(readings, {g: each for g, each in layouts.items() if g < len(readings)})
+
+    def cuts(self) -> dict[str, tuple[Slice, ...]]:
+        """The yard's own slices on this machine, in use or not."""
+        return {self._node: self._sharing.there(self._gpus())}
 
     def _live_plans(self) -> Iterator[dict[str, Any]]:
         """What attempts that have not ended were started with."""
@@ -347,9 +360,9 @@ class LocalEngine:
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what an attempt wrote; empty at the end, and for one that is not known."""
-        if stream not in files.STREAMS or offset < 0 or limit <= 0:
+        if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
             return b""
-        folder, plan = self._plan(key)
+        folder, plan = self._data.plan(key)
         if plan is None:
             return b""
         if named := plan[stream]:
@@ -360,17 +373,9 @@ class LocalEngine:
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
-        folder, plan = self._plan(key)
+        folder, plan = ("", None) if translate.flaw_of_key(key) else self._data.plan(key)
         cut = cut_of(folder) if plan is not None and not plan[stream] else None
         return cut.tail if cut is not None and cut.head <= offset < cut.tail else offset
-
-    def _plan(self, key: str) -> tuple[str, dict[str, Any] | None]:
-        """The folder of an attempt, and what it was started with; None where it is not known."""
-        if not translate.flaw_of_key(key):
-            for folder in (self._data.attempt(key), self._data.kept(key)):
-                if (plan := files.read(os.path.join(folder, files.LAUNCH))) is not None:
-                    return folder, plan
-        return "", None
 
     def close(self) -> None:
         """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""
@@ -378,6 +383,9 @@ class LocalEngine:
             mold = MOLDS.get(translate.model_of(self._readings[0].name, self._readings[0].memory_mib))
             with suppress(EngineError):
                 self._sharing.tidy(mold, now=True)
+        if self._emulate is None:
+            with suppress(OSError):
+                persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()
         self._data.close()
         if self._base:

@@ -96,6 +96,42 @@ class Slices:
                         self._take_away(gpu, Place(each.profile, each.start))
             return self._cutter.make(gpu, wanted.profile, wanted.start)
 
+    def keep(self, mold: Mold, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
+        """Cut a GPU to just this layout. What is there already stays; what is not in it and idle is taken away.
+
+        Every slice is noted before it is made, so whoever comes after a crash goes on from where this stopped.
+        """
+        wanted, held = sorted(set(layout)), set(in_use)
+        if not wanted:
+            self.whole(gpu, held)
+            return
+        with self._mutex:
+            there = self._cutter.instances(gpu)
+            if there is not None and gpu not in self.own():
+                raise Permanent(f"MIG is on at {gpu}, and not by this yard")
+            found = {Place(each.profile, each.start) for each in there or ()}
+            if found == set(wanted):
+                return
+            for place in sorted(found - set(wanted)):
+                if place in held:
+                    raise Transient(f"{place.profile} at slot {place.start} of {gpu} is in use")
+                self._take_away(gpu, place)
+            if there is None:
+                self._note(gpu, wanted[0])
+                self._cutter.switch(gpu, True)
+            for place in wanted:
+                if place not in found:
+                    self._note(gpu, place)
+                    self._cutter.make(gpu, place.profile, place.start)
+
+    def there(self, gpu: str) -> tuple[Place, ...]:
+        """The yard's own slices that are on a GPU now."""
+        own = self.own().get(gpu, set())
+        found = (
+            [Place(each.profile, each.start) for each in (self._cutter.instances(gpu) or ())] if own else []
+        )
+        return tuple([place for place in found if place in own])
+
     def whole(self, gpu: str, in_use: Iterable[Place]) -> None:
         """Make a GPU whole again for a job that takes all of it."""
         with self._mutex:

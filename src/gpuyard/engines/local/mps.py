@@ -8,6 +8,7 @@ program may allocate, and the part of the multiprocessors that it computes on. W
 
 import hashlib
 import os
+import shutil
 import subprocess
 import time
 from contextlib import suppress
@@ -60,13 +61,14 @@ class Mps:
         mark = hashlib.sha256(data.encode()).hexdigest()[:10]
         self._root = f"/tmp/gpuyard-mps-{mark}"
 
-    def _daemon(self, gpu: str, uid: int) -> Daemon:
+    def daemon(self, gpu: str, uid: int) -> Daemon:
+        """Where the daemon for a GPU and a user is, or would be."""
         short = hashlib.sha256(gpu.encode()).hexdigest()[:8]
         return Daemon(gpu, uid, os.path.join(self._root, f"{short}-{uid}"))
 
     def ensure(self, gpu: str, account: Account) -> Daemon:
         """The daemon for this GPU and user, started now if it does not answer."""
-        daemon = self._daemon(gpu, account.uid)
+        daemon = self.daemon(gpu, account.uid)
         if self.answers(daemon):
             return daemon
         self._make_folders(daemon, account)
@@ -123,10 +125,18 @@ class Mps:
 
     def stop_unused(self, used: set[tuple[str, int]]) -> None:
         """End every daemon but those of these GPUs and users."""
-        wanted = {self._daemon(gpu, uid).folder for gpu, uid in used}
+        wanted = {self.daemon(gpu, uid).folder for gpu, uid in used}
         for daemon in self.all():
             if daemon.folder not in wanted:
                 self.stop(daemon)
+                self._clear(daemon)
+
+    def _clear(self, daemon: Daemon) -> None:
+        """Take away what an ended daemon left; one that is about to end has its socket still, and is cleared later."""
+        if not os.path.exists(os.path.join(daemon.pipe, "control")):
+            shutil.rmtree(daemon.folder, ignore_errors=True)
+            with suppress(OSError):
+                os.rmdir(self._root)
 
     @staticmethod
     def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:
@@ -156,11 +166,20 @@ class Mps:
 
 
 class NoMps(Mps):
-    """For GPUs that are only pretended to be there: clients get their variables, and there is no daemon."""
+    """For GPUs that are only pretended to be there: clients get their variables and folders, and there is no daemon.
+
+    Whoever writes a fault into the log there has had one.
+    """
 
     def ensure(self, gpu: str, account: Account) -> Daemon:
         """Nothing to start."""
-        return self._daemon(gpu, account.uid)
+        daemon = self.daemon(gpu, account.uid)
+        self._make_folders(daemon, account)
+        return daemon
 
-    def stop_unused(self, used: set[tuple[str, int]]) -> None:
+    def answers(self, daemon: Daemon) -> bool:
+        """There is nobody to answer."""
+        return False
+
+    def stop(self, daemon: Daemon) -> None:
         """Nothing to end."""

@@ -61,6 +61,15 @@ def lives(who: Identity, boot: str) -> bool:
     return stat is not None and stat.ticks == who.ticks and stat.state not in "ZX"
 
 
+def runs(pid: int) -> bool:
+    """Whether any thread of a process runs: its first one may have ended long before the others."""
+    try:
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return any([(stat := stat_of(each)) is not None and stat.state not in "ZX" for each in threads])
+
+
 def signal_to(who: Identity, number: int, boot: str) -> bool:
     """Send a signal to this very process and to no other that may have got its number; whether it was there."""
     try:

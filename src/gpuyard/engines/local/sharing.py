@@ -5,19 +5,25 @@ nobody has used for a while is put back: slices are taken away, MIG is switched 
 stay, because the next job is likely to want the same.
 """
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.core.geometry import Place
-from gpuyard.engines.contract import Part, Permanent, Transient
+from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
+from gpuyard.engines.local import files
 from gpuyard.engines.local.mig import Cutter, Slices
-from gpuyard.engines.local.mps import Mps, caps
+from gpuyard.engines.local.mps import Daemon, Mps, caps
 from gpuyard.engines.local.translate import Account, GpuReading, model_of
-from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI
 
+PINS = "pins.json"
+PIN_S_MAX = 5.0
+"""How long one call may cut GPUs; whoever asks again gets the rest."""
+_LATER = Reply(Answer.UNSURE, "other GPUs are cut before it")
 IDLE_S = 60.0
 """How long slices and daemons outlive their last user."""
 
@@ -72,6 +78,7 @@ class Sharing:
             return Ready(tuple(uuids), held={"gpus": uuids})
         if len(uuids) > 1:
             raise Permanent("a share is of one GPU here")
+        self._idle_since.pop("mps", None)
         daemon = self._mps.ensure(uuids[0], account)
         reading = readings[part.gpus[0]]
         environment = daemon.environment() | caps(part.milli, reading.memory_mib)
@@ -81,6 +88,9 @@ class Sharing:
         if mold is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(mold), self._cuts()
+        for gpu in part.gpus:
+            # A short job may come and go between two looks, and the slices are not idle for all that.
+            self._idle_since.pop(readings[gpu].uuid, None)
         if any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices]):
             # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
             self._mps.stop_unused(self._shared())
@@ -104,12 +114,66 @@ class Sharing:
         """GPUs that live attempts share through MPS, with their user."""
         return {(uuid, uid) for plan in self._plans() for uuid, uid in plan.get("held", {}).get("mps", ())}
 
+    # ---- layouts that are kept
+
+    def pinned(self) -> dict[str, tuple[Place, ...]]:
+        """Layouts that GPUs keep until told otherwise; none: it stays whole. On disk, as a server may come back."""
+        kept: dict[str, Any] = files.read(os.path.join(self._folder, PINS)) or {}
+        return {uuid: tuple([Place(*place) for place in places]) for uuid, places in kept.items()}
+
+    def pin(
+        self, readings: Sequence[GpuReading], layouts: Mapping[int, tuple[Slice, ...]]
+    ) -> dict[int, Reply]:
+        """Keep these layouts and no others; what became of each."""
+        kept = {
+            readings[gpu].uuid: [[piece.profile, piece.start] for piece in pieces]
+            for gpu, pieces in sorted(layouts.items())
+        }
+        if kept or self.pinned():
+            files.replace(os.path.join(self._folder, PINS), kept, durable=True)
+        replies: dict[int, Reply] = {}
+        until_s = self._clock_s() + PIN_S_MAX
+        for gpu in sorted(layouts):
+            late = self._clock_s() > until_s
+            replies[gpu] = _LATER if late else self._keep(readings[gpu])
+        return replies
+
+    def _keep(self, reading: GpuReading) -> Reply:
+        """Make a GPU as it is pinned."""
+        mold = MOLDS.get(model_of(reading.name, reading.memory_mib))
+        if mold is None:
+            return Reply(Answer.REFUSED, f"{reading.name} cannot be cut: it has no MIG")
+        slices, used = self._slices(mold), self._cuts().get(reading.uuid, set())
+        try:
+            if reading.uuid not in slices.own():
+                # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
+                self._mps.stop_unused(self._shared())
+            slices.keep(mold, reading.uuid, self.pinned()[reading.uuid], used)
+        except Permanent as error:
+            return Reply(Answer.REFUSED, str(error))
+        except Transient as error:
+            return Reply(Answer.UNSURE, str(error))
+        return Reply(Answer.DONE)
+
+    def there(self, readings: Sequence[GpuReading]) -> tuple[Slice, ...]:
+        """The yard's own slices, in use or not."""
+        found: list[Slice] = []
+        for gpu, reading in enumerate(readings):
+            mold = MOLDS.get(model_of(reading.name, reading.memory_mib))
+            if mold is not None:
+                found += [Slice(gpu, *place) for place in self._slices(mold).there(reading.uuid)]
+        return tuple(found)
+
     def foreign(self, mold: Mold, uuid: str) -> bool:
         """Whether somebody else has cut this GPU."""
         slices = self._slices(mold)
         if uuid in slices.own():
             return bool(slices.foreign(uuid))
         return self._cutter(mold).instances(uuid) is not None
+
+    def daemon(self, gpu: str, uid: int) -> Daemon:
+        """Where the MPS daemon for a GPU and a user is."""
+        return self._mps.daemon(gpu, uid)
 
     def daemons(self) -> set[int]:
         """Processes below which what computes is ours."""
@@ -123,9 +187,15 @@ class Sharing:
             self._mps.stop_unused(used)
         if mold is None:
             return troubles
-        slices, cuts = self._slices(mold), self._cuts()
+        slices, cuts, pins = self._slices(mold), self._cuts(), self.pinned()
         for uuid in sorted(slices.own()):
-            if self._rests(uuid, bool(cuts.get(uuid)), now):
+            if pins.get(uuid):
+                # A restart of the machine takes slices away: what is pinned is made again.
+                try:
+                    slices.keep(mold, uuid, pins[uuid], cuts.get(uuid, set()))
+                except (Transient, Permanent) as error:
+                    troubles.append(str(error))
+            elif self._rests(uuid, bool(cuts.get(uuid)), now):
                 try:
                     slices.whole(uuid, cuts.get(uuid, set()))
                 except (Transient, Permanent) as error:

@@ -13,11 +13,16 @@ from gpuyard.engines.local import files, processes, translate
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.processes import Identity
+from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
+
+
+Judge = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any] | None]
+"""The end of an attempt that failed, as it is to be reported; None: it is too early to say."""
 
 
 @dataclass(slots=True)
@@ -34,11 +39,12 @@ class _Seen:
 class Watcher:
     """Answers for attempts. Not for several threads at once: the engine holds a lock."""
 
-    def __init__(self, data: Data, boot: str, base: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, data: Data, boot: str, base: str, now_ms: Callable[[], int], judge: Judge) -> None:
         self._data = data
         self._boot = boot
         self._base = base
         self._now_ms = now_ms
+        self._judge = judge
         self._ended: dict[str, Report] = {}
         self._seen: dict[str, _Seen] = {}
 
@@ -84,9 +90,19 @@ class Watcher:
     # ---- the cases
 
     def _read_end(self, key: str, folder: str) -> Report | None:
-        end = files.read(os.path.join(folder, files.END))
+        path = os.path.join(folder, files.END)
+        end = files.read(path)
         if end is None:
             return None
+        if end["outcome"] == Outcome.FAILED.value:
+            judged = self._judge(key, files.read(os.path.join(folder, files.LAUNCH)) or {}, end)
+            if judged is None:
+                return Report(key, Phase.STOPPING, started_ms=end["started_ms"])
+            if judged != end:
+                # For good: whoever looks later may no longer know who else was there.
+                with suppress(OSError):
+                    files.replace(path, judged, durable=True)
+                end = judged
         self._seen.pop(key, None)
         report = self._ended[key] = translate.report_of_end(key, end, self._now_ms())
         return report

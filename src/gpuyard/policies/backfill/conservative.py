@@ -67,8 +67,9 @@ class ConservativePass:
         if type(found) is not tuple:
             return found
         now_ms, shape = current.now_ms, record.shape
-        if self._turns == current.state.queue.count or shape.profile:
-            # Slices are cut where geometry allows; what is booked for them are whole GPUs.
+        if self._turns == current.state.queue.count or shape.profile or shape.user:
+            # Slices are cut where geometry allows; what is booked for them are whole GPUs. Nor do bookings know whose
+            # share is where.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
         ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
@@ -133,7 +134,8 @@ class ConservativePass:
         """Book it in, if it waits for something that has a promised end."""
         if code in _WAITS_FOR_AN_END:
             slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
-            if slot is not None:
+            # Slices that lack room though a GPU is free wait for more than an end: it is one that stays whole.
+            if slot is not None and not (record.shape.profile and slot.at_ms <= self._pass.now_ms + 1):
                 self._profile.book(record, slot)
                 self._pass.reservations.append(Reservation(record.id, slot.at_ms))
         return True

@@ -122,7 +122,8 @@ class EasyPass:
             elif code in _WAITS_FOR_ROOM and not self._first_waits_for_room():
                 self._head = record
         if self._head is record:
-            if self._pass.state.nodes.closed_count or self._pass.state.earmarks:
+            state = self._pass.state
+            if state.nodes.closed_count or state.nodes.pins or state.earmarks:
                 # Only then can there be no time to promise. Then it is not this one that the others wait for.
                 self._promised()
             self.settled = self._head is not None

@@ -14,17 +14,18 @@ def ranked(nodes: Nodes, shape: Shape, members: int, best: Best) -> Iterator[Way
     # Worked out as far as it is asked for: mostly the first way is taken.
     kinds = nodes.kinds
     left = dict(shape.way_on)
+    parts = [members]
     if not shape.gpus:
         # Nodes without GPUs come first, as everywhere, for tasks that want none.
+        bare = 0
         for way in shape.ways:
             if not kinds[way.kind].gpus:
-                members &= ~kinds[way.kind].members
-                yield left.pop(way.kind)
-    while left:
-        number = best(nodes, shape, members)
-        if number < 0:
-            break
-        kind = nodes.kind[number]
-        members &= ~kinds[kind].members
-        yield left.pop(kind)
+                bare |= kinds[way.kind].members
+        parts = [members & bare, members & ~bare]
+    for part in parts:
+        among = part
+        while among and (number := best(nodes, shape, among)) >= 0:
+            kind = nodes.kind[number]
+            among &= ~kinds[kind].members
+            yield left.pop(kind)
     yield from left.values()

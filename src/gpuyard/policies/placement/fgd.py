@@ -40,7 +40,10 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
     if number < 0:
         return None
     gpus = 1 << demand.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
-    return share_grant(shape, number, gpus)
+    grants = share_grant(shape, number, gpus)
+    # The values know how much is free on a GPU, not that one which is cut, or another's, cannot be shared.
+    plain = not nodes.cut and not nodes.sharers
+    return grants if plain or nodes.fits(grants) else share_best_fit(nodes, shape, way, among)
 
 
 place = placer(_whole, _share)

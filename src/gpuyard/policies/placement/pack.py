@@ -3,7 +3,9 @@
 1. Least cost: what the node's idle GPUs and cores are worth to the expected tasks, before less after (see
 `gpuyard.packing.values`); 2. least idle on the node afterwards, so that full nodes get fuller and empty ones stay
 empty; 3. lowest node. Of a node, the GPU for a share is chosen likewise. Like `fgd` it looks at all kinds of node
-together. Gangs, and everything as long as no demand has been learned, are placed like `best-fit`.
+together. A MIG slice goes where its GPU loses the least of what the expected slices need (see
+`gpuyard.packing.slices`). Gangs, and everything as long as nobody is expected to want parts of GPUs, are placed like
+`best-fit`, and as fast.
 """
 
 from collections.abc import Iterable
@@ -18,6 +20,7 @@ from gpuyard.core.placing import (
     whole_best_fit,
 )
 from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.packing.standing import Standing
 from gpuyard.policies.placement.across_kinds import ranked
@@ -25,10 +28,12 @@ from gpuyard.policies.placement.across_kinds import ranked
 NAME = "pack"
 
 
-def _standing(nodes: Nodes) -> Standing | None:
+_plain = placer(whole_best_fit, share_best_fit)
+
+
+def _standing(nodes: Nodes) -> Standing:
     demand = nodes.demand
-    if demand is None:
-        return None
+    assert demand is not None, "without one nothing is valued"
     if not isinstance(demand.derived, Standing):
         demand.derived = Standing(demand.mix)
     assert isinstance(demand.derived, Standing)
@@ -36,33 +41,45 @@ def _standing(nodes: Nodes) -> Standing | None:
 
 
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    standing = _standing(nodes)
-    if standing is None:
-        return whole_best_fit(nodes, shape, way, among)
-    number = standing.best(nodes, shape, nodes.kinds[way.kind].members & among)
+    number = _standing(nodes).best(nodes, shape, nodes.kinds[way.kind].members & among)
     return None if number < 0 else (grant_tasks(nodes, shape, number, 1),)
 
 
 def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     standing = _standing(nodes)
-    if standing is None:
-        return share_best_fit(nodes, shape, way, among)
     number = standing.best(nodes, shape, nodes.kinds[way.kind].members & among)
     if number < 0:
         return None
     gpus = 1 << standing.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
-    return share_grant(shape, number, gpus)
+    grants = share_grant(shape, number, gpus)
+    # The values know how much is free on a GPU, not that one which is cut, or another's, cannot be shared.
+    plain = not nodes.cut and not nodes.sharers
+    return grants if plain or nodes.fits(grants) else share_best_fit(nodes, shape, way, among)
 
 
-place = placer(_whole, _share)
+def _slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    slices = _standing(nodes).slices
+    return (slices.place if slices.known else place_slices)(nodes, shape, way, among)
+
+
+_valued = placer(_whole, _share, _slices)
+
+
+def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """Room by value, if parts of GPUs are expected to be wanted."""
+    demand = nodes.demand
+    return (_plain if demand is None or not demand.parts else _valued)(nodes, shape, way, among)
 
 
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     """The ways of a shape, the one with the best node first; those without room come last."""
-    standing = _standing(nodes)
-    if standing is None or shape.tasks > 1 or len(shape.ways) < 2:
+    demand = nodes.demand
+    if demand is None or not demand.parts or shape.tasks > 1 or len(shape.ways) < 2:
         return shape.ways
+    standing = _standing(nodes)
     members = 0
     for way in shape.ways:
         members |= nodes.kinds[way.kind].members & way.pools
-    return ranked(nodes, shape, members, standing.best)
+    if not shape.profile:
+        return ranked(nodes, shape, members, standing.best)
+    return ranked(nodes, shape, members, standing.slices.best) if standing.slices.known else shape.ways

@@ -1,0 +1,52 @@
+"""Who else computes on the GPUs of this machine: processes that are not below anything of the yard's.
+
+The driver lists processes a moment longer than they live. One that is dead, or a zombie, uses nothing. Where this
+machine is a container, processes of others cannot be seen at all; then a number that stays listed belongs to somebody.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from gpuyard.engines.contract import Busy
+from gpuyard.engines.local import machine, processes
+from gpuyard.engines.local.translate import GpuReading
+
+UNSEEN_S = 5.0
+"""How long the driver may list a process that cannot be seen before it counts as somebody's."""
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""The number that Linux gives to the process namespace of the machine itself."""
+
+
+def sees_everybody() -> bool:
+    """Whether every process of the machine can be seen from here."""
+    return os.stat("/proc/self/ns/pid").st_ino == _FIRST_NAMESPACE
+
+
+class Outsiders:
+    """Remembers since when a process is listed that cannot be seen."""
+
+    def __init__(self, everybody: bool | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._everybody = sees_everybody() if everybody is None else everybody
+        self._clock_s = clock_s
+        self._unseen: dict[int, float] = {}
+
+    def among(self, readings: Sequence[GpuReading], ours: set[int]) -> tuple[Busy, ...]:
+        """GPUs in use by others. `ours` are processes below which everything is the yard's."""
+        listed = {pid for reading in readings for pid in reading.pids}
+        self._unseen = {pid: since_s for pid, since_s in self._unseen.items() if pid in listed}
+        return tuple(
+            [
+                Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
+                for gpu, reading in enumerate(readings)
+                for pid in reading.pids
+                # What an attempt started has its supervisor above it, since orphans are adopted there.
+                if self._computes(pid) and not ours & {pid, *processes.ancestors(pid)}
+            ]
+        )
+
+    def _computes(self, pid: int) -> bool:
+        if processes.stat_of(pid) is not None:
+            return processes.runs(pid)
+        since_s = self._unseen.setdefault(pid, self._clock_s())
+        return not self._everybody and self._clock_s() - since_s >= UNSEEN_S

@@ -1,0 +1,78 @@
+"""Persistence mode: the driver keeps a GPU awake between jobs, which saves each of them seconds at its start.
+
+It is switched on where the yard may and it is off; what was switched on is noted on disk first, and put back when the
+yard goes down. A GPU that keeps a pinned layout stays awake: without anybody on it the driver may forget its slices.
+"""
+
+import os
+from collections.abc import Container
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.local import files
+
+FILE = "persistence.json"
+_OFF, _ON = 0, 1
+
+
+def switch_on(folder: str) -> str:
+    """Keep all GPUs awake from now on; what people should know about it, empty: nothing."""
+    nvml = _driver()
+    if nvml is None:
+        return ""
+    refused = ""
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            try:
+                if nvml.nvmlDeviceGetPersistenceMode(handle) == _ON:
+                    continue
+                _note(folder, {*_noted(folder), nvml.nvmlDeviceGetUUID(handle)})
+                nvml.nvmlDeviceSetPersistenceMode(handle, _ON)
+            except nvml.NVMLError as error:
+                _note(folder, _noted(folder) - {nvml.nvmlDeviceGetUUID(handle)})
+                refused = f"persistence mode cannot be switched on, so jobs start more slowly: {error}"
+    except nvml.NVMLError as error:
+        refused = f"persistence mode cannot be read: {error}"
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+    return refused
+
+
+def put_back(folder: str, but: Container[str]) -> None:
+    """Let GPUs sleep that the yard has kept awake, but for some."""
+    mine = {uuid for uuid in _noted(folder) if uuid not in but}
+    nvml = _driver() if mine else None
+    if nvml is None:
+        return
+    try:
+        for uuid in sorted(mine):
+            # A GPU that is gone, or that somebody else looks after by now, is not ours to set.
+            with suppress(nvml.NVMLError):
+                nvml.nvmlDeviceSetPersistenceMode(nvml.nvmlDeviceGetHandleByUUID(uuid), _OFF)
+            _note(folder, _noted(folder) - {uuid})
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def _driver() -> Any:
+    """NVIDIA's library, ready; None where there is no driver."""
+    try:
+        import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  # only where there are GPUs
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
+
+def _noted(folder: str) -> set[str]:
+    return set((files.read(os.path.join(folder, FILE)) or {}).get("gpus", ()))
+
+
+def _note(folder: str, uuids: set[str]) -> None:
+    files.replace(os.path.join(folder, FILE), {"gpus": sorted(uuids)}, durable=True)

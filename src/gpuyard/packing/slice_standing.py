@@ -1,0 +1,180 @@
+"""The nodes by what a slice would cost there: the live side of `slices`.
+
+A slice costs what its GPU is worth less afterwards. Whole GPUs are compared with those that are cut already: an empty
+one is worth more the more large slices and whole GPUs are expected. For every profile the nodes stand in sets by their
+cheapest place, and a change of one node moves it from one set to another.
+"""
+
+from collections.abc import Mapping
+
+from gpuyard.core.bits import each
+from gpuyard.core.geometry import Held, Place, idle_harm, starts
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.slicing import (
+    KEPT,
+    Found,
+    book_milli,
+    kept_for,
+    slice_grant,
+    sliceable,
+    slices_on,
+    whole_free,
+)
+from gpuyard.model import Grant
+from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.units import MILLI
+from gpuyard.packing.ranking import Ranking
+from gpuyard.packing.slices import plain, profiles_of, values, with_place
+from gpuyard.packing.values import NO_ROOM
+
+_MANY = 1 << 30
+"""More GPUs than there are."""
+
+
+class SliceStanding:
+    """What every way to cut a GPU is worth under the expected asks, and where the next slice costs least."""
+
+    def __init__(self, mix: list[tuple[Shape, int]]) -> None:
+        self._mix = mix
+        self.known = any([shape.profile for shape, _weight in mix])
+        """Whether slices are expected at all."""
+        self._fleet: list[int] = []
+        """The members of each kind for which the rankings were made."""
+        self._values: dict[str, Mapping[Held, int]] = {}
+        """By GPU model."""
+        self._sizes: dict[tuple[str, str], tuple[Mold | None, int]] = {}
+        self._cheapest: dict[tuple[str, Held, str, Held], tuple[int, int] | None] = {}
+        self._rankings: dict[tuple[str, int, bool], Ranking] = {}
+
+    def place(self, nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+        """Room for all slices of a task on one node."""
+        number = self.best(nodes, shape, nodes.kinds[way.kind].members & among)
+        if number < 0:
+            return None
+        found = self._on(nodes, shape, number, whole_free(nodes) - nodes.whole_reserve)
+        assert found is not None, "the ranking says that there is room"
+        return slice_grant(shape, number, found)
+
+    def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
+        """The node for a task: 1. least cost, 2. lowest number; -1: none has room."""
+        spare = whole_free(nodes) - nodes.whole_reserve
+        if nodes.whole_reserve and shape.slices > 1:
+            # How many more may be cut makes a difference, and it changes all the time.
+            key, best = self._least(nodes, shape, members, spare)
+        else:
+            ranking = self._ranking(nodes, shape, spare > 0)
+            shifted = nodes.shifted & members
+            key, best = ranking.least(nodes, shape.cpu_milli, shape.memory_mib, members ^ shifted)
+            if shifted:
+                key, best = min((key, best), self._least(nodes, shape, shifted, spare))
+        return best if key != NO_ROOM else -1
+
+    def _least(self, nodes: Nodes, shape: Shape, members: int, spare: int) -> tuple[int, int]:
+        least = (NO_ROOM, 0)
+        for number in each(members):
+            if shape.cpu_milli <= nodes.cpu_free[number] and shape.memory_mib <= nodes.memory_free[number]:
+                least = min(least, (self._key(nodes, shape, number, spare), number))
+        return least
+
+    def _ranking(self, nodes: Nodes, shape: Shape, may_cut: bool) -> Ranking:
+        fleet = [kind.members for kind in nodes.kinds]
+        if self._fleet != fleet:
+            self._fleet = fleet
+            self._rankings.clear()
+        key = (shape.profile, shape.slices, may_cut)
+        ranking = self._rankings.get(key)
+        if ranking is None:
+            ranking = self._rankings[key] = Ranking(len(nodes.node))
+        spare = _MANY if may_cut else 0
+        ranking.bring_up(nodes, lambda number: self._key(nodes, shape, number, spare))
+        return ranking
+
+    def _key(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> int:
+        found = None if nodes.closed[number] else self._on(nodes, shape, number, spare)
+        return NO_ROOM if found is None else found[0]
+
+    def _on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
+        if shape.slices == 1:
+            return self.one_on(nodes, shape, number, spare)
+        return slices_on(nodes, shape, number, sliceable(nodes, number, spare), self.cheapest)
+
+    def one_on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
+        """What `slices_on` says of one slice, by far the most frequent, without looking at GPUs that are alike."""
+        mold, milli = self._size(nodes.node[number].gpu_model, shape.profile)
+        if mold is None:
+            return None
+        found: tuple[int, int, int] | None = None
+        free, profile = nodes.gpu_free[number], shape.profile
+        row, pins, idle = nodes.cut.get(number, {}), nodes.pins.get(number), nodes.idle.get(number, {})
+        mask = nodes.free_mask[number]
+        if pins:
+            for gpu in sorted(pins, reverse=True):
+                able = kept_for(pins[gpu].held, row.get(gpu, ()), profile)
+                if able and free[gpu] + MILLI >= milli:
+                    return KEPT, (Slice(gpu, profile, able[0]),), milli
+                mask &= ~(1 << gpu)
+        for gpu in sorted(row, reverse=True):
+            if free[gpu] < milli or (pins and gpu in pins):
+                continue
+            best = self.cheapest(mold, row[gpu], profile, idle.get(gpu, ()))
+            if best is not None and (found is None or best[0] < found[0]):
+                found = (best[0], gpu, best[1])
+        if mask and spare > 0:
+            gpu = mask.bit_length() - 1
+            best = self.cheapest(mold, (), profile, idle.get(gpu, ()))
+            if best is not None and (found is None or best[0] < found[0]):
+                found = (best[0], gpu, best[1])
+        return None if found is None else (found[0], (Slice(found[1], profile, found[2]),), milli)
+
+    def _size(self, model: str, profile: str) -> tuple[Mold | None, int]:
+        """How a model is cut, if it can be cut to this size, and what a slice takes in the books."""
+        known = self._sizes.get((model, profile))
+        if known is None:
+            mold = MOLDS.get(model)
+            size = mold.profile(profile) if mold else None
+            known = (mold, book_milli(mold, size)) if mold and size else (None, 0)
+            self._sizes[model, profile] = known
+        return known
+
+    def cheapest(self, mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
+        """What one more slice costs a GPU at its best place, and that place: the highest slot among equals.
+
+        Idle slices, which are there and which nobody uses, are left alone among equals, or taken as they are.
+        """
+        known = (mold.model, held, profile, idle)
+        if known in self._cheapest:
+            return self._cheapest[known]
+        worth = self._values.get(mold.model)
+        if worth is None:
+            worth = self._values[mold.model] = values(mold, self._weights(mold))
+        now = tuple([Place(plain(place.profile), place.start) for place in held])
+        costs = [
+            (
+                worth[now] - worth[with_place(now, Place(plain(profile), start))],
+                *idle_harm(mold, idle, Place(profile, start)),
+                -start,
+            )
+            for start in starts(mold, held, profile)
+        ]
+        found = None
+        if costs:
+            cost, _lost, _new, start = min(costs)
+            found = (cost, -start)
+        self._cheapest[known] = found
+        return found
+
+    def _weights(self, mold: Mold) -> dict[str, int]:
+        """How many slices of each profile are expected on GPUs of a model; who wants it uncut wants the largest."""
+        found: dict[str, int] = {}
+        sizes = profiles_of(mold)
+        for shape, weight in self._mix:
+            if shape.ask.models and mold.model not in shape.ask.models:
+                continue
+            if shape.profile:
+                name = plain(shape.profile)
+                found[name] = found.get(name, 0) + weight * shape.slices * MILLI
+            elif shape.gpus:
+                name = sizes[-1].name
+                found[name] = found.get(name, 0) + weight * shape.tasks * shape.gpus * shape.milli
+        return found

@@ -1,0 +1,227 @@
+"""GPUs that are pinned to a layout: it stays as it is, takes nothing else, and nothing that runs is moved for it."""
+
+import random
+
+import pytest
+
+from builders import Yard, ask, node, nodes, share
+from gpuyard.core import apply
+from gpuyard.core.dump import canonical, derived, dump, load
+from gpuyard.core.geometry import Place, layout_text
+from gpuyard.core.pinning import Fate, fate
+from gpuyard.core.slicing import whole_free
+from gpuyard.core.state import InvalidEvent
+from gpuyard.core.why import why
+from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings
+from gpuyard.model.layouts import read_layout
+from gpuyard.model.mig import MOLDS, Slice
+from unit.core.test_geometry import lawful
+from unit.core.test_slicing import slices, started
+
+
+def pin(here: Yard, layout: str, gpu: int = 0, number: int = 0) -> Fate:
+    """Pin one GPU, if that can be."""
+    found = fate(here.state, number, gpu, read_layout(layout))
+    if not found.refusal:
+        pieces = tuple([Slice(gpu, *place) for place in found.held])
+        here.apply(LayoutPinned(here.now_ms, number, 1 << gpu, pieces, "admin"))
+    return found
+
+
+def test_a_pinned_gpu_takes_slices_of_its_layout_and_nothing_else() -> None:
+    here = Yard("fifo", nodes(1, gpus=2, model="H200"))
+    pin(here, "2x3g.71gb")
+    found = started(here, Mig(1, "3g.71gb"), Mig(1, "1g.18gb"), Mig(2, "3g.71gb"))
+    assert [(0, 0, "3g.71gb", 0)] == slices(here, found[0])
+    # A small one does not go where a large one is kept. Of two large ones only one is left there.
+    assert [1] == [piece[1] for piece in slices(here, found[1])]
+    assert [0, 1] == sorted([piece[1] for piece in slices(here, found[2])])
+    waits = here.submit(1)
+    assert [] == here.started(here.step())
+    for start in found:
+        here.end(start.job_id)
+    assert [waits] == here.started(here.step())
+    assert 0b10 == here.state.jobs[waits].grants[0].gpus
+    assert 0 == whole_free(here.state.nodes)
+    (part,) = [here.submit(share(250))]
+    assert part not in here.started(here.step())
+
+
+def test_a_released_gpu_is_like_any_other() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    fresh = derived(here.state)
+    pin(here, "7x1g.18gb")
+    (one,) = started(here, Mig(1, "1g.18gb"))
+    here.apply(LayoutReleased(here.now_ms, 0, 1, "admin"))
+    assert [858] == list(here.state.nodes.gpu_free[0])
+    waits = here.submit(1)
+    assert [] == here.started(here.step())
+    here.end(one.job_id)
+    assert [waits] == here.started(here.step())
+    here.end(waits)
+    assert fresh["nodes"]["gpu_free"] == derived(here.state)["nodes"]["gpu_free"]
+    assert {} == here.state.nodes.pins
+
+
+def test_a_gpu_pinned_whole_is_never_cut() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    pin(here, "whole")
+    waits, whole = here.submit(ask(Mig(1, "1g.18gb"))), here.submit(1)
+    assert [whole] == here.started(here.step())
+    here.end(whole)
+    assert [] == here.started(here.step())
+    here.apply(LayoutReleased(here.now_ms, 0, 1))
+    assert [waits] == here.started(here.step())
+
+
+@pytest.mark.parametrize("policy", ["fifo", "default", "conservative"])
+def test_who_may_not_cut_a_free_gpu_does_not_keep_it_from_others(policy: str) -> None:
+    """It is kept whole, by a pin or as the reserve: who waits for a slice is promised nothing there."""
+    for whole_gpus in (0, 1):
+        here = Yard(policy, nodes(1, gpus=1, model="H200"), settings=Settings(whole_gpus=whole_gpus))
+        if not whole_gpus:
+            pin(here, "whole")
+        for limit_ms in (0, 5000):
+            here.submit(ask(Mig(1, "1g.18gb")), limit_ms=limit_ms)
+        whole = here.submit(1)
+        assert [whole] == here.started(here.step())
+
+
+def test_what_runs_is_part_of_the_layout_where_it_is_or_it_is_refused() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    (one,) = started(here, Mig(1, "2g.35gb"))
+    ((_node, _gpu, _profile, start),) = slices(here, one)
+    assert "2g.35gb is in use by job 1" in pin(here, "7x1g.18gb").refusal
+    assert "beside 2g.35gb, which job 1 has, there is no place for" in pin(
+        here, "4g.71gb+2g.35gb"
+    ).refusal or (Place("2g.35gb", start) in here.state.nodes.pins[0][0].held)
+    assert Place("2g.35gb", start) in pin(here, "2g.35gb+3x1g.18gb").held
+    with pytest.raises(InvalidEvent, match="in use there"):
+        apply(here.state, LayoutPinned(here.now_ms, 0, 1, (Slice(0, "7g.141gb", 0),)))
+    other = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    started(other, 1)
+    assert "the GPU is in use by job 1" == pin(other, "7x1g.18gb").refusal
+
+
+@pytest.mark.parametrize(
+    ("layout", "says"),
+    [
+        ("8x1g.18gb", "H200 cannot be cut to 8x1g.18gb: beside 7x1g.18gb there is no place for 1g.18gb"),
+        ("2x4g.71gb", "beside 4g.71gb there is no place for 4g.71gb"),
+        ("7x1g.10gb", "H200 has no profile 1g.10gb; it has 1g.18gb"),
+    ],
+)
+def test_what_the_model_cannot_be_cut_to_is_refused_by_name(layout: str, says: str) -> None:
+    found = fate(Yard("fifo", nodes(1, model="H200")).state, 0, 0, read_layout(layout))
+    assert found.mistaken
+    assert says in found.refusal
+
+
+def test_idle_slices_are_kept_where_the_layout_has_such() -> None:
+    here = Yard("fifo", nodes(1, gpus=1, model="H200"))
+    there = (Place("1g.18gb", 0), Place("3g.71gb", 4))
+    found = fate(here.state, 0, 0, read_layout("3g.71gb+2x2g.35gb"), there)
+    assert (Place("3g.71gb", 4),) == found.kept
+    assert (Place("1g.18gb", 0),) == found.gone
+    assert {"2g.35gb"} == {place.profile for place in found.made}
+    assert lawful(MOLDS["H200"], found.held)
+
+
+def test_layouts_are_read_and_written() -> None:
+    for text in ("7x1g.18gb", "3g.71gb+2x2g.35gb", "1g.18gb+me", "2g.35gb+2x1g.18gb+1g.18gb+me", "whole"):
+        assert text == layout_text([Place(name, 0) for name in read_layout(text)])
+    assert ("1g.18gb",) * 2 + ("2g.35gb",) == read_layout(" 2 x 1g.18gb, 2g.35gb ")
+    for text in ("", "1g", "0x1g.18gb", "7x1g.18gb+", "whole+1g.18gb"):
+        with pytest.raises(ValueError, match=r"layout|leave it out"):
+            read_layout(text)
+
+
+def test_what_the_engine_says_of_a_pin_is_kept() -> None:
+    here = Yard("fifo", nodes(1, gpus=2, model="H200"))
+    pin(here, "7g.141gb", 0)
+    here.apply(LayoutMade(here.now_ms, 0, 0b11, "the driver is gone"))
+    assert (False, "the driver is gone", 0) == here.state.nodes.pins[0][0][1:]
+    here.apply(LayoutMade(here.now_ms, 0, 0b1, took_ms=400))
+    assert (True, "", 400) == here.state.nodes.pins[0][0][1:]
+    assert canonical(here.state) == canonical(load(dump(here.state)))
+
+
+def test_why_names_the_pin_and_its_release_helps() -> None:
+    here = Yard("default", nodes(1, gpus=1, model="H200"))
+    pin(here, "7x1g.18gb")
+    waits = here.submit(1)
+    here.step()
+    found = why(here.state, here.policy, waits, here.now_ms)
+    (reason,) = found.reasons
+    assert "GPU 0 to 7x1g.18gb" in reason.text
+    assert ReleaseLayout(0, "h200-0") == reason.lift
+    assert "yard mig release --node h200-0" == reason.lifted_by
+
+
+LAYOUTS = (
+    "7x1g.18gb",
+    "2x3g.71gb",
+    "3g.71gb+2x2g.35gb",
+    "whole",
+    "2x2g.20gb+3g.40gb",
+    "4x1g.6gb",
+    "7g.141gb",
+)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "default", "conservative", "fgd", "pack"])
+@pytest.mark.parametrize("seed", range(5))
+def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str, seed: int) -> None:
+    """Jobs of all kinds come and go while GPUs are pinned and released. Nothing that runs moves; a pinned GPU has
+    slices of its layout and nothing else; what is cut by demand leaves the reserve whole."""
+    rng = random.Random(seed)
+    fleet = [node(f"n{n}", gpus=2, model=rng.choice(["H200", "H100", "A30"])) for n in range(3)]
+    reserve = rng.randrange(3)
+    here = Yard(policy, fleet, settings=Settings(whole_gpus=reserve))
+    where: dict[int, object] = {}
+    names = sorted({profile.name for mold in MOLDS.values() for profile in mold.profiles})
+    pinned = refused = 0
+    for _ in range(60):
+        here.now_ms += rng.randrange(1, 5000)
+        for _job in range(rng.randrange(3)):
+            wanted = rng.choice([ask(Mig(rng.choice([1, 1, 1, 2]), rng.choice(names))), ask(1), share(400)])
+            here.submit(wanted, limit_ms=rng.randrange(1000, 90_000))
+        for job_id in sorted(here.state.running):
+            if rng.random() < 0.25:
+                where.pop(job_id, None)
+                here.end(job_id)
+        number, gpu = rng.randrange(3), rng.randrange(2)
+        if rng.random() < 0.4:
+            found = pin(here, rng.choice(LAYOUTS), gpu, number)
+            pinned, refused = pinned + (not found.refusal), refused + bool(found.refusal)
+        elif rng.random() < 0.3:
+            here.apply(LayoutReleased(here.now_ms, number, 1 << gpu))
+        before = {(n, g) for n, row in here.state.nodes.cut.items() for g in row}
+        here.step()
+        state = here.state
+        for job_id, record in state.running.items():
+            assert where.setdefault(job_id, record.grants) == record.grants
+        held: dict[tuple[int, int], list[Place]] = {}
+        for record in state.running.values():
+            for grant in record.grants:
+                for piece in grant.slices:
+                    held.setdefault((grant.node, piece.gpu), []).append(Place(piece.profile, piece.start))
+                for at, found_pin in state.nodes.pins.get(grant.node, {}).items():
+                    if grant.gpus >> at & 1 and found_pin.held:
+                        assert grant.slices
+        for (at, on), places in held.items():
+            assert lawful(MOLDS[state.nodes.node[at].gpu_model], tuple(places))
+            if (found_pin_ := state.nodes.pins.get(at, {}).get(on)) is not None:
+                assert set(places) <= set(found_pin_.held)
+        new = {(n, g) for n, row in state.nodes.cut.items() for g in row} - before
+        if any(g not in state.nodes.pins.get(n, {}) for n, g in new):
+            # Whole GPUs that went to others in the same pass count as still there when this one was cut.
+            grants = [g for start in here.plans[-1].starts for g in start.grants if not g.slices]
+            whole = sum([g.gpus.bit_count() for g in grants])
+            assert whole_free(state.nodes) + whole >= reserve
+        again = load(dump(state))
+        again.reindex(here.policy.order)
+        assert canonical(state) == canonical(again)
+        assert derived(state) == derived(again)
+    assert pinned
+    assert refused

@@ -1,0 +1,117 @@
+"""Where a slice goes by value: the ways to cut a GPU, what they are worth, and the node that is found."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import Yard, ask, nodes, share
+from gpuyard.core.geometry import Place
+from gpuyard.core.slicing import place_slices, sliceable, slices_on, whole_free
+from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
+from gpuyard.model.mig import MOLDS
+from gpuyard.packing.slice_standing import SliceStanding
+from gpuyard.packing.slices import _ways, profiles_of, values, with_place
+
+H100 = MOLDS["H100"]
+MIX = {"1g.10gb": 30, "1g.20gb": 10, "2g.20gb": 25, "3g.40gb": 20, "4g.40gb": 10, "7g.80gb": 5}
+
+
+@pytest.mark.parametrize("mold", MOLDS.values(), ids=lambda mold: mold.model)
+def test_a_gpu_is_worth_less_with_every_slice_on_it(mold) -> None:
+    sizes = profiles_of(mold)
+    worth = values(mold, {size.name: 10 for size in sizes})
+    for held, value in worth.items():
+        for index in range(len(held)):
+            assert value < worth[held[:index] + held[index + 1 :]], held
+    assert worth == values(mold, {size.name: 70 for size in sizes}), "only proportions count"
+    assert max(worth.values()) == worth[()]
+
+
+def test_the_odd_ones_go_to_the_end_of_the_row() -> None:
+    """Eight slots of memory for seven compute slices: a 3g or a two-slot 1g wastes nothing only at the end."""
+    worth = values(H100, MIX)
+    for name, starts in (("3g.40gb", (0, 4)), ("1g.20gb", (0, 2, 4, 6))):
+        assert starts[-1] == max(starts, key=lambda start, name=name: worth[(Place(name, start),)])
+
+
+def test_whole_gpus_are_kept_where_they_are_wanted() -> None:
+    """With large asks about, a small slice goes beside others; the emptier GPU costs more."""
+    crowded = (Place("1g.10gb", 0), Place("2g.20gb", 2))
+    costs = {}
+    for sevens in (0, 50):
+        worth = values(H100, {"1g.10gb": 50, "2g.20gb": 10, "7g.80gb": sevens})
+        empty = worth[()] - worth[(Place("1g.10gb", 6),)]
+        costs[sevens] = empty - (worth[crowded] - worth[with_place(crowded, Place("1g.10gb", 6))])
+    assert costs[50] > max(0, costs[0])
+
+
+def test_an_h100_can_be_cut_in_so_many_ways() -> None:
+    assert 723 == len(_ways(H100).number)
+
+
+def expecting(here: Yard, *mix: tuple[object, int]) -> None:
+    here.apply(DemandLearned(here.now_ms, tuple(mix)))  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10_000), reserve=st.integers(0, 3))
+def test_what_is_found_is_the_cheapest_of_all_and_nothing_that_fits_is_refused(
+    seed: int, reserve: int
+) -> None:
+    rng = random.Random(seed)
+    here = Yard("pack", nodes(3, gpus=2, model="H100"), settings=Settings(whole_gpus=reserve))
+    expecting(here, *[(ask(Mig(1, name)), weight) for name, weight in MIX.items()], (ask(1), 3))
+    names = sorted([profile.name for profile in H100.profiles])
+    standing = SliceStanding([(here.state.shape_of(each), weight) for each, weight in here.state.demand])
+    for _ in range(40):
+        here.now_ms += 1000
+        wanted = ask(Mig(rng.choice([1, 1, 1, 2]), rng.choice(names))) if rng.random() < 0.8 else share(400)
+        shape, books = here.state.shape_of(wanted), here.state.nodes
+        spare = whole_free(books) - reserve
+        if shape.profile:
+            found = [
+                (on[0], number, on)
+                for number in range(3)
+                if (on := slices_on(books, shape, number, sliceable(books, number, spare), standing.cheapest))
+            ]
+            job = here.submit(wanted)
+            started = here.started(here.step())
+            assert ([job] if found else []) == started
+            if found:
+                _cost, number, (_lost, pieces, _milli) = min(found)
+                (grant,) = here.state.jobs[job].grants
+                assert (number, pieces) == (grant.node, grant.slices)
+                assert whole_free(books) >= min(reserve, whole_free(books) + spare)
+        else:
+            job = here.submit(wanted)
+            here.step()
+        for waiting in [each.id for each in here.state.jobs.values() if not each.grants]:
+            here.apply(JobCancelled(here.now_ms, waiting))
+        for job_id in sorted(here.state.running):
+            if rng.random() < 0.15:
+                here.end(job_id)
+
+
+@pytest.mark.parametrize("policy", ["pack", "fgd"])
+def test_a_share_does_not_go_on_a_gpu_that_is_cut(policy: str) -> None:
+    here = Yard(policy, nodes(1, gpus=2, model="H100"))
+    expecting(here, (share(400), 5), (ask(Mig(1, "1g.10gb")), 5))
+    sliced = here.submit(ask(Mig(1, "1g.10gb")))
+    here.step()
+    shares = [here.submit(share(400)) for _ in range(3)]
+    here.step()
+    cut = here.state.jobs[sliced].grants[0].gpus
+    assert shares[:2] == [job for job in shares if here.state.jobs[job].grants]
+    assert all(not here.state.jobs[job].grants[0].gpus & cut for job in shares[:2])
+
+
+def test_without_slices_in_the_demand_geometry_decides() -> None:
+    here = Yard("pack", nodes(2, gpus=2, model="H100"))
+    expecting(here, (share(400), 5))
+    shape = here.state.shape_of(ask(Mig(1, "2g.20gb")))
+    expected = place_slices(here.state.nodes, shape, shape.ways[0], -1)
+    job = here.submit(ask(Mig(1, "2g.20gb")))
+    here.step()
+    assert expected == here.state.jobs[job].grants
