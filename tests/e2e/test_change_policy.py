@@ -143,6 +143,19 @@ def test_a_restart_with_the_old_file_keeps_what_was_applied(yard: Box) -> None:
     assert "2" in yard("tenants").out.split("research")[1].split("\n")[0]
 
 
+def test_a_restart_without_the_file_keeps_the_machine_as_it_was(yard: Box) -> None:
+    job = yard.submit("--tenant", "product", "-g", 2, "--", "sleep", 600)
+    yard.wait(job, "RUNNING")
+    assert 0 == yard("down").code
+
+    again = yard("up", "-d", "--port", 0)
+
+    assert "no yard.yaml was given: cluster box as at the last start, from " in again.err
+    (node,) = json.loads(yard("nodes", "-o", "json").out)
+    assert ("UP", "box", 8, [str(job)]) == (node["state"], node["cluster"], node["gpus"], node["jobs"])
+    assert CONFIG == yard("config").out
+
+
 def test_a_diff_has_the_exit_codes_of_diff(yard: Box) -> None:
     same, differs = yard("diff", "-f", yard.config), yard("diff", "-f", "raised.yaml")
     piped = yard("diff", "-f", "-", "-o", "csv", stdin=RAISED)

@@ -48,6 +48,7 @@ Job = TypedDict(
         "preemptions": int,
         "restarts": int,
         "exit_code": int | None,
+        "waits_for": str,
         "held": bool,
         "wanted": str | None,
         "reason": str,

@@ -4,28 +4,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_API = "/api/v1"
+from gpuyard.api.calling import API, Caller
+from gpuyard.api.quoting import part
 
 
-class ForesightCalls:
+class ForesightCalls(Caller):
     """When a job starts, and what would become of one."""
 
     def eta(self, job_id: int | str) -> dict[str, Any]:
         """By when a job starts: `starts_by_ms` has p50 and p90, or is None where that cannot be told."""
-        # Whatever is not a label goes over the wire as it is, for the server to say so.
-        plain = [
-            f"{byte:c}" if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"
-            for byte in str(job_id).encode()
-        ]
-        found: dict[str, Any] = self._call("GET", f"{_API}/jobs/{''.join(plain)}/eta")
+        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{part(job_id)}/eta")
         return found
 
     def dry_run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What would become of a job: the fields of a submission, of which nothing is written."""
-        found: dict[str, Any] = self._call("POST", f"{_API}/jobs/dry-run", json.dumps(request).encode())
+        found: dict[str, Any] = self._call("POST", f"{API}/jobs/dry-run", json.dumps(request).encode())
         return found
-
-    def _call(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Any:
-        raise NotImplementedError

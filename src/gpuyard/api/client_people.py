@@ -1,19 +1,13 @@
 """The part of the client that is about people: who asks, tokens, login, the audit trail."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-API = "/api/v1"
+from gpuyard.api.calling import API, Caller
 
 
-class PeopleCalls:
+class PeopleCalls(Caller):
     """Calls that a `Client` has besides those about jobs and nodes."""
-
-    def _call(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Any:
-        raise NotImplementedError
 
     def me(self) -> dict[str, Any]:
         """Who asks, and what they may do."""

@@ -1,22 +1,16 @@
 """The part of the Python client that is about the configuration."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-_CONFIG = "/api/v1/config"
+from gpuyard.api.calling import API, Caller
+
+_CONFIG = f"{API}/config"
 
 
-class ConfigCalls:
+class ConfigCalls(Caller):
     """Calls for administrators. `wanted` is `yaml` and `name`, or `version`; see `POST /config/diff`."""
-
-    def _call(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Any:
-        raise NotImplementedError
-
-    def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
-        raise NotImplementedError
 
     def config(self, version: int | None = None) -> dict[str, Any]:
         """A version with its text; the one in force if none is named."""

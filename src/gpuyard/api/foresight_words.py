@@ -32,7 +32,7 @@ def answer_of(
         "never_of_runs": found.runs - len(found.waits_ms),
         "runs": found.runs,
         "bound_ms": found.bound_ms,
-        "how": _how(found, now_ms, stretch, scores) if found.runs else found.how,
+        "how": _how(found, now_ms, stretch, scores) if found.runs else _by_limits(found),
         "basis": {
             "history_jobs": found.history_jobs,
             "level": found.level,
@@ -50,6 +50,13 @@ def how_of(state: str, started_ms: int | None, now_ms: int) -> str:
     if started_ms:
         return f"it has ended: {state}"
     return f"it has ended without starting: {state}"
+
+
+def _by_limits(found: Foresight) -> str:
+    """How it was reached where nothing was run forward, and why nothing was."""
+    if not found.cut_off:
+        return found.how
+    return f"{found.how}; no more can be told: so long a queue takes too long to run forward even once"
 
 
 def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int) -> str:

@@ -71,6 +71,7 @@ class TaskReply(BaseModel):
     state: str
     exit_code: int | None
     nodes: list[str]
+    reason: str
 
 
 class FilesReply(BaseModel):
@@ -110,6 +111,7 @@ class JobView(BaseModel):
     preemptions: int = 0
     restarts: int = 0
     exit_code: int | None = None
+    waits_for: str = ""
     held: bool = False
     wanted: str | None = None
     reason: str = ""

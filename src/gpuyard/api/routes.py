@@ -15,7 +15,7 @@ from gpuyard.api.peers import asker
 from gpuyard.api.problems import MEDIA_TYPE
 from gpuyard.api.replies import DESCRIBED, ProblemReply
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import Action, may_ever
+from gpuyard.control.rights import DOES, Action, may_ever
 
 ACTION = "x-gpuyard-action"
 _REFS = "#/components/schemas/{model}"
@@ -135,9 +135,7 @@ def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
         who = asker(request.scope)
         if not may_ever(who.rights, action):
             has = ", ".join(map(str, who.rights)) or "nobody here"
-            raise Forbidden(
-                f"{who.name} may not do this ({action.value}): {has}", "Ask an admin of the yard."
-            )
+            raise Forbidden(f"{who.name} may not {DOES[action]}: {has}", "Ask an admin of the yard.")
 
     return allowed
 

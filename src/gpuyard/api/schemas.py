@@ -314,6 +314,18 @@ def _fields(kind: type[BaseModel]) -> list[str]:
     return [each.alias or name for name, each in kind.model_fields.items()]
 
 
+_WORDING = (
+    ("Value error, ", ""),
+    ("Input should", "it should"),
+    ("String should", "it should"),
+    ("List should", "it should"),
+    ("Dictionary should", "it should"),
+    ("Value should", "it should"),
+    ("after validation, not", "and has"),
+)
+"""The words of a library, and ours for them."""
+
+
 def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     place = [str(part) for part in error["loc"]]
     field = ".".join(place)
@@ -323,7 +335,7 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     if error["type"] == "extra_forbidden":
         meant = remedy(place[-1], _fields(kind), "fields")
         detail = f"unknown field; {meant}" if meant.startswith("did you mean") else "unknown field"
-    for theirs, ours in (("Value error, ", ""), ("Input should", "it should")):
+    for theirs, ours in _WORDING:
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}
 

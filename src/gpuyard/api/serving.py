@@ -138,10 +138,18 @@ def _tls(options: Options) -> ssl.SSLContext | None:
         context.load_cert_chain(options.tls_cert, options.tls_key)
     except (OSError, ssl.SSLError) as error:
         raise BadInput(
-            f"{options.tls_cert} and {options.tls_key} are no certificate and its key: {error}",
+            f"{options.tls_cert} and {options.tls_key} are no certificate and its key: {_tls_trouble(options, error)}",
             "Both are PEM files, and the key has no password.",
         ) from error
     return context
+
+
+def _tls_trouble(options: Options, error: OSError) -> str:
+    """What the library says, which does not name the file."""
+    for path in (options.tls_cert, options.tls_key):
+        if path is not None and not os.access(path, os.R_OK):
+            return f"{path} {'cannot be read' if path.exists() else 'is not there'}"
+    return str(error)
 
 
 def _tcp(host: str, port: int) -> socket.socket:

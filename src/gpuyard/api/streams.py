@@ -22,6 +22,7 @@ from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.core.plain import to_plain
+from gpuyard.engines.contract import LeavesOut
 
 PIECE_BYTES_MAX = 64 * 1024
 READ_BYTES_MAX = 4 * 1024 * 1024
@@ -77,16 +78,23 @@ class _Streams:
             return _events(self._follow(pulse, who, label, stream, max(attempt, 1), offset))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
-        piece = await self._read(view, attempt, stream, offset, limit)
-        return Response(
-            piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(offset + len(piece))}
-        )
+        piece, after = await self._read(view, attempt, stream, offset, limit)
+        return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
 
-    async def _read(self, view: dict[str, Any], attempt: int, stream: str, offset: int, limit: int) -> bytes:
+    async def _read(
+        self, view: dict[str, Any], attempt: int, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, int]:
+        """What was written from an offset on, or that it is left out; and where to read on."""
         if attempt < 1:
-            return b""
+            return b"", offset
+        engine = self._yard.engine
         key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
-        return await run_in_threadpool(self._yard.engine.log, key, stream, offset, limit)
+        if isinstance(engine, LeavesOut):
+            after = await run_in_threadpool(engine.log_from, key, stream, offset)
+            if after > offset:
+                return left_out(after - offset), after
+        piece = await run_in_threadpool(engine.log, key, stream, offset, limit)
+        return piece, offset + len(piece)
 
     async def _follow(
         self, pulse: Pulse, who: Person, label: Label, stream: str, attempt: int, offset: int
@@ -96,10 +104,11 @@ class _Streams:
         while not pulse.closed and await self._still(who):
             # Asked before reading: what was written before the end is then read before the end is told.
             view = await run_in_threadpool(self._yard.views.job, label, brief=True)
-            piece = await self._read(view, attempt, stream, offset, PIECE_BYTES_MAX)
+            piece, after = await self._read(view, attempt, stream, offset, PIECE_BYTES_MAX)
             if piece:
-                yield _event("log", {"attempt": attempt, "offset": offset, **_piece(piece)})
-                offset += len(piece)
+                # Counted from its end: words in place of what is left out are shorter than that.
+                yield _event("log", {"attempt": attempt, "offset": after - len(piece), **_piece(piece)})
+                offset = after
                 look_s = LOOK_S_MIN
                 continue
             if view["attempts"] > attempt:
@@ -141,6 +150,11 @@ class _Streams:
             if not new:
                 await pulse.next(QUIET_S if not who.token else LOOK_S_MAX)
                 yield b": still here\n\n"
+
+
+def left_out(size: int) -> bytes:
+    """A line in place of what a log no longer has."""
+    return f"[yard: {size / 2**20:,.1f} MiB are left out here: the log is longer than log_limit]\n".encode()
 
 
 def _piece(piece: bytes) -> dict[str, str]:

@@ -65,7 +65,7 @@ def rollback(
             live: int = yard.config()["version"]
             version = live - 1
             if version < 1:
-                raise YardError(
+                raise BadInput(
                     "there is no version before the first", "`yard config --list` lists what there is."
                 )
         wanted = {"version": version}

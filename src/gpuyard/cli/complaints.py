@@ -42,7 +42,12 @@ def complain(error: YardError) -> int:
     return error.exit_code
 
 
-_WORDING = {": Value error, ": ": ", ": Input should": ": it should"}
+_WORDING = {
+    ": Value error, ": ": ",
+    ": Input should be a valid integer, unable to parse string as an integer": ": it should be a whole number",
+    ": Input should be a valid number, unable to parse string as a number": ": it should be a number",
+    ": Input should": ": it should",
+}
 """Typer checks options with pydantic, whose words are for programmers."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.scripts import here
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ def take(
     arguments: tuple[str, ...] = (),
     script_arguments: tuple[str, ...] = (),
     slurm_output: bool = False,
+    content: bytes | None = None,
 ) -> "list[Intake]":
     """The jobs of a file (`-`: standard input; empty: none, with `--wrap` among the arguments), with their warnings
-    said on standard error."""
+    said on standard error. `content`: what was read of it already."""
     from datetime import datetime
 
     from gpuyard.cli.streams import notice
@@ -74,7 +76,7 @@ def take(
         raise BadInput(f"--from {quoted(source)} is no form; {remedy(source, FORMS, 'forms')}")
     caller = Caller(
         now=datetime.now().astimezone(),
-        cwd=os.getcwd(),
+        cwd=here(),
         arguments=arguments,
         script_arguments=script_arguments,
         environment={name: value for name, value in os.environ.items() if name.startswith("SBATCH_")},
@@ -82,7 +84,7 @@ def take(
         host_process=host_process,
     )
     name = "<stdin>" if file == "-" else file
-    text = _text(file, name) if file else ""
+    text = _text(file, name, content) if file else ""
     found = read(text, name, caller, Form(source) if source else None)
     for each in found:
         for warning in each.warnings:
@@ -90,11 +92,13 @@ def take(
     return found
 
 
-def _text(file: str, name: str) -> str:
+def _text(file: str, name: str, content: bytes | None) -> str:
     from pathlib import Path
 
     from gpuyard.intake import BYTES_MAX, decode
 
+    if content is not None:
+        return decode(content, name)
     if file == "-":
         return decode(sys.stdin.buffer.read(BYTES_MAX + 1), name)
     try:

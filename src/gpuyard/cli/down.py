@@ -31,6 +31,11 @@ def down(
     stopped = _stop_jobs(str(running[0].socket)) if jobs else 0
     for instance in running:
         pid = instance.running()
+        if pid == 0:
+            raise YardError(
+                f"a yard runs on {folder.root}, and {instance.pid_file} does not say with which pid",
+                f"Find it with `fuser {instance.pid_file}` and stop it with `kill PID`.",
+            )
         if pid:
             _stop(pid, instance)
     was = f", {stopped} {'job was' if stopped == 1 else 'jobs were'} cancelled" if jobs else ""

@@ -38,7 +38,9 @@ def eta(
 def told(found: Mapping[str, Any]) -> str:
     """An estimate in one line, or why there is none."""
     if found["starts_by_ms"] is None:
-        return str(found["how"])
+        bound_ms = found["bound_ms"] if found["state"] == "PENDING" else None
+        by_limits = f"by time limits alone {_when(bound_ms, found['now_ms'])}: " if bound_ms else ""
+        return f"{by_limits}{found['how']}"
     task = f"task {found['task']}, the next to start, " if found.get("task") else ""
     return f"{task}{by(found)}"
 

@@ -1,17 +1,13 @@
 """Options that say what a job needs, shared by `submit` and `run`, and the request they make."""
 
-import os
 import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 from gpuyard.cli.environment import environment
 from gpuyard.cli.options import Argument, Called, Option
+from gpuyard.cli.scripts import here
 from gpuyard.errors import BadInput
-
-SCRIPT_BYTES_MAX = 1024 * 1024
 
 WordsArgument = Annotated[
     list[str] | None,
@@ -115,17 +111,9 @@ HostProcess = Annotated[
 ]
 
 
-def is_file_to_read(words: list[str] | None, dashes: bool) -> bool:
-    """Whether the first word is a file that says itself what it needs: #SBATCH lines, or YAML."""
-    if not words or dashes or words == ["-"]:
-        return False
-    path = Path(words[0])
-    if path.suffix in (".yaml", ".yml"):
-        return True
-    if not path.is_file() or not _begins_as_script(path):
-        return False
-    with path.open("rb") as file:
-        return b"\n#SBATCH" in file.read(SCRIPT_BYTES_MAX + 1)
+def was_empty(ctx: Called, option: str, value: str) -> bool:
+    """Whether an option was given with nothing in it, as by a variable of a script that is not set."""
+    return not value and was_given(ctx, option)
 
 
 def was_given(ctx: Called, option: str) -> bool:
@@ -151,7 +139,7 @@ def request(
     signal: str,
 ) -> dict[str, Any]:
     """The fields of a submission that both commands have."""
-    fields: dict[str, Any] = {"gpus": 0, "tasks": tasks, "cwd": os.getcwd()}
+    fields: dict[str, Any] = {"gpus": 0, "tasks": tasks, "cwd": here()}
     fields |= _gpus(gpus) if gpus else {}
     if gpu_memory:
         if gpus:
@@ -224,40 +212,3 @@ def _signal(text: str) -> dict[str, int]:
             f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
-
-
-def command_of(words: list[str] | None, dashes: bool) -> dict[str, Any]:
-    """A command line, or a script: a file that begins with #! and is not after `--`, or `-` for standard input."""
-    if not words:
-        raise BadInput("there is nothing to run", "For example: yard run -g 1 -- nvidia-smi")
-    if words == ["-"]:
-        return {"script": _text(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1), "standard input")}
-    if not dashes:
-        path = Path(words[0])
-        if path.is_file() and _begins_as_script(path):
-            with path.open("rb") as file:
-                text = _text(file.read(SCRIPT_BYTES_MAX + 1), str(path))
-            made = "".join([char if char.isalnum() or char in "._-" else "-" for char in path.name]).strip(
-                "._-"
-            )
-            return {"script": text, "command": words[1:], "name": made[:100] or "script"}
-    return {"command": words}
-
-
-def _begins_as_script(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(2) == b"#!"
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-
-
-def _text(content: bytes, name: str) -> str:
-    if len(content) > SCRIPT_BYTES_MAX:
-        raise BadInput(
-            f"{name} is larger than {SCRIPT_BYTES_MAX // 1024} KiB", "Run it as a command instead."
-        )
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{name}: byte {error.start + 1} is not UTF-8") from None

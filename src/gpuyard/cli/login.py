@@ -121,7 +121,8 @@ def _token(file: Path | None) -> str:
     try:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise BadInput(f"the token cannot be read from {file}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"the token cannot be read from {file}: {why}") from error
     if not text.strip():
         raise BadInput("there is no token", "Give it with --token-file, in YARD_TOKEN or on standard input.")
     return text.strip()

@@ -1,10 +1,13 @@
 """`yard logs`: what a job wrote."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.options import JobArgument, Option
 from gpuyard.cli.places import client
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
 
 
 def logs(
@@ -20,10 +23,23 @@ def logs(
 ) -> None:
     """Show what a job wrote, byte by byte as it was written."""
     stream = "stderr" if stderr else "stdout"
-    out = sys.stdout.buffer
+    out, silent = sys.stdout.buffer, True
     with client() as yard:
         pieces = yard.follow(job, stream=stream) if follow else yard.log(job, stream=stream, attempt=attempt)
         for piece in pieces:
             if isinstance(piece, bytes):
                 out.write(piece)
                 out.flush()
+                silent = False
+        if silent and sys.stderr.isatty():
+            _say_why(yard, job)
+
+
+def _say_why(yard: "Client", job: str) -> None:
+    """Whoever looks at an empty log is told whether there is more to come."""
+    from gpuyard.cli.streams import aside
+
+    found = yard.job(job, explain=False)
+    why = f": {found['reason']}" if found["reason"] else ""
+    began = "has written nothing" if found["started_ms"] else "has not begun"
+    aside(f"job {found['label']} {began}; it is {found['state']}{why}")

@@ -64,7 +64,7 @@ def _show(output: Output, wanted: str) -> None:
         Column("JOBS", lambda node: str(len(node["jobs"])), right=True),
         Column("CLUSTER", lambda node: node["cluster"], wide=True),
         Column("POOL", lambda node: node["pool"], wide=True),
-        Column("LABELS", lambda node: " ".join(node["jobs"]) or "-", wide=True),
+        Column("IDS", lambda node: " ".join(node["jobs"]) or "-", wide=True),
         Column(
             "WHY",
             lambda node: "; ".join(part for part in (node["why"], node["foreign"], _pins(node)) if part),

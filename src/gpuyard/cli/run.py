@@ -3,11 +3,13 @@
 import os
 import signal as signals
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.cli import jobfields as f
 from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
+from gpuyard.cli.scripts import command_of, is_file_to_read, piped
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -42,9 +44,11 @@ def run(
 
     `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
     """
-    if words != ["-"]:
+    through = piped(words, ctx.dashes)
+    if through is None:
         _look_at_input()
-    fields = f.command_of(words, ctx.dashes)
+        _look_at_file(words, ctx.dashes)
+    fields = command_of(words, ctx.dashes, through)
     fields |= f.request(
         gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
         name=name or fields.get("name", ""), tenant=tenant, klass=klass,
@@ -84,6 +88,16 @@ def _look_at_input() -> None:
         from gpuyard.cli.streams import notice
 
         notice("a job reads no standard input: what comes through the pipe is not passed on", before="yard: ")
+
+
+def _look_at_file(words: list[str] | None, dashes: bool) -> None:
+    """What a file asks for itself is for `yard submit`: who runs it is told so."""
+    if words and is_file_to_read(words, dashes):
+        if Path(words[0]).suffix in (".yaml", ".yml"):
+            raise BadInput(f"{words[0]} holds jobs, and `yard run` runs commands", f"yard submit {words[0]}")
+        from gpuyard.cli.streams import notice
+
+        notice("`yard run` does not heed #SBATCH lines, `yard submit` does", before="yard: ")
 
 
 def _interrupt(*_: Any) -> None:
@@ -130,7 +144,8 @@ def _code(end: "End") -> int:
     from gpuyard.cli.streams import notice
 
     code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
-    if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not end["exit_code"]):
+    own = end["exit_code"] is not None and end["reason"] in ("", f"exit code {end['exit_code']}")
+    if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not own):
         why = f": {end['reason']}" if end["reason"] else ""
         notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
     return code

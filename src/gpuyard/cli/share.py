@@ -102,7 +102,8 @@ def _arithmetic(found: Mapping[str, Any]) -> None:
     half_life, period = span(found["half_life_ms"]), span(found["period_ms"])
     print(
         f"Charges are decayed to a half every {half_life}, at the end of each {period}; what runs counts as if it ran "
-        f"to the end of this one.\nThey are in dollars of share weight: GPU-hours times the weight of the GPU model."
+        "to the end of this one.\n"
+        "They count what was used, not what it costs: GPU-hours times the share weight of the GPU model, in dollars."
     )
     if not found["fair"]:
         print(

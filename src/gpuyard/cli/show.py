@@ -32,7 +32,7 @@ def _show(job: str, output: Output) -> None:
 
 def story(job: Mapping[str, Any]) -> list[str]:
     """Everything about a job, line by line."""
-    from gpuyard.cli.tables import clock, counted, number, span
+    from gpuyard.cli.tables import clock, counted, span
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),
@@ -46,14 +46,14 @@ def story(job: Mapping[str, Any]) -> list[str]:
     models = f" ({' or '.join(job['gpu_models'])})" if job["gpu_models"] else ""
     asks = [f"{counted(job['gpus'], 'GPU')}{models}"]
     asks += [f"{job['tasks']} tasks"] if job["tasks"] > 1 else []
-    asks += [f"{number(job['cpus'])} cores a task"] if job["cpus"] else []
+    asks += [f"{counted(job['cpus'], 'core')} a task"] if job["cpus"] else []
     asks += [f"{job['memory_mib']} MiB a task"] if job["memory_mib"] else []
     asks.append(f"limit {span(job['time_limit_s'] * 1000)}" if job["time_limit_s"] else "no time limit")
     lines.append(("asks for", ", ".join(asks)))
     lines.append(("submitted", clock(job["submitted_ms"])))
     if job["started_ms"]:
         where = " ".join(
-            f"{node}[{','.join(map(str, gpus))}]"
+            f"{node}[{','.join(map(str, gpus))}]" if gpus else node
             for node, gpus in zip(job["nodes"], job["gpu_indices"], strict=False)
         )
         lines.append(("started", f"{clock(job['started_ms'])} on {where}"))
@@ -77,10 +77,13 @@ def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:
     """The first tasks of an array."""
     lines = []
     for task in tasks[:_TASKS_SHOWN_MAX]:
-        code = "" if task["exit_code"] is None else f"  exit code {task['exit_code']}"
-        lines.append(f"  {task['label']:<12} {task['state']}{code}")
-    more = len(tasks) - _TASKS_SHOWN_MAX
-    return [*lines, f"  and {more} more"] if more > 0 else lines
+        # A job that failed by itself says no more than its exit code.
+        code = "" if task["exit_code"] is None else f"exit code {task['exit_code']}"
+        why = "" if task["reason"] == code else task["reason"]
+        more = "".join(f"  {text}" for text in (code, why) if text)
+        lines.append(f"  {task['label']:<12} {task['state']}{more}")
+    left = len(tasks) - _TASKS_SHOWN_MAX
+    return [*lines, f"  and {left} more"] if left > 0 else lines
 
 
 def _then(job: Mapping[str, Any]) -> str:

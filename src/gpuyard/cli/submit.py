@@ -6,7 +6,8 @@ from typing import Any
 from gpuyard.cli import jobfields as f
 from gpuyard.cli.options import Called, Output, OutputOption
 from gpuyard.cli.places import client
-from gpuyard.errors import BadInput
+from gpuyard.cli.scripts import command_of, here, is_file_to_read, piped
+from gpuyard.errors import BadInput, YardError
 
 
 def submit(
@@ -41,7 +42,7 @@ def submit(
 
     `yard submit -g 2 --time 2h train.sh` submits the text of the script as it is now, and heeds its #SBATCH lines;
     `yard submit -g 2 -- ./train.sh` runs the file when the job starts. A .yaml file holds jobs of Kubernetes or of the
-    yard's own form (`yard convert`). `-` reads a script from standard input.
+    yard's own form (`yard convert`). `-` reads any of these from standard input.
 
     With --dry-run, as with #SBATCH --test-only, nothing is submitted; exit code 3: it could never run.
     """
@@ -53,33 +54,52 @@ def submit(
     for key, path in (("stdout", stdout), ("stderr", stderr)):
         if path:
             given[key] = os.path.abspath(path)
+    if f.was_empty(ctx, "array", array):
+        raise BadInput("--array names no task", "For example: --array 0-9; without --array it is one job.")
     given |= _array(array) | {key: value for key, value in (("retries", retries), ("hold", hold)) if value}
     given |= {"dependencies": [_dependency(each) for each in after]} if after else {}
     given |= {} if requeue else {"requeue": False}
     dashes = ctx.dashes
+    through = piped(words, dashes)
     jobs, test_only = (
-        _taken_in(words, given, host_process, ctx)
-        if f.is_file_to_read(words, dashes)
-        else ([_plain(words, given, dashes)], False)
+        _taken_in(words, given, host_process, ctx, through)
+        if is_file_to_read(words, dashes, through)
+        else ([_plain(words, given, dashes, through)], False)
     )
     if dry_run or test_only:
         from gpuyard.cli.dry_run import rehearse
 
         return rehearse(jobs, output)
     with client() as yard:
-        for fields in jobs:
-            _show(yard.submit(fields), output)
+        for place, fields in enumerate(jobs):
+            try:
+                accepted = yard.submit(fields)
+            except YardError as error:
+                raise _of_several(error, jobs, place) from error
+            _show(accepted, output)
     return 0
 
 
-def _plain(words: list[str] | None, given: dict[str, Any], dashes: bool) -> dict[str, Any]:
+def _of_several(error: YardError, jobs: list[dict[str, Any]], place: int) -> YardError:
+    """Which of several jobs was refused, and what became of the others."""
+    if len(jobs) > 1:
+        name = f" ({jobs[place]['name']})" if jobs[place].get("name") else ""
+        before = f"the {place} before it {'is' if place == 1 else 'are'} submitted" if place else "none is"
+        after = "" if place + 1 == len(jobs) else f", the {len(jobs) - place - 1} after it not"
+        error.message = f"job {place + 1} of {len(jobs)}{name}: {error.message}; {before}{after}"
+    return error
+
+
+def _plain(
+    words: list[str] | None, given: dict[str, Any], dashes: bool, through: bytes | None
+) -> dict[str, Any]:
     """A command, or a script as it stands."""
-    fields = f.command_of(words, dashes)
+    fields = command_of(words, dashes, through)
     return fields | given | {"name": given.get("name") or fields.get("name", "")}
 
 
 def _taken_in(
-    words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: Called
+    words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: Called, through: bytes | None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Jobs of a file with directives of its own, and whether it says itself that they are only to be tried.
 
@@ -94,8 +114,8 @@ def _taken_in(
     }
     jobs, test_only = [], False
     file, *arguments = words or [""]
-    for each in take(file, script_arguments=tuple(arguments), host_process=host_process):
-        fields = {"cwd": os.getcwd()} | each.request() | said
+    for each in take(file, script_arguments=tuple(arguments), host_process=host_process, content=through):
+        fields = {"cwd": here()} | each.request() | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
         test_only = test_only or each.handing.test_only

@@ -1,11 +1,14 @@
 """`yard validate`: is this configuration file right, and if not, where and what to do."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.config import Config
 
 
 def validate(
@@ -35,11 +38,21 @@ def validate(
     from gpuyard.config import load
 
     config = load(file)
-    gpus = sum(node.gpus for pool in config.pools for node in pool.nodes)
-    print(
-        f"{file}: ok — {_counted(len(config.settings.tenants), 'tenant')}, {_counted(gpus, 'GPU')} "
-        f"in {_counted(len(config.pools), 'pool')}, policy {config.settings.policy.name}"
-    )
+    tenants = _counted(len(config.settings.tenants), "tenant")
+    print(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
+
+
+def _fleet(config: "Config") -> str:
+    """The GPUs of its pools, and of the machine on which the yard runs."""
+    parts = []
+    if config.pools:
+        gpus = sum(node.gpus for pool in config.pools for node in pool.nodes)
+        parts.append(f"{_counted(gpus, 'GPU')} in {_counted(len(config.pools), 'pool')}")
+    for cluster in config.clusters.values():
+        if not cluster.pools:
+            machine = "the GPUs of the machine it runs on"
+            parts.append(_counted(cluster.gpus[0], "emulated GPU") if cluster.gpus else machine)
+    return " and ".join(parts)
 
 
 def _counted(number: int, noun: str) -> str:

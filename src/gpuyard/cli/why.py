@@ -116,8 +116,11 @@ def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "eta_error" in found:
         return [("likely", f"no estimate: {found['eta_error']}")]
     eta = found.get("eta")
-    if eta is None or eta["starts_by_ms"] is None:
+    if eta is None:
         return []
+    if eta["starts_by_ms"] is None:
+        known, _, more = eta["how"].rpartition("; no more can be told: ")
+        return [("likely", f"no estimate: {more}")] if known else []
     ended = eta["basis"]["history_jobs"]
     rests = (
         f"run times of {ended} ended job{'' if ended == 1 else 's'}"
@@ -144,7 +147,8 @@ def _place(found: Mapping[str, Any]) -> str:
     """Where it stands, and why there."""
     from gpuyard.cli.share import ordinal
 
-    if any(blocker["code"] in _ASIDE for blocker in found["blockers"]):
+    # What it waits for may end with a blocker and so stand among what is also true.
+    if any(each["code"] in _ASIDE for each in (*found["blockers"], *found["also"])):
         return "not yet"
     place = f"{ordinal(found['ahead'] + 1)} of {found['waiting']}"
     return f"{place}; {found['position']}" if found["position"] else place

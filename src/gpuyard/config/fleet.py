@@ -7,7 +7,7 @@ from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described, quoted, remedy
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
-from gpuyard.config.values import Cluster, Engine
+from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
@@ -99,9 +99,9 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
         if given and entry.pools is not None:
             text = f"{described((*path, key))} is for a cluster without pools; move it into a pool"
             findings.at((*path, key), text)
-    if entry.allow_root and engine is not Engine.LOCAL:
-        text = f"{described((*path, 'allow_root'))} is for engine local only; remove it"
-        findings.at((*path, "allow_root"), text)
+    for key, said in (("allow_root", entry.allow_root), ("log_limit", entry.log_limit)):
+        if said and engine is not Engine.LOCAL:
+            findings.at((*path, key), f"{described((*path, key))} is for engine local only; remove it")
     if entry.pools is None and engine is Engine.LOCAL:
         _check_machine(path, entry, known, findings)
 
@@ -179,6 +179,7 @@ def build_clusters(file: YardFile) -> dict[str, Cluster]:
             entry.gpus,
             bool(entry.allow_root),
             tuple(entry.features or ()),
+            entry.log_limit or LOG_LIMIT_MIB,
         )
         for name, entry in file.clusters.items()
     }

@@ -134,6 +134,12 @@ class ClusterEntry(_Entry):
         "Without pools: what jobs may ask of the machine by name (Slurm: --constraint). Left out: none.",
         example=["nvme"],
     )
+    log_limit: MemoryMib | None = _key(
+        "Local engine only: how much of what an attempt writes is kept where the job names no file of its own; of a "
+        "longer log the beginning and the end.",
+        default="1G",
+        example="200M",
+    )
     allow_root: Boolean | None = _key(
         "Local engine only: run root's own jobs as root, even where other people use the machine.",
         default=False,

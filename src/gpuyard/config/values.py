@@ -9,6 +9,9 @@ from gpuyard.errors import BadInput
 from gpuyard.model import PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 
+LOG_LIMIT_MIB = 1024
+"""How much is kept of what an attempt writes, if nobody says otherwise."""
+
 
 class Engine(Enum):
     """What runs the jobs of a cluster."""
@@ -39,6 +42,8 @@ class Cluster:
     """Whether root's own jobs run as root where other people use the machine."""
     features: tuple[str, ...] = ()
     """What jobs may ask of this machine by name."""
+    log_limit_mib: int = LOG_LIMIT_MIB
+    """How much is kept of what an attempt writes."""
 
 
 @dataclass(frozen=True, slots=True)

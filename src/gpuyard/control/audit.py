@@ -24,6 +24,7 @@ KINDS = (
     TokenRevoked,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
+_BLOCK = 1000
 _LOOKED_AT_MAX = 20_000
 """Lines that one question looks at; where the next begins is told."""
 
@@ -35,6 +36,41 @@ class Done(NamedTuple):
     what: str
     about: str
     tenant: str = ""
+    together: object = None
+    """Lines that follow each other and have the same were one wish: the tasks of an array, jobs cancelled at once."""
+
+
+class _Line:
+    """One line of the trail, for one event or for several that were one wish."""
+
+    def __init__(self, seq: int, event: Event, done: Done) -> None:
+        self.done = done
+        self.seq, self.at_ms = seq, event.at_ms
+        self.first = event
+        """The earliest so far."""
+        self.events = 1
+
+    def takes(self, event: Event, done: Done) -> bool:
+        """Whether an event belongs to this line; if so it is in."""
+        if done.together is None or done.together != self.done.together:
+            return False
+        self.first, self.events = event, self.events + 1
+        return True
+
+    def told(self) -> dict[str, Any]:
+        done, about = self.done, self.done.about
+        if self.events > 1 and isinstance(self.first, JobSubmitted):
+            about = f"job {self.first.job.array_id}, {self.events} tasks"
+        elif self.events > 1 and isinstance(self.first, Requested):
+            about = f"{self.events} jobs, job {self.first.job_id} first"
+        return {
+            "seq": self.seq,
+            "at_ms": self.at_ms,
+            "who": done.who,
+            "what": done.what,
+            "about": about,
+            "tenant": done.tenant,
+        }
 
 
 def audit(
@@ -46,22 +82,22 @@ def audit(
     limit: int = 100,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Lines, the newest first, and where the next ones begin; None: there are no more."""
-    lines: list[dict[str, Any]] = []
-    looked_at = 0
-    while looked_at < _LOOKED_AT_MAX:
-        found = store.read_back(_NAMES, before_seq, 1000)
+    lines: list[_Line] = []
+    looked_at, more = 0, True
+    while more and looked_at < _LOOKED_AT_MAX:
+        found = store.read_back(_NAMES, before_seq, _BLOCK)
         for seq, event in found:
-            before_seq = seq
             done = _done(event, node)
-            if user and done.who.partition(" ")[0] != user:
-                continue
-            lines.append({"seq": seq, "at_ms": event.at_ms, **done._asdict()})
-            if len(lines) == limit:
-                return lines, before_seq
+            if (not user or done.who.partition(" ")[0] == user) and not (
+                lines and lines[-1].takes(event, done)
+            ):
+                if len(lines) == limit:
+                    return [line.told() for line in lines], before_seq
+                lines.append(_Line(seq, event, done))
+            before_seq = seq
         looked_at += len(found)
-        if len(found) < 1000:
-            return lines, None
-    return lines, before_seq
+        more = len(found) == _BLOCK
+    return [line.told() for line in lines], before_seq if more else None
 
 
 def _done(event: Event, node: Callable[[int], str]) -> Done:
@@ -70,9 +106,11 @@ def _done(event: Event, node: Callable[[int], str]) -> Done:
             return Done(event.by, "configure", f"version {event.number} of the configuration")
         case JobSubmitted():
             spec = event.job.spec
-            return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant)
+            array = event.job.array_id or None
+            return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant, array)
         case Requested():
-            return Done(event.by, event.verb.value, f"job {event.job_id}")
+            together = (event.by, event.verb, event.at_ms)
+            return Done(event.by, event.verb.value, f"job {event.job_id}", "", together)
         case NodeCordoned():
             return Done(event.by, "drain", f"node {node(event.node)}: {event.why}")
         case NodeUncordoned():

@@ -42,6 +42,8 @@ class StartFile:
     text: str = NO_FILE
     name: str = ""
     """The file's path; empty: none was given."""
+    remembered: bool = False
+    """Whether it was not given this time: it is that of the last start with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
     known = live is not None and text_hash(start.text) == live.hash and start.settings == draft.state.settings
     if known:
         return ""
-    if live is None or (start.name and live.how is How.START):
+    if live is None or (start.name and not start.remembered and live.how is How.START):
         version = 1 if live is None else live.version + 1
         _put(
             draft,
@@ -78,7 +80,7 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
             start.settings,
         )
         return ""
-    if not start.name:
+    if not start.name or start.remembered:
         same = start.settings == draft.state.settings
         return (
             "" if same else f"no yard.yaml was given: version {live.version} of the configuration is in force"
@@ -244,6 +246,8 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
         found.append(f"the fleet is {parts[0]} here and {parts[1]} in the file")
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
+    if here.log_limit_mib != there.log_limit_mib:
+        found.append(f"log_limit is {here.log_limit_mib} MiB here and {there.log_limit_mib} MiB in the file")
     if here.access != there.access:
         found.append("`auth` is another here than in the file")
     return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]

@@ -19,6 +19,7 @@ from gpuyard.core.plain import to_plain
 from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
 from gpuyard.core.share import Amount, Row, position, share
+from gpuyard.core.words import span
 from gpuyard.model import Lift, Reason, Ticked
 from gpuyard.policies.registry import build
 from gpuyard.store import HistoryRow, StoreDamaged
@@ -236,10 +237,17 @@ def _ended_view(row: HistoryRow, at_ms: int) -> View:
         "judged": True,
         "start": {
             "at_ms": row.started_ms or None,
-            "how": f"it ended at {time_text(row.ended_ms)}: {row.state}",
+            "how": _ended_how(row, at_ms),
         },
         "helps": [],
     }
+
+
+def _ended_how(row: HistoryRow, at_ms: int) -> str:
+    """When it ended and why, as the history has it."""
+    ran = f" and had run for {span(row.ended_ms - row.started_ms)}" if row.started_ms else " and never ran"
+    ended = f"it ended {span(max(0, at_ms - row.ended_ms))} ago{ran}"
+    return f"{ended}: {row.why}" if row.why else ended
 
 
 def _share_view(row: Row) -> View:

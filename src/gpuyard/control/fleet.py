@@ -8,7 +8,7 @@ from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
-from gpuyard.config.values import Access
+from gpuyard.config.values import LOG_LIMIT_MIB, Access
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
@@ -35,6 +35,8 @@ class Fleet:
     """Micro-dollars an hour by GPU model, where the configuration has them."""
     access: Access | None = None
     """Who may do what, where the configuration says so."""
+    log_limit_mib: int = LOG_LIMIT_MIB
+    """How much is kept of what an attempt writes."""
 
     def price_micro_usd_h(self, model: str) -> int:
         """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
@@ -45,7 +47,12 @@ class Fleet:
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
         return LocalEngine(
-            folder, emulate=self.emulate, cluster=self.cluster, features=self.features, yard=folder.parent
+            folder,
+            emulate=self.emulate,
+            cluster=self.cluster,
+            features=self.features,
+            yard=folder.parent,
+            log_limit_mib=self.log_limit_mib,
         )
 
 
@@ -81,6 +88,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         features,
         prices={**config.prices, **of_pools},
         access=config.access,
+        log_limit_mib=cluster.log_limit_mib,
     )
 
 

@@ -15,6 +15,7 @@ from gpuyard.model import (
     GpusTaken,
     JobContinued,
     JobSuspended,
+    Node,
     NodeAdded,
     NodeChanged,
     NodeDown,
@@ -144,12 +145,19 @@ def _changed(state: State, number: int, report: NodeReport, now_ms: int) -> list
     nodes = state.nodes
     kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
     if nodes.on[number] or kept:
-        why = "its hardware has changed; it is taken in again once nothing runs on it"
+        why = f"{_difference(nodes.node[number], report.node)}; it is taken in again once nothing runs on it"
         return [] if nodes.down[number] else [NodeDown(now_ms, number, why)]
     events: list[Event] = [NodeChanged(now_ms, number, report.node)]
     if report.up and nodes.down[number]:
         events.append(NodeUp(now_ms, number))
     return events
+
+
+def _difference(was: Node, now: Node) -> str:
+    """What is another about a node than it was."""
+    if (was.cluster, was.pool) != (now.cluster, now.pool):
+        return f"it is now in pool {now.pool} of cluster {now.cluster} and was in pool {was.pool} of {was.cluster}"
+    return "its hardware has changed"
 
 
 def _foreign(report: NodeReport) -> tuple[int, str]:

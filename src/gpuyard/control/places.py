@@ -83,6 +83,35 @@ class DataDir:
         return self.root / "yard.yaml"
 
     @property
+    def _started(self) -> Path:
+        return self.root / "started.json"
+
+    def remember(self, text: str, name: str) -> None:
+        """Keep the configuration of a start, for starts without one: it says what the machine is and who may come."""
+        draft = self.root / f".started.{os.getpid()}"
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            json.dump({"name": name, "text": text}, file)
+        draft.rename(self._started)
+
+    def forget(self) -> None:
+        """No configuration is to be remembered."""
+        self._started.unlink(missing_ok=True)
+
+    def remembered(self) -> tuple[str, str] | None:
+        """Text and name of the configuration of the last start with one; None: there was none."""
+        try:
+            found = json.loads(self._started.read_text(encoding="utf-8"))
+            return str(found["text"]), str(found["name"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise YardError(
+                f"{self._started}, the configuration of the last start, cannot be read: {error}",
+                "Name a yard.yaml with --config, or remove the file.",
+            ) from error
+
+    @property
     def token_file(self) -> Path:
         """The token for the API over TCP."""
         return self.root / "token"

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.claims import pinned_mask
@@ -68,6 +69,7 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
         "preemptions": record.preemptions,
         "restarts": max(0, record.attempt - 1),
         "exit_code": None,
+        "waits_for": waits_for(state, record) if record.pending else "",
         "held": record.held,
         "wanted": record.wanted.value if record.wanted else None,
         "reason": reason,

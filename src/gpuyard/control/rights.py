@@ -57,6 +57,24 @@ class Action(Enum):
     """The log and the whole state, which hold everybody's jobs."""
 
 
+DOES = {
+    Action.ANYBODY: "ask anything",
+    Action.SELF: "ask about themselves",
+    Action.SEE_QUEUE: "see the queue",
+    Action.SEE_NODES: "see the nodes",
+    Action.SEE_JOB: "see jobs",
+    Action.SUBMIT: "submit jobs",
+    Action.ACT_ON_JOB: "act on jobs",
+    Action.READ_JOB: "read what jobs wrote",
+    Action.SEE_TENANTS: "see the tenants",
+    Action.MAKE_TOKEN: "make tokens",
+    Action.MANAGE_NODES: "drain and resume nodes",
+    Action.MANAGE_CONFIG: "see or change the configuration",
+    Action.SEE_ALL: "see what everybody did",
+}
+"""What each of them lets someone do, for people."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Need:
     """The least role that will do."""

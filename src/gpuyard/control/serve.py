@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,11 @@ class Yard:
             raise
 
     def _open(self) -> None:
+        if self.options.config is not None:
+            self.data.remember(self._file.text, self._file.name)
+        elif not self._file.remembered:
+            # The file in the data folder is found by itself; one that is taken away is not to come back.
+            self.data.forget()
         self.token = self.data.token()
         self.store = open_store(self.options.store or self.data.database)
         self._undo.append(self.store.close)
@@ -136,7 +141,11 @@ class Yard:
         told = (self.leader.note,) if self.leader.note else ()
         of_engine = getattr(self.engine, "notes", ())
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
-        own = [note for note in of_engine if not (self.fleet.notes and note == EMULATED)]
+        own = [
+            note
+            for note in of_engine
+            if note != EMULATED or not any(["emulated" in said for said in self.fleet.notes])
+        ]
         return (*self.fleet.notes, *own, *auth, *told)
 
     def start(self) -> None:
@@ -241,6 +250,14 @@ def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
     if path is None and data.config.is_file():
         path = data.config
     if path is None:
+        last = data.remembered()
+        if last is not None:
+            fleet = chosen(loads(*last), options.emulate)
+            what = f"cluster {fleet.cluster}{' and `auth`' if fleet.access is not None else ''}"
+            note = f"no yard.yaml was given: {what} as at the last start, from {last[1]}"
+            return replace(fleet, notes=(*fleet.notes, note)), StartFile(
+                fleet.settings, *last, remembered=True
+            )
         fleet = chosen(None, options.emulate)
         return fleet, StartFile(fleet.settings)
     text = text_of(path)

@@ -28,7 +28,7 @@ def more(state: State, record: JobRecord) -> tuple[Any, ...]:
         cpu_milli // MILLI if cpu_milli % MILLI == 0 else cpu_milli / MILLI,
         ask.memory_mib,
         record.begin_ms,
-        _waits_for(state, record) if record.pending else "",
+        waits_for(state, record) if record.pending else "",
         job.array_id,
         job.array_index,
         _array_limit(record) if spec.after and job.array_id else 0,
@@ -53,7 +53,7 @@ def _array_limit(record: JobRecord) -> int:
     return record.id - own[-1] if own else 0
 
 
-def _waits_for(state: State, record: JobRecord) -> str:
+def waits_for(state: State, record: JobRecord) -> str:
     """`afterok:17,afterany:12_3`, without the tasks of its own array that it stands behind."""
     found = []
     for after in record.pending:

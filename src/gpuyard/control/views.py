@@ -336,6 +336,7 @@ def _array(array_id: int, tasks: list[View]) -> View:
         "tasks": len(tasks),
         "states": counts,
         "jobs": [
-            {name: task[name] for name in ("id", "label", "state", "exit_code", "nodes")} for task in tasks
+            {name: task[name] for name in ("id", "label", "state", "exit_code", "nodes", "reason")}
+            for task in tasks
         ],
     }

@@ -7,6 +7,7 @@ nobody new comes ahead of them, and often sooner.
 
 from typing import NamedTuple
 
+from gpuyard.core.estimate_after import Ready, Times, ready, stuck
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.policy import Policy
 from gpuyard.core.profile import Profile, Slot, freed_ms
@@ -46,8 +47,8 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
         return Estimate(freed_ms(state, record, now_ms), "its room is kept for it and will be free then")
     if state.queue.order is not policy.order:
         state.reindex(policy.order)
-    never = unforeseen(state, policy, record)
-    if never is not None:
+    never = stuck(state, record) or unforeseen(state, policy, record)
+    if never:
         return Estimate(None, never)
     return _booked(state, policy, now_ms, record)
 
@@ -96,33 +97,68 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
             bookings.append((other, slot))
             if strict:
                 from_ms = max(from_ms, slot.at_ms)
-    slot = profile.earliest(record, max(from_ms, record.begin_ms))
+    others = _waited_for(state, policy, now_ms, record, profile, bookings)
+    if others.at_ms is None:
+        return Estimate(None, others.how)
+    slot = profile.earliest(record, max(from_ms, record.begin_ms, others.at_ms))
     if slot is None:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
     if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
-        ending, several = _ending(state, slot, bookings)
-        return Estimate(None, f"it waits for {ending}, which {'have' if several else 'has'} no time limit")
+        endless, several = _endless(state, now_ms, slot, bookings)
+        if not endless:
+            return Estimate(None, "its room is promised to jobs without a time limit")
+        return Estimate(None, f"it waits for {endless}, which {'have' if several else 'has'} no time limit")
     total = ahead(state.queue, record) if waits else state.queue.count
-    return Estimate(slot.at_ms, _how(state, now_ms, slot, bookings, seen, total))
+    first = others.how if slot.at_ms == others.at_ms else ""
+    when = first or _when(state, now_ms, slot, bookings)
+    return Estimate(
+        slot.at_ms, "; ".join(filter(None, [when, _after(seen, total, waits=waits, first=first)]))
+    )
 
 
-def _how(
-    state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]], seen: int, total: int
-) -> str:
-    parts = []
-    if slot.at_ms > now_ms:
-        ending, several = _ending(state, slot, bookings)
-        begins = "at its begin time, when there is room"
-        parts.append(f"when {ending} {'end' if several else 'ends'} as promised" if ending else begins)
-    else:
-        parts.append("there is room for it now")
+def _waited_for(
+    state: State,
+    policy: Policy,
+    now_ms: int,
+    record: JobRecord,
+    profile: Profile,
+    bookings: list[tuple[JobRecord, Slot]],
+) -> Ready:
+    """From when on it need not wait for other jobs any more; those that wait themselves are booked in for that."""
+    if not record.pending:
+        return Ready(now_ms, "")
+
+    def book(other: JobRecord, from_ms: int) -> Times | None:
+        if unforeseen(state, policy, other) is not None:
+            return None
+        slot = profile.earliest(other, from_ms)
+        if slot is None:
+            return None
+        profile.book(other, slot)
+        bookings.append((other, slot))
+        return Times(slot.at_ms, slot.at_ms + other.estimate_ms)
+
+    booked = {other.id: Times(slot.at_ms, slot.at_ms + other.estimate_ms) for other, slot in bookings}
+    return ready(state, now_ms, record, booked, book)
+
+
+def _when(state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> str:
+    if slot.at_ms <= now_ms:
+        return "there is room for it now"
+    ending, several = _ending(state, slot, bookings)
+    if not ending:
+        return "at its begin time, when there is room"
+    return f"when {ending} {'end' if several else 'ends'} as promised"
+
+
+def _after(seen: int, total: int, *, waits: bool, first: str) -> str:
+    """Whom it was booked behind. One that is not in line yet may well come before some of them."""
     if seen < total:
-        parts.append(
-            f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
-        )
-    elif total:
-        parts.append(f"after {count_text(total, 'job')} ahead of it")
-    return "; ".join(parts)
+        return f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
+    if not total or first:
+        return ""
+    jobs = count_text(total, "job")
+    return f"after {jobs} ahead of it" if waits else f"at the latest, behind {jobs} in line now"
 
 
 def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> tuple[str, bool]:
@@ -132,7 +168,7 @@ def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) ->
         job_id
         for number in where
         for job_id, (end_ms, _grant) in state.nodes.on[number].items()
-        if end_ms == slot.at_ms or end_ms >= slot.at_ms >= state.now_ms + NO_LIMIT_MS // 2
+        if end_ms == slot.at_ms
     }
     for other, booked in bookings:
         if booked.at_ms + other.estimate_ms == slot.at_ms and any(g.node in where for g in booked.grants):
@@ -143,6 +179,30 @@ def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) ->
     if not found:
         # It waited for quota, not for room.
         found = {r.id for r in state.running.values() if r.end_ms == slot.at_ms}
+    return _jobs(state, found)
+
+
+def _endless(
+    state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]
+) -> tuple[str, bool]:
+    """The jobs without a time limit that it waits for: they run on its nodes, or are booked in there; if several."""
+    far_ms = now_ms + NO_LIMIT_MS // 2
+    where = {grant.node for grant in slot.grants}
+    found = {
+        job_id
+        for number in where
+        for job_id, (end_ms, _grant) in state.nodes.on[number].items()
+        if far_ms <= end_ms <= slot.at_ms
+    }
+    for other, booked in bookings:
+        ends_ms = booked.at_ms + other.estimate_ms
+        if other.estimate_ms >= NO_LIMIT_MS // 2 and ends_ms <= slot.at_ms:
+            found |= {other.id} if any(g.node in where for g in booked.grants) else set()
+    # Else it waited for quota, not for room.
+    return _jobs(state, found or {r.id for r in state.running.values() if far_ms <= r.end_ms <= slot.at_ms})
+
+
+def _jobs(state: State, found: set[int]) -> tuple[str, bool]:
     labels = [state.jobs[job_id].job.label for job_id in sorted(found)]
     several = len(labels) > 1
     return f"job{'s' if several else ''} {names_text(labels)}" if labels else "", several

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.admission import never
 from gpuyard.core.estimate import estimate
+from gpuyard.core.estimate_force import forced
 from gpuyard.core.helps import Help, helps
 from gpuyard.core.line import ahead
 from gpuyard.core.line_reasons import (
@@ -97,6 +98,9 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
     promised_ms = _promised(state, record, plan, now_ms)
     if promised_ms is not None and promised_ms != start_ms:
         start_ms, how = promised_ms, "so the plan foresees, if what runs ends no later than promised"
+    by_force = None if promised_ms is not None and plan.stops else forced(state, policy, now_ms, record)
+    if by_force is not None and (start_ms is None or by_force.at_ms < start_ms):
+        start_ms, how = by_force
     return Explanation(job_id, label, record.state, before, waiting, reasons, start_ms, how, turn.helps)
 
 

@@ -44,7 +44,7 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
         lift = WithoutAfter(record.id, tuple([after.job_id for after in record.job.spec.after]))
         found.append(Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "a new submission", lift))
     elif record.pending:
-        found += _after_reasons(record)
+        found += _after_reasons(state, record)
     begin_ms = record.begin_ms
     if begin_ms > now_ms:
         text = f"it asked not to start for another {span(begin_ms - now_ms)}"
@@ -57,18 +57,44 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
     return found
 
 
-def _after_reasons(record: JobRecord) -> list[Reason]:
-    """Jobs it waits for: each of them, or, where one will do, all as one."""
-    waits = [(after.job_id, f"job {after.job_id} to {_AFTER[after.kind]}") for after in record.pending]
-    if record.job.spec.after_one and len(waits) > 1:
-        waits = [(0, " or ".join([what for _id, what in waits]))]
-    found = []
-    for job_id, what in waits:
-        others = (job_id,) if job_id else tuple([after.job_id for after in record.job.spec.after])
-        by = f"job {job_id}" if job_id else "dependency"
-        lift = WithoutAfter(record.id, others)
-        found.append(Reason(ReasonCode.DEPENDENCY, by, f"it waits for {what}", False, by, lift))
-    return found
+def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
+    """Jobs it waits for: each of them, the tasks of an array as one; or, where one will do, all as one."""
+    groups: dict[tuple[int, AfterKind], list[int]] = {}
+    for after in record.pending:
+        other = state.jobs[after.job_id].job
+        groups.setdefault((other.array_id or other.id, after.kind), []).append(other.id)
+    waits = [(ids, _waited(state, ids), _AFTER[kind]) for (_array, kind), ids in groups.items()]
+    if record.job.spec.after_one and len(record.pending) > 1:
+        every = " or ".join([f"{who} to {what}" for _ids, who, what in waits])
+        lift = WithoutAfter(record.id, tuple([after.job_id for after in record.job.spec.after]))
+        text = f"it waits for {every}"
+        return [Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "dependency", lift)]
+    return [
+        Reason(
+            ReasonCode.DEPENDENCY,
+            who,
+            _text(record, state.jobs[ids[0]].job.array_id, who, what),
+            False,
+            who,
+            WithoutAfter(record.id, tuple(ids)),
+        )
+        for ids, who, what in waits
+    ]
+
+
+def _text(record: JobRecord, array_id: int, who: str, what: str) -> str:
+    """What it waits for; an earlier task of its own array, because so few of them may run at a time."""
+    if array_id and array_id == record.job.array_id:
+        return f"as many tasks of its array run as may at a time; it comes after {who}"
+    return f"it waits for {who} to {what}"
+
+
+def _waited(state: State, job_ids: list[int]) -> str:
+    """Jobs that are waited for, as people call them."""
+    jobs = [state.jobs[job_id].job for job_id in job_ids]
+    if len(jobs) == 1:
+        return f"job {jobs[0].label}"
+    return f"{len(jobs)} tasks of job {jobs[0].array_id}"
 
 
 def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:

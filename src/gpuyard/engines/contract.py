@@ -9,7 +9,7 @@ than the newest it has seen, so that a leader that was paused cannot act when it
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gpuyard.model import Node, Outcome
 from gpuyard.model.mig import Slice
@@ -266,4 +266,13 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of the engine. What runs goes on."""
+        ...
+
+
+@runtime_checkable
+class LeavesOut(Protocol):
+    """An engine that keeps only the beginning and the end of a log that is too long."""
+
+    def log_from(self, key: str, stream: str, offset: int) -> int:
+        """Where reading on from an offset makes sense: the offset itself, or behind what is left out."""
         ...

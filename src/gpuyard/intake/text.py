@@ -3,6 +3,8 @@
 from gpuyard.errors import BadInput
 
 BYTES_MAX = 8 * 1024 * 1024
+REPLACED = "\ufffd"
+"""What stands in a comment for a byte that is not UTF-8."""
 
 
 def decode(content: bytes, file: str) -> str:
@@ -11,13 +13,30 @@ def decode(content: bytes, file: str) -> str:
         raise BadInput(f"{file}: larger than {BYTES_MAX // 1024**2} MiB, the limit; is it the right file?")
     nul = content.find(b"\0")
     if nul >= 0:
-        line = content.count(b"\n", 0, nul) + 1
-        raise BadInput(f"{file}:{line}: holds a NUL character: it is a program or data, not text")
+        number = content.count(b"\n", 0, nul) + 1
+        raise BadInput(f"{file}:{number}: holds a NUL character: it is a program or data, not text")
+    script, before = content.startswith(b"#!"), 0
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        at = _not_text(line)
+        # Old scripts have names in Latin-1 in their comments, and Slurm takes them.
+        if at >= 0 and not (script and _is_comment(line)):
+            raise BadInput(
+                f"{file}:{number}: byte {before + at + 1} of the file, 0x{line[at]:02x}, is not UTF-8",
+                f"Save it as UTF-8, for example: iconv -f latin1 -t utf-8 {file}",
+            )
+        before += len(line) + 1
+    return content.decode("utf-8", "replace")
+
+
+def _not_text(line: bytes) -> int:
+    """Where the first byte is that is not UTF-8; -1: there is none."""
     try:
-        return content.decode("utf-8")
+        line.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise BadInput(
-            f"{file}:{line}: byte {error.start + 1} of the file, 0x{content[error.start]:02x}, is not UTF-8",
-            f"Save it as UTF-8, for example: iconv -f latin1 -t utf-8 {file}",
-        ) from None
+        return error.start
+    return -1
+
+
+def _is_comment(line: bytes) -> bool:
+    """Whether nothing reads a line of a script: neither its interpreter nor sbatch."""
+    return line.lstrip().startswith(b"#") and not line.startswith((b"#!", b"#SBATCH"))

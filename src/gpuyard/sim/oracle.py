@@ -17,6 +17,7 @@ from gpuyard.core import State, apply, decide
 from gpuyard.core.bits import positions
 from gpuyard.core.dump import load
 from gpuyard.core.estimate import estimate
+from gpuyard.core.estimate_after import stuck
 from gpuyard.core.explain import explain
 from gpuyard.core.plain import Plain
 from gpuyard.core.policy import Policy
@@ -54,6 +55,8 @@ class Foresight:
     state: str
     started_ms: int = 0
     runs: int = 0
+    cut_off: bool = False
+    """Not even one run forward came to its end within the budget."""
     waits_ms: list[int] = field(default_factory=list)
     """Of the runs in which it started."""
     bound_ms: int | None = None
@@ -94,7 +97,7 @@ def foresee(question: Question, clock_s: Callable[[], float]) -> Foresight:
     found.level, found.history_jobs = LEVELS[level], past.run_times.count
     found.bound_ms, found.how = estimate(state, policy, now_ms, record)
     _explained(found, state, policy, now_ms, record, question.all_tenants)
-    if record.held or record.doomed or not record.shape.ways:
+    if record.held or not record.shape.ways or stuck(state, record):
         # No run forward would release it.
         return found
     state.ends = {}
@@ -103,7 +106,7 @@ def foresee(question: Question, clock_s: Callable[[], float]) -> Foresight:
         return clock_s() - started_s > question.budget_s
 
     runs = forecast(state, policy, now_ms, [record.id], past, question.seed, runs=RUNS, enough=enough)
-    found.runs, found.waits_ms = runs.runs, runs.waits_ms[record.id]
+    found.runs, found.waits_ms, found.cut_off = runs.runs, runs.waits_ms[record.id], not runs.runs
     return found
 
 

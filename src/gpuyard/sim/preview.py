@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuyard.core import State, apply
 from gpuyard.core.admission import never
+from gpuyard.core.words import names_text
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies import registry
@@ -211,7 +212,14 @@ def _notes(
     doomed: list[str],
 ) -> list[str]:
     """What the figures do not say."""
-    notes = [f"waiting jobs that could never start under it: {', '.join(doomed[:10])}"] if doomed else []
+    notes = []
+    if doomed:
+        jobs = (
+            f"job {doomed[0]}, which waits,"
+            if len(doomed) == 1
+            else f"jobs {names_text(doomed)}, which wait,"
+        )
+        notes.append(f"{jobs} could never start under it")
     counted = found["jobs"]
     if counted < FEW_JOBS:
         notes.append(f"it stands on {counted_text(counted, 'job')}: too few to say much")

@@ -61,7 +61,9 @@ _FULL_HINT = "Free some space; nothing needs to be restarted."
 _READ_ONLY_HINT = "Make it writable again; nothing needs to be restarted."
 _BUSY_HINT = "Try again; if it persists, look for another process that holds the store open."
 _DAMAGED_HINT = "Stop, keep a copy of the store as it is, and restore a backup."
-_UNREACHABLE_HINT = "Check that the server runs and accepts connections; it is tried again by itself."
+_UNREACHABLE_HINT = (
+    "Check that the server runs and accepts connections; a yard that runs tries again by itself."
+)
 
 _Kind = tuple[type[StoreError], str, str]
 

@@ -113,3 +113,29 @@ def test_what_is_no_address(text: str) -> None:
 )
 def test_indices_of_an_array(text: str, found: tuple[int, ...]) -> None:
     assert found == indices(text)
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a b", "日本"])
+def test_what_cannot_be_a_token_is_not_sent(token: str) -> None:
+    with pytest.raises(BadInput, match="no token has"):
+        Client("http://127.0.0.1:1", token)
+
+
+def test_a_server_that_is_there_and_does_not_answer_is_told_from_none(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        with (
+            Client(f"unix:{tmp_path / 's'}", timeout_s=0.2, patience_s=0) as client,
+            pytest.raises(NoServer, match="is there and does not answer"),
+        ):
+            client.nodes()
+
+
+def test_whoever_follows_a_job_is_told_that_it_goes_on(tmp_path: Path) -> None:
+    with (
+        Client(f"unix:{tmp_path / 's'}", follow_patience_s=0.1) as client,
+        pytest.raises(NoServer, match="job 7 goes on without it") as told,
+    ):
+        list(client.follow(7))
+    assert "yard logs -f 7" in told.value.hint

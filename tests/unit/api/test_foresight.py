@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from gpuyard.api.foresight import Foresights
+from gpuyard.api.foresight_words import answer_of
 from gpuyard.control.fleet import Fleet
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import NotFound, Overloaded, Unacceptable
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS
+from gpuyard.sim.oracle import Foresight
 from rigs.desk import ROOT, Rig, rig
 
 TWO_GPUS = NewJob(command=("true",), gpus=2, name="x", limit_ms=HOUR_MS)
@@ -51,6 +53,14 @@ def test_a_waiting_job_has_a_time_and_says_how(desk: Rig, ahead: Foresights) -> 
     assert found["bound_ms"] is not None
     assert "runs forward" in found["how"]
     assert found is eta(ahead, mine), "nothing has changed, so the answer is kept"
+
+
+def test_where_not_one_run_came_to_its_end_that_is_said() -> None:
+    found = answer_of(0, "PENDING", Foresight("PENDING", cut_off=True, bound_ms=5, how="when job 1 ends"))
+
+    assert (None, 5) == (found["starts_by_ms"], found["bound_ms"])
+    text = "when job 1 ends; no more can be told: so long a queue takes too long to run forward even once"
+    assert text == found["how"]
 
 
 def test_jobs_that_run_or_have_ended_say_so(desk: Rig, ahead: Foresights) -> None:

@@ -10,10 +10,11 @@ from textual.app import App, ComposeResult
 
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.cli import top
+from gpuyard.cli.top.app import Top
 from gpuyard.cli.top.colours import TenantColours
 from gpuyard.cli.top.feed import Feed, Picture
 from gpuyard.cli.top.queue_pane import QueuePane, fitting
-from gpuyard.cli.top.side_panes import GpusPane, TenantsPane
+from gpuyard.cli.top.side_panes import GpusPane, TenantsPane, _shown
 from gpuyard.errors import BadInput
 
 
@@ -194,3 +195,22 @@ def test_without_textual_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
         top.top()
     assert "pip install 'gpuyard[ui]'" == error.value.hint
     assert 2 == error.value.exit_code
+
+
+def test_one_pane_is_left_as_soon_as_the_window_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> list[tuple[bool, bool]]:
+        app = Top()
+        monkeypatch.setattr(app.feed, "start", lambda: None)
+        shown = []
+        async with app.run_test(size=(120, 30)) as pilot:
+            for width in (40, 120):
+                await pilot.resize_terminal(width, 20)
+                await pilot.pause()
+                shown.append((app.query_one("#gpus").display, app.query_one("#tenants").display))
+        return shown
+
+    assert [(True, False), (True, True)] == asyncio.run(run())
+
+
+def test_a_tenants_own_jobs_are_called_so() -> None:
+    assert ["lab", "  ana", "  (its own jobs)"] == [_shown(path) for path in ("lab", "lab/ana", "lab/-")]

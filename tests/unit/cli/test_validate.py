@@ -57,3 +57,18 @@ def test_a_file_or_the_schema_but_not_both(yard: Yard) -> None:
     done = yard("validate", "yard.yaml", "--schema")
     assert (2, "") == (done.code, done.out)
     assert "a FILE or --schema" in done.err
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        ("{gpus: 8 x A100-80GB, emulate: true}", "8 emulated GPUs"),
+        ("{engine: local}", "the GPUs of the machine it runs on"),
+    ],
+)
+def test_a_machine_without_pools_has_its_gpus_counted(
+    yard: Yard, tmp_path: Path, cluster: str, says: str
+) -> None:
+    file = tmp_path / "yard.yaml"
+    file.write_text(f"version: 1\nclusters: {{box: {cluster}}}\ntenants: {{a: {{}}}}\n")
+    assert f"{file}: ok — 1 tenant, {says}, policy default\n" == yard("validate", file).out

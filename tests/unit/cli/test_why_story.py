@@ -45,6 +45,7 @@ class Yard:
         (ETA, "(in 2m00s) (run times of 1 ended job)"),
         (ETA | {"basis": {"history_jobs": 0}}, "(in 2m00s) (a guess: no job has ended yet)"),
         (YardError("too many estimates"), "no estimate: too many estimates"),
+        (ETA | {"starts_by_ms": None, "how": "x; no more can be told: too long"}, "no estimate: too long"),
     ],
 )  # fmt: skip
 def test_the_estimate_is_told_and_never_in_the_way(
@@ -66,3 +67,16 @@ def test_nothing_is_said_where_nothing_more_is_known(
     why.why("2")
 
     assert "likely" not in capsys.readouterr().out
+
+
+def test_a_job_that_waits_for_another_has_no_place_in_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    also = [{"code": "DEPENDENCY", "text": "it waits for job 1 to complete"}]
+    yard = Yard(ETA)
+    monkeypatch.setattr(yard, "why", lambda *_, **__: FOUND | {"also": also, "waiting": 0})
+    monkeypatch.setattr(why, "client", lambda: yard)
+
+    why.why("2")
+
+    assert "in line    not yet" in capsys.readouterr().out.splitlines()

@@ -22,13 +22,24 @@ CALLER = Caller(now=datetime(2026, 3, 10, tzinfo=UTC), host_process=True)
     [
         (b"\x7fELF\x02\x01\x01\0\0\0", "f:1: holds a NUL"),
         (b"#!/bin/sh\n\nx\0y", "f:3: holds a NUL"),
-        (b"#!/bin/sh\n# caf\xe9\n", "f:2: byte 16 of the file, 0xe9, is not UTF-8"),
+        (b"#!/bin/sh\n# caf\xe9\necho caf\xe9\n", "f:3: byte 26 of the file, 0xe9, is not UTF-8"),
+        (b"#!/bin/sh\n#SBATCH -J caf\xe9\n", "f:2: byte 25 of the file, 0xe9, is not UTF-8"),
+        (b"# caf\xe9\nname: x\n", "f:1: byte 6 of the file, 0xe9, is not UTF-8"),
         (b"x" * (8 * 1024 * 1024 + 1), "larger than 8 MiB"),
     ],
 )
 def test_bytes_that_are_no_text(content: bytes, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         decode(content, "f")
+
+
+def test_a_comment_in_latin_1_does_not_matter_and_is_told() -> None:
+    text = decode(b"#!/bin/sh\n#SBATCH -J x\n  # caf\xe9\necho 1\n", "f")
+    (found,) = read(text, "f", CALLER)
+    assert "#!/bin/sh\n#SBATCH -J x\n  # caf\ufffd\necho 1\n" == found.job["script"]
+    assert [(3, "a byte of this comment is not UTF-8, and is replaced")] == [
+        (each.line, each.text) for each in found.warnings
+    ]
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_waiting_jobs_that_would_wait_for_ever_are_named() -> None:
     apply(state, JobSubmitted(BORN, Job(7, JobSpec("a", Ask(Whole(1))), BORN)))
     found = previewed([], limited(0), state=state)
 
-    assert "waiting jobs that could never start under it: 7" in found["notes"]
+    assert "job 7, which waits, could never start under it" in found["notes"]
 
 
 def test_few_jobs_say_little_and_strangers_are_named() -> None:

@@ -85,6 +85,11 @@ class SlurmJob:
     exit_code: int | None
 
     @property
+    def masked(self) -> bool:
+        """Whether it is another tenant's, of which nothing but its state and its GPUs may be known."""
+        return not self.submitted_ms
+
+    @property
     def ran_s(self) -> int:
         """How long it has run."""
         return ((self.ended_ms or self.now_ms) - self.started_ms) // 1000 if self.started_ms else 0
@@ -189,6 +194,9 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
             job.pools, job.gpu_models, job.tasks, job.cpus, job.memory_mib, job.begin_ms, job.waits_for,
             job.array_id, job.array_index, job.array_limit, job.restarts, job.requeue,
         ) = row  # fmt: skip
+        if job.masked:
+            # A column without a word would shift those behind it for whoever counts them.
+            job.name = job.user = job.tenant = job.klass = "-"
         job.state = state_of(state, attempt) if attempt != state else state
         # A gang has a grant for every task, several of them on one node.
         job.nodes = list(dict.fromkeys(nodes.split(","))) if nodes else []
@@ -214,7 +222,7 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.array_id, job.array_index = found["array_id"] or 0, found["array_index"] or 0
     job.exit_code, job.restarts, job.requeue = found["exit_code"], found["restarts"], True
     job.start_guess_ms = found.get("expected_start_ms") or 0
-    job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, "", 0
+    job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, found.get("waits_for", ""), 0
     return job
 
 

@@ -120,7 +120,8 @@ def _jobs(yard: Client, given: Read) -> list[SlurmJob]:
 def _since(yard: Client, pools: Pools, since_ms: int, name: str = "") -> list[SlurmJob]:
     """Live jobs, and those that have ended since; with a name, ended ones of that name."""
     queue = yard.queue(wide=True)
-    jobs = {job.id: job for job in of_queue(queue, pools)}
+    # Slurm's accounting has no lines for what one may know nothing of.
+    jobs = {job.id: job for job in of_queue(queue, pools) if not job.masked}
     cursor = None
     while True:
         page = yard.history(since_ms=since_ms, name=name, limit=1000, cursor=cursor)

@@ -37,11 +37,15 @@ def group_of(user: str) -> tuple[int, str]:
 
 def limit(job: SlurmJob) -> str:
     """The time limit."""
+    if job.masked:
+        return "N/A"
     return short_span(job.limit_s) if job.limit_s else "UNLIMITED"
 
 
 def left(job: SlurmJob) -> str:
     """What is left of it."""
+    if job.masked:
+        return "N/A"
     return short_span(job.limit_s - job.ran_s) if job.limit_s else "UNLIMITED"
 
 
@@ -107,7 +111,7 @@ _TABLE: tuple[tuple[str, str, str, Text], ...] = (
     ("l", "timelimit", "TIME_LIMIT", limit),
     ("L", "timeleft", "TIME_LEFT", left),
     ("m", "minmemory", "MIN_MEMORY", _minimum_memory),
-    ("M", "timeused", "TIME", lambda job: short_span(job.ran_s)),
+    ("M", "timeused", "TIME", lambda job: "N/A" if job.masked else short_span(job.ran_s)),
     ("n", "reqnodes", "REQ_NODES", lambda _: ""),
     ("N", "nodelist", "NODELIST", lambda job: job.nodelist),
     ("P", "partition", "PARTITION", lambda job: job.partition),

@@ -3,7 +3,7 @@
 import time
 from typing import ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -124,9 +124,10 @@ class Top(App[None]):
         """Let the threads go."""
         self.feed.close()
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Two panes abreast only where there is room."""
-        self._arrange()
+        # The screen itself still has its old size here.
+        self._arrange(event.size.width)
 
     # -- what the feed brings ------------------------------------------------------------------------------------
 
@@ -202,8 +203,8 @@ class Top(App[None]):
         shown = f"{len(queue.rows):,} with {queue.wanted!r}" if queue.wanted else f"{len(queue.rows):,}"
         queue.border_title = f"queue{self._scope}: {shown}"
 
-    def _arrange(self) -> None:
-        wide = self.size.width >= NARROW
+    def _arrange(self, width: int | None = None) -> None:
+        wide = (self.size.width if width is None else width) >= NARROW
         on = wide if self._tenants_on is None else self._tenants_on
         self.query_one("#tenants").display = on
         self.query_one("#gpus").display = wide or not on

@@ -124,8 +124,8 @@ class TenantsPane(LinesPane):
 
 def _shown(tenant: str) -> str:
     """A tenant's last name, set in below the others'."""
-    depth = tenant.count("/")
-    return "  " * depth + tenant.rpartition("/")[2] if depth else tenant
+    depth, name = tenant.count("/"), tenant.rpartition("/")[2]
+    return "  " * depth + ("(its own jobs)" if name == "-" else name)
 
 
 def use_bar(used: float, guarantee: float, most: float, width: int, style: Style) -> list[Segment]:

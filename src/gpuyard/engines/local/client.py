@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from gpuyard.engines.contract import Permanent, Stale, Transient
 from gpuyard.engines.local import files
@@ -160,9 +161,20 @@ class Data:
         """The folder of an attempt."""
         return os.path.join(self.root, files.ATTEMPTS, key)
 
+    def attempts(self) -> list[str]:
+        """Keys of all attempts that are not forgotten."""
+        return sorted(os.listdir(os.path.join(self.root, files.ATTEMPTS)))
+
     def kept(self, key: str) -> str:
         """The folder of an attempt that is forgotten."""
         return os.path.join(self.root, files.KEPT, key)
+
+    def plan(self, key: str) -> tuple[str, dict[str, Any] | None]:
+        """The folder of an attempt, and what it was started with; None where it is not known."""
+        for folder in (self.attempt(key), self.kept(key)):
+            if (plan := files.read(os.path.join(folder, files.LAUNCH))) is not None:
+                return folder, plan
+        return "", None
 
     def job(self, job_id: int) -> str:
         """The folder that all attempts of a job share."""

@@ -27,6 +27,7 @@ from gpuyard.engines.contract import (
 )
 from gpuyard.engines.local import cgroups, files, machine, persistence, processes, translate
 from gpuyard.engines.local.client import Data, Spawner, accepted, read_as, read_own
+from gpuyard.engines.local.longlogs import Trimmer, cut_of
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
@@ -63,6 +64,7 @@ class LocalEngine:
         features: tuple[str, ...] = (),
         yard: Path | None = None,
         use_cgroups: bool = True,
+        log_limit_mib: int = 0,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -84,6 +86,7 @@ class LocalEngine:
         faults = Faults(self._sharing.daemon, now_ms)
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms, faults.judged)
         self._outsiders = Outsiders()
+        self._trimmer = Trimmer(log_limit_mib << 20)
         if emulate is None and (sleepy := persistence.switch_on(str(self._data.root))):
             self._notes += (sleepy,)
         self._claimed: set[str] = set()
@@ -112,6 +115,8 @@ class LocalEngine:
         mold = MOLDS.get(node.gpu_model)
         for trouble in self._sharing.tidy(mold):
             _log.warning("%s", trouble)
+        for key in self._data.attempts():
+            self._trimmer.trim(self._data.attempt(key))
         ours = set()
         if any([reading.pids for reading in readings]):
             ours = self._watcher.supervisors() | self._sharing.daemons()
@@ -147,7 +152,7 @@ class LocalEngine:
 
     def _live_plans(self) -> Iterator[dict[str, Any]]:
         """What attempts that have not ended were started with."""
-        for key in sorted(os.listdir(os.path.join(self._data.root, files.ATTEMPTS))):
+        for key in self._data.attempts():
             folder = self._data.attempt(key)
             if not os.path.exists(os.path.join(folder, files.END)):
                 yield files.read(os.path.join(folder, files.LAUNCH)) or {}
@@ -316,8 +321,7 @@ class LocalEngine:
 
     def listing(self) -> list[Report]:
         """Every attempt that has not been forgotten."""
-        keys = sorted(os.listdir(os.path.join(self._data.root, files.ATTEMPTS)))
-        return [report for report in self.status(keys) if report.phase is not Phase.UNKNOWN]
+        return [report for report in self.status(self._data.attempts()) if report.phase is not Phase.UNKNOWN]
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until some attempt has ended; whether one has. One waiter for a folder of data."""
@@ -339,6 +343,7 @@ class LocalEngine:
                     with suppress(FileNotFoundError):
                         os.unlink(os.path.join(folder, name))
                 self._strip(folder)
+                self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.
                 os.rename(folder, self._data.kept(key))
                 with self._mutex:
@@ -357,15 +362,20 @@ class LocalEngine:
         """Part of what an attempt wrote; empty at the end, and for one that is not known."""
         if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
             return b""
-        for folder in (self._data.attempt(key), self._data.kept(key)):
-            plan = files.read(os.path.join(folder, files.LAUNCH))
-            if plan is None:
-                continue
-            if named := plan[stream]:
-                path = os.path.join(plan["cwd"], named)
-                return read_as(plan["uid"], plan["gid"], path, offset, limit)
-            return read_own(os.path.join(folder, stream), offset, limit)
-        return b""
+        folder, plan = self._data.plan(key)
+        if plan is None:
+            return b""
+        if named := plan[stream]:
+            return read_as(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
+        if (cut := cut_of(folder)) is not None and offset < cut.tail:
+            limit = max(0, min(limit, cut.head - offset))
+        return read_own(os.path.join(folder, stream), offset, limit)
+
+    def log_from(self, key: str, stream: str, offset: int) -> int:
+        """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
+        folder, plan = ("", None) if translate.flaw_of_key(key) else self._data.plan(key)
+        cut = cut_of(folder) if plan is not None and not plan[stream] else None
+        return cut.tail if cut is not None and cut.head <= offset < cut.tail else offset
 
     def close(self) -> None:
         """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""

@@ -17,6 +17,7 @@ from gpuyard.intake.sbatch.reading import Reading, Values, read
 from gpuyard.intake.sbatch.shape import shape
 from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
 from gpuyard.intake.sbatch.words import Word, check_script, directives
+from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import Caller, Form, Handing, Intake, Warning, refuse
 
 SCRIPT_BYTES_MAX = 1024 * 1024
@@ -85,6 +86,11 @@ def understand(text: str, file: str, caller: Caller) -> Understood:
         _check_size(script, file)
         check_script(script, file)
         words, warnings = directives(script, file)
+        warnings += [
+            Warning(number, "a byte of this comment is not UTF-8, and is replaced")
+            for number, line in enumerate(script.split("\n"), start=1)
+            if REPLACED in line
+        ]
     settings = settle(words, caller.environment, caller.arguments, file)
     values = Values(settings)
     name = "wrap" if command is not None else "sbatch" if file in _UNNAMED else posixpath.basename(file)

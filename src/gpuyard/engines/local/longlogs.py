@@ -1,0 +1,110 @@
+"""Logs that grew too long: their beginning and their end stay, the middle is given back to the disk.
+
+A job writes straight into its file, so nothing stands between it and the disk, and what is not written cannot be held
+back. Instead a hole is punched into the file while it grows: bytes keep their places, so whoever follows the log goes
+on where they were. What is left out is noted before it is gone, so that nobody reads the hole for what was written.
+"""
+
+import ctypes
+import errno
+import logging
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from gpuyard.engines.local import files
+
+NOTE = "cut.json"
+_HEAD_PART, _TAIL_PART = 8, 2
+"""An eighth of what may be kept is the beginning, a half is the end; the rest is room to grow into."""
+_LINE_BYTES_MAX = 64 * 1024
+"""So far a line break is looked for, to cut between lines."""
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+
+_log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Cut(NamedTuple):
+    """What is left out: from the end of the beginning to where the end begins."""
+
+    head: int
+    tail: int
+
+
+def cut_of(folder: str) -> Cut | None:
+    """What is left out of an attempt's own log; None: nothing."""
+    note = files.read(os.path.join(folder, NOTE))
+    return Cut(note["head"], note["tail"]) if note else None
+
+
+class Trimmer:
+    """Keeps logs within a limit, as far as the file system can."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        """0: none."""
+        self._able = True
+
+    def trim(self, folder: str) -> None:
+        """Look at one attempt's own log, and cut it if it takes too much room."""
+        path = os.path.join(folder, files.STDOUT)
+        if not self._limit or not self._able:
+            return
+        with suppress(FileNotFoundError):
+            found = os.stat(path)
+            if found.st_blocks * 512 > self._limit:
+                self._cut(folder, path, found.st_size, found.st_blksize)
+
+    def _cut(self, folder: str, path: str, size: int, block: int) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        before = cut_of(folder)
+        try:
+            head = before.head if before else _line_before(fd, self._limit // _HEAD_PART)
+            tail = _line_after(fd, size - self._limit // _TAIL_PART)
+            first, last = -(-head // block) * block, tail // block * block
+            if last <= first:
+                return
+            noted = self._note(folder, Cut(head, tail))
+            self._punch(fd, first, last - first)
+            if not noted:
+                self._note(folder, Cut(head, tail))
+            if before is None:
+                _log.warning("the log in %s is over its limit: its middle is left out", folder)
+        except OSError as error:
+            if not self._able and before is None:
+                # Nothing is gone, so nothing is left out.
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(folder, NOTE))
+            _log.warning("the log in %s is over its limit and cannot be cut: %s", folder, error)
+        finally:
+            os.close(fd)
+
+    @staticmethod
+    def _note(folder: str, cut: Cut) -> bool:
+        """Say what is left out; False: the disk is full, and has room once it is."""
+        try:
+            files.replace(os.path.join(folder, NOTE), cut._asdict())
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        return True
+
+    def _punch(self, fd: int, offset: int, length: int) -> None:
+        where, how_many = ctypes.c_int64(offset), ctypes.c_int64(length)
+        if _libc.fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, where, how_many):
+            number = ctypes.get_errno()
+            self._able = False
+            raise OSError(number, f"its file system cannot give back parts of a file ({os.strerror(number)})")
+
+
+def _line_before(fd: int, offset: int) -> int:
+    """The beginning of a line, shortly before an offset; the offset itself in a log without lines."""
+    start = max(0, offset - _LINE_BYTES_MAX)
+    return start + found + 1 if (found := os.pread(fd, offset - start, start).rfind(b"\n")) >= 0 else offset
+
+
+def _line_after(fd: int, offset: int) -> int:
+    """The same, shortly after it."""
+    return offset + found + 1 if (found := os.pread(fd, _LINE_BYTES_MAX, offset).find(b"\n")) >= 0 else offset

@@ -1,0 +1,42 @@
+"""The audit trail has a line for each thing that somebody did, however many events it took."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.audit import audit
+from gpuyard.model import Requested, Verb
+from rigs.desk import ANA, Rig, rig
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        yield found
+
+
+def told(desk: Rig, **how: object) -> list[tuple[str, str, str]]:
+    """Who, what, about; page by page."""
+    lines, before = audit(desk.books.store, str, **how)  # type: ignore[arg-type]
+    found = [(line["who"], line["what"], line["about"]) for line in lines]
+    return found if before is None else found + told(desk, **{**how, "before_seq": before})
+
+
+def test_an_array_and_what_is_asked_of_many_at_once_are_one_line_each(desk: Rig) -> None:
+    desk.submit(ANA)
+    array = desk.submit(ANA, array=tuple(range(30)))
+    desk.submit(ANA, array=(0, 1))
+    wishes = [Requested(9_000_000, array + 1 + at, Verb.HOLD, "root") for at in range(30)]
+    desk.add(*wishes, Requested(9_000_000, 1, Verb.CANCEL, "root"))
+
+    lines = [
+        ("root", "cancel", "job 1"),
+        ("root", "hold", f"30 jobs, job {array + 1} first"),
+        ("ana", "submit", f"job {array + 31}, 2 tasks"),
+        ("ana", "submit", f"job {array}, 30 tasks"),
+        ("ana", "submit", "job 1"),
+    ]
+    for limit in (100, 1, 2):
+        assert lines == [line for line in told(desk, limit=limit) if line[1] != "configure"]
+    assert lines[2:] == told(desk, user="ana")
