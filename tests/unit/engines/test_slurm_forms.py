@@ -1,5 +1,7 @@
 """How Slurm writes things down."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +90,5 @@ def test_whatever_is_there_is_read_or_refused(text: str) -> None:
         lambda it: list(forms.table(it)), lambda it: forms.moment_ms(it, "x"), lambda it: forms.limit_ms(it, "x"),
     )  # fmt: skip
     for reader in readers:
-        try:
+        with suppress(Unreadable):
             reader(text)
-        except Unreadable as refused:
-            assert str(refused)

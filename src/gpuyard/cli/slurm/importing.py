@@ -106,7 +106,8 @@ def _texts(site: "Site", types: "GpuTypes", notes: "Notes") -> dict[str, str]:
 
     plain = document(site, types, notes)
     body = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
-    text = f"# {site.name}, Slurm {site.version or '?'}, read by `yard slurm import`. notes.txt has what is not in it.\n{body}"
+    what = f"{site.name}, Slurm {site.version or '?'}"
+    text = f"# {what}, read by `yard slurm import`. What is not in it stands in notes.txt.\n{body}"
     # It is held against the same rules as any file; what is wrong with it is a defect of ours, told with its line.
     loads(text, "yard.yaml")
     return {"yard.yaml": text}

@@ -12,7 +12,7 @@ from typing import Any
 from gpuyard.config.problems import quoted
 from gpuyard.config.quantities import NAME_PATTERN, duration_text
 from gpuyard.config.slurm.importing_policy import fairness, policy
-from gpuyard.config.slurm.importing_tenants import tenants
+from gpuyard.config.slurm.importing_tenants import people, tenants
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm.accounting import Qos
@@ -39,6 +39,9 @@ def document(site: Site, types: GpuTypes, notes: Notes) -> Document:
     found |= _classes(site, notes)
     found["fairness"] = fairness(site, types, notes)
     found |= policy(site, notes)
+    users = people(site, notes)
+    if users:
+        found["auth"] = {"users": users}
     if types.strange:
         found["gpu_models"] = {name: {"memory": "16G", "price": 1} for name in types.strange}
     _other(site, notes)

@@ -1,5 +1,6 @@
 """Accounts and users as tenants: shares become weights, limits on GPUs become limits."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpuyard.model.settings import TOTAL
 
 ROOT = "root"
 """Slurm's account above all others, which is no tenant."""
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
 _WINDOWS = {"DAILY": "1d", "WEEKLY": "7d", "MONTHLY": "30d"}
 
 
@@ -55,8 +57,6 @@ def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
         elif account.group_tres or account.group_jobs:
             notes.leave("limits of the account root: they hold for the whole cluster")
     for each in own(site):
-        if each.partition:
-            notes.leave(f"association of {each.user} with partition {each.partition}")
         if not each.user:
             continue
         entry = _entry(each, accounts.get(each.account), site, types, notes)
@@ -73,6 +73,25 @@ def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
         found[each.user] = entry
     for place in [each for each in site.associations if each.partition]:
         notes.leave(f"association of {place.user or place.account} with partition {place.partition} alone")
+    return found
+
+
+def people(site: Site, notes: Notes) -> dict[str, Any]:
+    """Users and their places, as `auth` has them."""
+    places = paths(site)
+    found: dict[str, Any] = {}
+    for each in own(site):
+        if not each.user or each.account == ROOT:
+            continue
+        if each.user in found:
+            notes.leave(
+                f"user {quoted(each.user)} is in several accounts: under auth stands "
+                f"{found[each.user]['tenant']}, not {places[each.account]}"
+            )
+        elif re.fullmatch(_USER, each.user):
+            found[each.user] = {"tenant": places[each.account]}
+        else:
+            notes.leave(f"user {quoted(each.user)}: no name that auth allows")
     return found
 
 
