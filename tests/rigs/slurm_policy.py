@@ -39,7 +39,7 @@ def said(config: Config, users: tuple[str, ...] = ()) -> dict[str, Any]:
         "tenants": {
             tenant.path: (
                 tenant.weight,
-                {model: milli for model, milli in tenant.quota.limit.items()},
+                dict(tenant.quota.limit),
                 _own_job_limit(config, tenant.path),
                 tenant.quota.max_running_jobs,
             )

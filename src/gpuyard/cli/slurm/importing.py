@@ -190,6 +190,8 @@ def _tell(folder: Path, site: "Site", past: "History | None", notes: "Notes", sp
             print(f"  - {text}")
         if len(shown) > NOTES_SHOWN_MAX:
             print(f"  and {len(shown) - NOTES_SHOWN_MAX} more in notes.txt")
-    if past is not None:
+    if past is None:
+        print(f"\nThere is no trace: {site.missing.get('jobs.txt', 'no job to replay')}")
+    else:
         here = shlex.quote(str(folder))
         print(f"\nReplay it: yard simulate --trace {here}/trace.csv --config {here}/yard.yaml")
