@@ -23,6 +23,44 @@ class Engine(Enum):
     """Nothing: jobs only pass in simulated time."""
 
 
+class Mode(Enum):
+    """How the yard lives with a Slurm cluster."""
+
+    DRIVE = "drive"
+    """Jobs wait in the yard, which decides and hands each to Slurm."""
+    OBSERVE = "observe"
+    """Slurm decides, and the yard looks on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Where slurmrestd listens, and as whom it is spoken to."""
+
+    url: str
+    token_file: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmCluster:
+    """What only a Slurm cluster has."""
+
+    mode: Mode = Mode.DRIVE
+    partitions: tuple[str, ...] = ()
+    """Empty: Slurm's default one."""
+    reservation: str = ""
+    account: str = ""
+    shared_folder: str = ""
+    handoff_ms: int = 60_000
+    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    """GPU models by Slurm's types."""
+    conf: str = ""
+    programs: str = ""
+    python: str = "python3"
+    rest: Rest | None = None
+    """None: Slurm's commands are used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """One engine's nodes."""
@@ -39,6 +77,8 @@ class Cluster:
     """Whether root's own jobs run as root where other people use the machine."""
     features: tuple[str, ...] = ()
     """What jobs may ask of this machine by name."""
+    slurm: SlurmCluster | None = None
+    """Where the engine is Slurm."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ class Capability(Enum):
     """Memory and CPU limits are enforced. Without it they are counted, not held, and the engine says so."""
     SHARES = "shares"
     """Parts of a GPU."""
+    INDICES = "indices"
+    """An attempt gets the very GPUs that its launch names. Without it as many on the same node, and `Report.gpus`
+    says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class Report:
     """When it last saved its work, if it says so."""
     why: str = ""
     """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`."""
+    gpus: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Indices of its GPUs on each node, where the engine chose others than the launch names (see INDICES)."""
 
 
 @dataclass(frozen=True, slots=True)

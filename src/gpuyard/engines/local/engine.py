@@ -82,7 +82,8 @@ class LocalEngine:
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
-        self.capabilities = frozenset({Capability.GANG, Capability.SUSPEND, Capability.SHARES} | limits)
+        able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.INDICES}
+        self.capabilities = frozenset(able | limits)
 
     def _find_groups(self, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
         """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
