@@ -9,7 +9,7 @@ from gpuyard.config import Engine as Kind
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import Access, Mode, SlurmCluster
-from gpuyard.control.slurm_fleet import slurm_engine
+from gpuyard.control.slurm_fleet import observed, slurm_engine
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
@@ -48,6 +48,8 @@ class Fleet:
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
         if self.slurm is not None:
+            if self.slurm.mode is Mode.OBSERVE:
+                return observed(self.cluster, self.slurm)
             return slurm_engine(self.cluster, self.slurm, folder.parent)
         return LocalEngine(
             folder, emulate=self.emulate, cluster=self.cluster, features=self.features, yard=folder.parent
@@ -99,12 +101,7 @@ def _check_slurm(cluster: Cluster, slurm: SlurmCluster, emulate: str) -> None:
             f"--emulate is for this machine, and cluster {quoted(cluster.name)} has engine slurm",
             "Leave it out: GPUs are those that Slurm has.",
         )
-    if slurm.mode is not Mode.DRIVE:
-        raise BadInput(
-            f"cluster {quoted(cluster.name)} is to be observed, which this release cannot yet",
-            "Set `mode: drive`, or use the file with `yard simulate`.",
-        )
-    if not slurm.shared_folder:
+    if slurm.mode is Mode.DRIVE and not slurm.shared_folder:
         raise BadInput(
             f"cluster {quoted(cluster.name)} has no 'shared_folder'",
             "Add `shared_folder: /shared/gpuyard`, a folder that this machine and all nodes see under that path.",

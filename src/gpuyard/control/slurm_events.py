@@ -15,6 +15,7 @@ from gpuyard.engines.slurm.accounting import AGAIN, JobRow
 from gpuyard.engines.slurm.observed import key_of
 from gpuyard.model import (
     Ask,
+    AttemptConfirmed,
     AttemptEnded,
     AttemptStarted,
     AttemptState,
@@ -33,10 +34,8 @@ from gpuyard.model import (
     Outcome,
     Whole,
 )
+from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.model.units import MILLI
-
-FIRST_ID = 1_000_000_000_000
-"""Ids of jobs that were seen elsewhere begin here, so that a small number is always one of Slurm's."""
 
 _OUTCOMES = {
     "COMPLETED": Outcome.COMPLETED,
@@ -123,8 +122,9 @@ def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Mo
         same = row.end_ms <= begins
         found.append(Moment(max(row.end_ms, begins), Kind.LAST if same else Kind.END, key, row))
     elif row.state == "PENDING":
-        found.append(Moment(now_ms, Kind.SETTLE, key, row))
-    else:
+        if record is None or settled(record, row, now_ms):
+            found.append(Moment(now_ms, Kind.SETTLE, key, row))
+    elif not runs or (record is not None and frozen(record, row, now_ms)):
         found.append(Moment(now_ms, Kind.FREEZE, key, row))
     return found
 
@@ -144,7 +144,7 @@ def submission(state: State, row: JobRow, key: str, tenant: str, at_ms: int) -> 
         requeue=False,
         origin=key,
     )
-    number = max(state.last_job_id + 1, FIRST_ID)
+    number = max(state.last_job_id + 1, FIRST_ELSEWHERE)
     return JobSubmitted(at_ms, Job(number, spec, row.submit_ms, row.limit_ms, 0, 0, array_id, index))
 
 
@@ -203,7 +203,12 @@ def begun(state: State, record: JobRecord, row: JobRow, at_ms: int) -> list[Even
     given = grants(state, record, row)
     if not given:
         return []
-    return [*events, AttemptStarted(at_ms, record.id, record.attempt + 1, given)]
+    attempt = record.attempt + 1
+    return [
+        *events,
+        AttemptStarted(at_ms, record.id, attempt, given),
+        AttemptConfirmed(at_ms, record.id, attempt),
+    ]
 
 
 def grants(state: State, record: JobRecord, row: JobRow) -> tuple[Grant, ...]:

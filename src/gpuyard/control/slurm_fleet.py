@@ -1,4 +1,4 @@
-"""From the configuration of a Slurm cluster to the engine that drives it."""
+"""From the configuration of a Slurm cluster to the engine that drives it, or the one that only looks."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,7 @@ from gpuyard.engines.slurm.client import Client, CommandClient
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import Site
+from gpuyard.engines.slurm.observed import ObservedSlurm
 
 TIMEOUT_S = 20.0
 """A command of Slurm that has not answered by then is taken for one that came to no answer."""
@@ -25,6 +26,12 @@ def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
         python=slurm.python,
     )
     return SlurmEngine(Path(slurm.shared_folder), client_of(slurm), site, yard=yard)
+
+
+def observed(cluster: str, slurm: SlurmCluster) -> ObservedSlurm:
+    """A cluster that is only looked at."""
+    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
+    return ObservedSlurm(cluster, commands, slurm.gpu_types)
 
 
 def client_of(slurm: SlurmCluster) -> Client:

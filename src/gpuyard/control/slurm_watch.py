@@ -6,7 +6,7 @@ daemons too: a question without an answer concludes nothing and is put again.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.config.slurm.importing import gpus_of, grouped
@@ -66,14 +66,11 @@ class _Known:
 class Watcher:
     """The leader's loop over one observed cluster."""
 
-    def __init__(
-        self, books: Books, engine: ObservedSlurm, epoch: int, *, stopwatch_ns: Callable[[], int] = lambda: 0
-    ) -> None:
+    def __init__(self, books: Books, engine: ObservedSlurm, epoch: int) -> None:
         self.books = books
         self.engine = engine
         self.epoch = epoch
         self.difference = Difference()
-        self._stopwatch_ns = stopwatch_ns
         self._moments: list[Moment] = []
         self._done: dict[str, int] | None = None
         self._position_ms: int | None = None

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from gpuyard.model.requests import GpuRequest
 
+FIRST_ELSEWHERE = 1_000_000_000_000
+"""Ids of jobs that were seen in another system begin here, so that a smaller number is always one of that system's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:

@@ -75,7 +75,7 @@ def run(
             site = from_files(files)
         else:
             site = from_commands(commands(conf), number)
-        texts = _texts(site, types, notes)
+        texts = _texts(site, types, notes, str(conf.resolve()) if conf is not None else "")
         past = _history(site, types, notes, keep_cpu_jobs)
     except EngineError as error:
         raise unreachable(error) from error
@@ -97,14 +97,14 @@ def _print_commands(number: int) -> None:
     print("# Then, where yard is: yard slurm import --files FOLDER --dir site")
 
 
-def _texts(site: "Site", types: "GpuTypes", notes: "Notes") -> dict[str, str]:
+def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str) -> dict[str, str]:
     """The files to write, by name."""
     import yaml
 
     from gpuyard.config import loads
     from gpuyard.config.slurm.importing import document
 
-    plain = document(site, types, notes)
+    plain = document(site, types, notes, conf)
     body = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     what = f"{site.name}, Slurm {site.version or '?'}"
     text = f"# {what}, read by `yard slurm import`. What is not in it stands in notes.txt.\n{body}"

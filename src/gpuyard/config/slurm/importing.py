@@ -28,12 +28,12 @@ GPUS_PER_NODE_MAX = 64
 Document = dict[str, Any]
 
 
-def document(site: Site, types: GpuTypes, notes: Notes) -> Document:
-    """The file, as plain values."""
+def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Document:
+    """The file, as plain values. `conf`: the slurm.conf that commands need to be told of."""
     cluster = _name(site.name, "cluster", notes)
     found: Document = {
         "version": 1,
-        "clusters": {cluster: {"engine": "slurm", "pools": pools(site, types, notes)}},
+        "clusters": {cluster: _cluster(site, types, conf, notes)},
     }
     found["tenants"] = tenants(site, types, notes)
     found |= _classes(site, notes)
@@ -46,6 +46,18 @@ def document(site: Site, types: GpuTypes, notes: Notes) -> Document:
         found["gpu_models"] = {name: {"memory": "16G", "price": 1} for name in types.strange}
     _other(site, notes)
     return {key: value for key, value in found.items() if value not in ({}, None)}
+
+
+def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
+    """To be observed at first: whoever wants it driven says so."""
+    found = pools(site, types, notes)
+    entry: Document = {"engine": "slurm", "mode": "observe"}
+    if conf:
+        entry["conf"] = conf
+    kinds = {kind: model for kind, model in types.chosen.items() if kind}
+    if kinds:
+        entry["gpu_types"] = kinds
+    return {**entry, "pools": found}
 
 
 def _name(text: str, what: str, notes: Notes) -> str:
