@@ -1,12 +1,20 @@
 """`yard slurm import`, `export` and `doctor` against real daemons."""
 
+import json
+import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from gpuyard.config import load, loads
+from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.site import from_commands
 from rigs.slurm import SlurmCluster
 from rigs.slurm_policy import said
 
@@ -45,8 +53,8 @@ def test_export_sacctmgr_import_is_the_identity(rig: SlurmCluster, yard: Callabl
         "--nodes", "main=n[1-2]",
     )  # fmt: skip
     assert (0, "") == (done.code, done.err)
-    # Twice: it may be run again.
-    for _ in range(2):
+    # It may be run again; that takes long.
+    for _ in range(2 if os.environ.get("GPUYARD_SOAK") else 1):
         ran = subprocess.run(
             [out / "sacctmgr.sh"],
             env=rig.environment,
@@ -93,3 +101,69 @@ def _take_over(rig: SlurmCluster, fragment: str) -> None:
         word for word in partition.split() if word.startswith(("AllowAccounts=", "TRESBillingWeights="))
     ]
     rig.command("scontrol", "update", "PartitionName=main", *wanted)
+
+
+def test_the_doctor_sees_the_site_and_works_without_slurmctld(rig: SlurmCluster, yard: Callable) -> None:
+    conf = rig.folder / "slurm.conf"
+
+    healthy = yard("slurm", "doctor", "--conf", conf, "-o", "json")
+    rig.command("scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan")
+    rig.end("slurmctld")
+    away = yard("slurm", "doctor", "--conf", conf)
+    refused = yard("slurm", "import", "--conf", conf, "--dir", rig.folder / "none")
+    rig.start("slurmctld")
+    sick = yard("slurm", "doctor", "--conf", conf, "-o", "json")
+    rig.command("scontrol", "update", "nodename=n2", "state=resume")
+
+    # The rig has no cgroups and counts no memory: faults that are really there.
+    assert {"devices", "default-memory"} <= {each["code"] for each in json.loads(healthy.out)}
+    assert "node" not in {each["code"] for each in json.loads(healthy.out)}
+    assert (1, 1, 1) == (healthy.code, away.code, sick.code)
+    assert "slurmctld does not answer: Slurmctld(primary)" in away.out
+    assert f"settings are from {conf}" in away.out
+    (node,) = [each for each in json.loads(sick.out) if each["code"] == "node"]
+    assert node["seen"].startswith("node n2 is idle+drain: bad fan, since ")
+    assert (1, "") == (refused.code, refused.out)
+    assert "Unable to contact slurm controller" in refused.err
+
+
+def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
+    """Ten jobs of a whole node each on two nodes: when each starts follows from when the ones before it end."""
+    replay = _program("bench_slurm_replay")
+    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
+    commands = Commands(conf=str(rig.folder / "slurm.conf"))
+    scripts = [f"#!/bin/sh\nexec sleep {1 + number % 3}\n" for number in range(10)]
+    first, *_ = [rig.submit(script, "--gres=gpu:8", "--mem=1G", "-t2") for script in scripts]
+    _until(lambda: not rig.command("squeue", "-h").strip())
+    _until(
+        lambda: (
+            10 == len([row for row in from_commands(commands, 1).jobs.rows if row.id >= first and row.end_ms])
+        )
+    )
+    site = from_commands(commands, 1)
+    site.jobs.rows = [row for row in site.jobs.rows if row.id >= first]
+
+    config, past = replay.imported(site)
+    errors = replay.replayed(config, past, "", replay.pause_ms(past))
+
+    waits = [(row.start_ms - row.submit_ms) / 1000 for row in past.rows]
+    assert 10 == len(errors)
+    # Slurm's seconds are whole, and its passes are apart; but the order and the room are the same.
+    assert sum(map(abs, errors)) / 10 <= max(3.0, 0.5 * sum(waits) / 10)
+
+
+def _until(what: Callable[[], object], s: float = 60.0) -> None:
+    until = time.monotonic() + s
+    while not what():
+        assert time.monotonic() < until, "it did not come true in time"
+        time.sleep(0.5)
+
+
+def _program(name: str) -> ModuleType:
+    """A benchmark program as a module."""
+    folder = Path(__file__).parents[2] / "benchmarks"
+    sys.path.insert(0, str(folder))
+    try:
+        return import_module(name)
+    finally:
+        sys.path.remove(str(folder))

@@ -1,11 +1,41 @@
 """`yard slurm export`: the policy of a yard.yaml for Slurm itself."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.slurm.site_options import ForceOption, GpuTypeOption
 from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.config import Config
+    from gpuyard.config.slurm.notes import Notes
+
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.", show_default=False
+    ),
+]
+NodesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--nodes",
+        metavar="POOL=HOSTS",
+        help="The real names of a pool's nodes, as in h100=gpu[01-08]. May be repeated.",
+        show_default=False,
+    ),
+]
+UserOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="A tenant of the file that is a person, not an account. May be repeated.",
+        show_default=False,
+    ),
+]
 
 
 def run(
@@ -13,40 +43,11 @@ def run(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="A yard.yaml.")] = Path(
         "yard.yaml"
     ),
-    cluster: Annotated[
-        str,
-        typer.Option(
-            "--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.", show_default=False
-        ),
-    ] = "",
-    gpu_type: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--gpu-type",
-            metavar="TYPE=MODEL",
-            help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--nodes",
-            metavar="POOL=HOSTS",
-            help="The real names of a pool's nodes, as in h100=gpu[01-08]. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    user: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--user",
-            metavar="NAME",
-            help="A tenant of the file that is a person, not an account. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    cluster: ClusterOption = "",
+    gpu_type: GpuTypeOption = None,
+    nodes: NodesOption = None,
+    user: UserOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Write the policy of a yard.yaml as fragments of slurm.conf and gres.conf and a script for sacctmgr.
 
@@ -66,30 +67,48 @@ def run(
         raise BadInput(f"{config} describes no nodes", "Add pools to its cluster.")
     wishes = Wishes(
         cluster=cluster,
-        types=told_types(gpu_type or []),
+        types=told_types(gpu_type or []) or _configured(found),
         hosts=_hosts(nodes or []),
         users=tuple(user or ()),
         source=config.name,
     )
     texts = export(found, wishes, notes)
     texts["notes.txt"] = notes.text(f"What {config.name} says and Slurm cannot, or not quite.")
-    there = [dir / name for name in texts if (dir / name).exists()]
+    _write(dir, texts, force)
+    _tell(dir, notes)
+
+
+def _configured(found: "Config") -> dict[str, str]:
+    """The types that the file itself has for its models."""
+    return {
+        kind: model
+        for cluster in found.clusters.values()
+        if cluster.slurm
+        for kind, model in cluster.slurm.gpu_types.items()
+    }
+
+
+def _write(folder: Path, texts: dict[str, str], force: bool) -> None:
+    there = [folder / name for name in texts if (folder / name).exists()]
     if there and not force:
         raise BadInput(
             f"{there[0]} is there already; nothing was written", "Name another --dir, or add --force."
         )
     try:
-        dir.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (dir / name).write_text(text, encoding="utf-8")
-        (dir / "sacctmgr.sh").chmod(0o755)
+            (folder / name).write_text(text, encoding="utf-8")
+        (folder / "sacctmgr.sh").chmod(0o755)
     except OSError as error:
-        raise BadInput(f"{error.filename or dir}: {error.strerror}", "Choose another --dir.") from None
-    print(f"wrote {dir}/slurm.conf and gres.conf (lines to take over), sacctmgr.sh (to be run), notes.txt")
-    for title, texts_ in (("Slurm cannot say", notes.unsaid), ("Not quite the same", notes.guessed)):
-        if texts_:
+        raise BadInput(f"{error.filename or folder}: {error.strerror}", "Choose another --dir.") from None
+
+
+def _tell(folder: Path, notes: "Notes") -> None:
+    print(f"wrote {folder}/slurm.conf and gres.conf (lines to take over), sacctmgr.sh (to be run), notes.txt")
+    for title, found in (("Slurm cannot say", notes.unsaid), ("Not quite the same", notes.guessed)):
+        if found:
             print(f"\n{title}:")
-            print("\n".join(f"  - {text}" for text in texts_))
+            print("\n".join(f"  - {text}" for text in found))
 
 
 def _hosts(words: list[str]) -> dict[str, str]:

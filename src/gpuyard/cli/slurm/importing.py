@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.slurm.site_options import ConfOption, SinceOption, commands, days, unreachable
+from gpuyard.cli.slurm.site_options import (
+    ConfOption,
+    ForceOption,
+    GpuTypeOption,
+    SinceOption,
+    commands,
+    days,
+    unreachable,
+)
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -34,19 +42,11 @@ def run(
     list_commands: Annotated[
         bool, typer.Option("--commands", help="Print the commands whose output --files reads, and exit.")
     ] = False,
-    gpu_type: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--gpu-type",
-            metavar="TYPE=MODEL",
-            help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    gpu_type: GpuTypeOption = None,
     keep_cpu_jobs: Annotated[
         bool, typer.Option("--keep-cpu-jobs", help="Keep jobs without GPUs in the trace.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Read a Slurm cluster into DIR/yard.yaml, and its jobs into DIR/trace.csv.
 

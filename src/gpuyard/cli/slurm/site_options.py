@@ -24,6 +24,16 @@ ConfOption = Annotated[
 SinceOption = Annotated[
     str, typer.Option("--since", metavar="DURATION", help="How far back to read, as in 30d.")
 ]
+GpuTypeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu-type",
+        metavar="TYPE=MODEL",
+        help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
+        show_default=False,
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 DAY_MS = 86_400_000
 
 
