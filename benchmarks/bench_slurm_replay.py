@@ -32,7 +32,7 @@ from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.forms import models_of
-from gpuyard.engines.slurm.site import Site, from_commands
+from gpuyard.engines.slurm.site import Site, from_commands, from_files, sources
 from gpuyard.policies import registry
 from gpuyard.sim.simulate import Simulation
 from gpuyard.sim.slurm_history import History, history
@@ -152,14 +152,28 @@ def figures(name: str, past: History, errors: Sequence[float]) -> Row:
     }
 
 
-def run(name: str, jobs: int, over_s: float, seed: int) -> list[Row]:
+def _save(commands: Commands, folder: Path) -> None:
+    """Keep what the commands printed, for a second look with --again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sources(1):
+        (folder / source.file).write_text(commands.run(*source.words), encoding="utf-8")
+
+
+def run(name: str, jobs: int, over_s: float, seed: int, keep: Path | None = None) -> list[Row]:
     """One round: the run, the import and the simulation."""
     with SlurmCluster(NODES, GPUS, rest=False, scheduler=QUICK, extra=ROUNDS[name]) as slurm:
         record(slurm, orders(jobs, over_s, seed))
         site = from_commands(Commands(conf=str(slurm.folder / "slurm.conf")), 1)
+        if keep is not None:
+            _save(Commands(conf=str(slurm.folder / "slurm.conf")), keep / name)
+    if len(site.jobs.rows) != jobs:
+        sys.exit(f"bench_slurm_replay: {len(site.jobs.rows)} jobs came back of {jobs}")
+    return compared(name, site)
+
+
+def compared(name: str, site: Site) -> list[Row]:
+    """The lines of a round."""
     config, past = imported(site)
-    if len(past.rows) != jobs:
-        sys.exit(f"bench_slurm_replay: {len(past.rows)} jobs came back of {jobs}")
     more_ms = pause_ms(past)
     return [
         figures(name, past, replayed(config, past)),
@@ -177,11 +191,16 @@ def main() -> None:
     parser.add_argument("--over", type=float, default=120.0, help="seconds in which they are handed in")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", default=",".join(ROUNDS))
+    parser.add_argument("--keep", type=Path, help="save what Slurm's commands printed here")
+    parser.add_argument("--again", type=Path, help="compare what --keep saved, without a new run")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     rows = []
     for name in options.rounds.split(","):
-        rows += run(name, options.jobs, options.over, options.seed)
+        if options.again is not None:
+            rows += compared(name, from_files(options.again / name))
+        else:
+            rows += run(name, options.jobs, options.over, options.seed, options.keep)
     head = [
         "",
         "mean wait, real",

@@ -106,38 +106,34 @@ def _take_over(rig: SlurmCluster, fragment: str) -> None:
 def test_the_doctor_sees_the_site_and_works_without_slurmctld(rig: SlurmCluster, yard: Callable) -> None:
     conf = rig.folder / "slurm.conf"
 
-    healthy = yard("slurm", "doctor", "--conf", conf, "-o", "json")
     rig.command("scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan")
-    rig.end("slurmctld")
-    away = yard("slurm", "doctor", "--conf", conf)
-    refused = yard("slurm", "import", "--conf", conf, "--dir", rig.folder / "none")
-    rig.start("slurmctld")
     sick = yard("slurm", "doctor", "--conf", conf, "-o", "json")
     rig.command("scontrol", "update", "nodename=n2", "state=resume")
+    rig.end("slurmctld")
+    away = yard("slurm", "doctor", "--conf", conf)
+    rig.start("slurmctld")
+    rig.settle()
 
     # The rig has no cgroups and counts no memory: faults that are really there.
-    assert {"devices", "default-memory"} <= {each["code"] for each in json.loads(healthy.out)}
-    assert "node" not in {each["code"] for each in json.loads(healthy.out)}
-    assert (1, 1, 1) == (healthy.code, away.code, sick.code)
-    assert "slurmctld does not answer: Slurmctld(primary)" in away.out
-    assert f"settings are from {conf}" in away.out
+    assert {"devices", "default-memory"} <= {each["code"] for each in json.loads(sick.out)}
     (node,) = [each for each in json.loads(sick.out) if each["code"] == "node"]
     assert node["seen"].startswith("node n2 is idle+drain: bad fan, since ")
-    assert (1, "") == (refused.code, refused.out)
-    assert "Unable to contact slurm controller" in refused.err
+    assert (1, 1) == (away.code, sick.code)
+    assert "Slurmctld(primary)" in away.out
+    assert f"settings are from {conf}" in away.out
 
 
 def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
-    """Ten jobs of a whole node each on two nodes: when each starts follows from when the ones before it end."""
+    """Six jobs of a whole node each on two nodes: when each starts follows from when the ones before it end."""
     replay = _program("bench_slurm_replay")
     rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
     commands = Commands(conf=str(rig.folder / "slurm.conf"))
-    scripts = [f"#!/bin/sh\nexec sleep {1 + number % 3}\n" for number in range(10)]
+    scripts = [f"#!/bin/sh\nexec sleep {1 + number % 3}\n" for number in range(6)]
     first, *_ = [rig.submit(script, "--gres=gpu:8", "--mem=1G", "-t2") for script in scripts]
     _until(lambda: not rig.command("squeue", "-h").strip())
     _until(
         lambda: (
-            10 == len([row for row in from_commands(commands, 1).jobs.rows if row.id >= first and row.end_ms])
+            6 == len([row for row in from_commands(commands, 1).jobs.rows if row.id >= first and row.end_ms])
         )
     )
     site = from_commands(commands, 1)
@@ -147,9 +143,9 @@ def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     errors = replay.replayed(config, past, "", replay.pause_ms(past))
 
     waits = [(row.start_ms - row.submit_ms) / 1000 for row in past.rows]
-    assert 10 == len(errors)
+    assert 6 == len(errors)
     # Slurm's seconds are whole, and its passes are apart; but the order and the room are the same.
-    assert sum(map(abs, errors)) / 10 <= max(3.0, 0.5 * sum(waits) / 10)
+    assert sum(map(abs, errors)) / 6 <= max(3.0, 0.5 * sum(waits) / 6)
 
 
 def _until(what: Callable[[], object], s: float = 60.0) -> None:
