@@ -140,7 +140,7 @@ def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     site.jobs.rows = [row for row in site.jobs.rows if row.id >= first]
 
     config, past = replay.imported(site)
-    errors = replay.replayed(config, past, "", replay.pause_ms(past))
+    errors = replay.replayed(config, past)
 
     waits = [(row.start_ms - row.submit_ms) / 1000 for row in past.rows]
     assert 6 == len(errors)

@@ -73,6 +73,8 @@ class Watcher:
         self.difference = Difference()
         self._moments: list[Moment] = []
         self._done: dict[str, int] | None = None
+        self._covered_ms = 0
+        """Since when all ends that are in the log are in `_done`: of earlier ones nobody could say if they are new."""
         self._position_ms: int | None = None
         """Up to when the accounting was read without fail."""
         self._missing: dict[str, int] = {}
@@ -149,6 +151,7 @@ class Watcher:
         if last:
             self._position_ms = last[0][4]
         from_ms = (self._position_ms or now_ms) - START_OVERLAP_MS - OVERLAP_MS
+        self._covered_ms = from_ms if last else 0
         found: dict[str, int] = {}
         before: tuple[int, int] | None = None
         while True:
@@ -185,10 +188,17 @@ class Watcher:
             step.errors.append(f"history: {error}")
             return []
         self._position_ms = max(self._position_ms or 0, now_ms)
-        for key, end_ms in list(known.done.items()):
-            if end_ms < from_ms - START_OVERLAP_MS:
-                del known.done[key]
-        return found.rows
+        rows = [row for row in found.rows if row.end_ms >= self._covered_ms or key_of(row) in known.live]
+        self._forget_ends(known, from_ms - START_OVERLAP_MS)
+        return rows
+
+    def _forget_ends(self, known: _Known, before_ms: int) -> None:
+        """Ends that are not asked about any more."""
+        if before_ms - self._covered_ms < DAY_MS:
+            return
+        self._covered_ms = before_ms
+        for key in [key for key, end_ms in known.done.items() if end_ms < before_ms]:
+            del known.done[key]
 
     # -- writing -------------------------------------------------------------------------------------------------
 

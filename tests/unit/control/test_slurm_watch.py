@@ -124,6 +124,24 @@ def test_the_accounting_may_lag_and_the_yard_be_away(watched: Watched) -> None:
     assert [(at(2), at(100)), (at(3), at(90))] == [row[2:4] for row in watched.ended()]
 
 
+def test_asking_far_back_for_one_job_counts_no_other_again(watched: Watched) -> None:
+    day = -86_400
+    world = watched.world
+    world.tries = [
+        attempt("1", 5 * day, 5 * day + 1, 4 * day, gpus=2),
+        attempt("2", 6 * day, 6 * day + 1, 100, nodes=("n2",)),
+        attempt("3", -100, -90, -80),
+    ]
+    watched.look()
+    watched.restart()
+    watched.look(30)
+    # The queue has forgotten how the long one ended, and the accounting is asked about six days.
+    watched.look(600)
+    watched.look(40)
+
+    assert ["1", "2", "3"] == [row[0].partition("@")[0] for row in watched.ended()]
+
+
 def test_a_job_that_nobody_tells_of_any_more_is_given_up(watched: Watched) -> None:
     world = watched.world
     world.tries = [attempt("7", 1, 2, None, "RUNNING"), attempt("8", 1)]
