@@ -93,6 +93,14 @@ def test_backfill_that_looks_less_far_than_jobs_run() -> None:
     assert "SchedulerParameters=bf_continue,bf_window=10080,bf_resolution=420" == window.change
 
 
+def test_a_default_for_memory_may_stand_at_the_partition() -> None:
+    evidence = look(DefMemPerNode="UNLIMITED")
+    evidence.site.partitions = [replace(part, default_memory=True) for part in evidence.site.partitions]
+    assert [] == findings(evidence)
+
+    assert [] == findings(look(DefMemPerNode="UNLIMITED", JobDefaults="DefMemPerGPU=64000"))
+
+
 def test_nodes_that_take_no_work() -> None:
     evidence = look()
     evidence.site = site.from_files(RECORDED)

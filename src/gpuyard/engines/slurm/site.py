@@ -106,6 +106,8 @@ class Partition:
     priority_tier: int = 1
     oversubscribe: str = "NO"
     tres: Mapping[str, str] = field(default_factory=dict)
+    default_memory: bool = False
+    """Whether a job that names no memory gets some, rather than all of its node's."""
     billing: Mapping[str, str] = field(default_factory=dict)
     """What a unit of each resource counts as usage; empty: cores count."""
 
@@ -320,7 +322,15 @@ def _partition(found: Mapping[str, str]) -> Partition:
         priority_tier=whole(found.get("PriorityTier") or "1", "PriorityTier"),
         oversubscribe=found.get("OverSubscribe", "NO").upper(),
         tres=tres_map(found.get("TRES", "")),
+        default_memory=_has_default(found),
         billing=tres_map(found.get("TRESBillingWeights", "")),
+    )
+
+
+def _has_default(found: Mapping[str, str]) -> bool:
+    own = [given(found.get(name, "")) for name in ("DefMemPerNode", "DefMemPerCPU")]
+    return any(each and each.upper() != "UNLIMITED" for each in own) or "DefMemPerGPU" in found.get(
+        "JobDefaults", ""
     )
 
 

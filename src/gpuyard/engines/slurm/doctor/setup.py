@@ -234,9 +234,12 @@ def sharing(look: Evidence) -> Iterator[Finding]:
             "SelectType=select/cons_tres",
         )
     default = look.setting("DefMemPerNode") or look.setting("DefMemPerCPU")
-    if "MEMORY" in look.setting("SelectTypeParameters").upper() and default.upper() in ("", "UNLIMITED"):
+    everywhere = default.upper() not in ("", "UNLIMITED") or "DefMemPerGPU" in look.setting("JobDefaults")
+    lacking = [part.name for part in look.site.partitions if not (everywhere or part.default_memory)]
+    if "MEMORY" in look.setting("SelectTypeParameters").upper() and lacking:
+        seen = f"no default for memory in partition {', '.join(lacking)}"
         why = "a job that names no memory takes all of its node's, and the GPUs beside it stand idle"
-        yield Finding("default-memory", _FAULT, "no default for memory", why, "DefMemPerCPU=4000")
+        yield Finding("default-memory", _FAULT, seen, why, "DefMemPerCPU=4000")
     for part in look.site.partitions:
         if not part.default_ms and (not part.max_ms or part.max_ms > DAY_MS):
             seen = f"partition {part.name} has no DefaultTime"
