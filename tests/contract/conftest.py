@@ -6,12 +6,30 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import LocalRig, Rig, SimRig
+from contract.slurm_rig import SlurmRig
+from rigs.slurm import SlurmCluster
 
 
-@pytest.fixture(params=["sim", "local"])
+def _made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Rig:
+    if kind == "sim":
+        return SimRig()
+    if kind == "local":
+        return LocalRig(folder)
+    return SlurmRig(folder, request.getfixturevalue("slurm_of_eight"))
+
+
+@pytest.fixture(params=["sim", "local", pytest.param("slurm", marks=pytest.mark.slurm)])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     """Every engine, one after the other."""
-    made: Rig = SimRig() if request.param == "sim" else LocalRig(tmp_path)
+    made = _made(request.param, request, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def slurm(slurm_of_eight: SlurmCluster, tmp_path: Path) -> Iterator[SlurmRig]:
+    """The Slurm engine, for what only it promises."""
+    made = SlurmRig(tmp_path, slurm_of_eight)
     yield made
     made.close()
 

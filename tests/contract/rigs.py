@@ -19,7 +19,6 @@ from gpuyard.model import Node
 from gpuyard.sim.engine import Faults, Life, SimEngine
 
 EPOCH = 1
-SETTLE_S_MAX = 20.0
 GPUS = 8
 
 
@@ -44,6 +43,10 @@ class Rig(Protocol):
     name: str
     engine: Engine
     node: str
+    slack: int
+    """How many times as long as on one machine everything may take that is measured."""
+    settle_s: float
+    """The longest wait for anything."""
 
     def recipe(self, key: str, program: Program) -> Recipe: ...
     def starts(self, key: str) -> int:
@@ -103,7 +106,7 @@ def look(rig: Rig, key: str) -> Report:
 
 def until(rig: Rig, key: str, *phases: Phase) -> Report:
     """Let time pass until the attempt is in one of these phases."""
-    for _ in moments():
+    for _ in moments(rig):
         report = look(rig, key)
         if report.phase in phases:
             return report
@@ -113,7 +116,7 @@ def until(rig: Rig, key: str, *phases: Phase) -> Report:
 
 def until_alive(rig: Rig, key: str, count: int = 1) -> None:
     """Let time pass until so many tasks have started, as the tasks say."""
-    for _ in moments():
+    for _ in moments(rig):
         if rig.starts(key) >= count:
             return
         rig.let_pass(10)
@@ -124,9 +127,9 @@ def ended(rig: Rig, key: str) -> Report:
     return until(rig, key, Phase.ENDED)
 
 
-def moments() -> Iterator[None]:
+def moments(rig: Rig) -> Iterator[None]:
     """As many turns as fit into the longest wait of any test."""
-    limit = time.monotonic() + SETTLE_S_MAX
+    limit = time.monotonic() + rig.settle_s
     while time.monotonic() < limit:
         yield
 
@@ -135,6 +138,8 @@ class SimRig:
     """The simulated engine on a clock that only the test moves."""
 
     name = "sim"
+    slack = 1
+    settle_s = 20.0
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.now_ms = 1_000_000
@@ -181,6 +186,8 @@ class LocalRig:
     """Real processes on this machine, with emulated GPUs. Every job appends a line to a file when it starts."""
 
     name = "local"
+    slack = 1
+    settle_s = 20.0
 
     def __init__(self, folder: Path, *, use_cgroups: bool = True) -> None:
         self.data = folder.resolve() / "data"
@@ -204,26 +211,10 @@ class LocalRig:
 
     def recipe(self, key: str, program: Program) -> Recipe:
         self.keys.add(key)
-        lines = ["#!/bin/sh"]
-        if program.ignores_term:
-            lines.append("trap '' TERM")
-        if program.ends_well_on_term:
-            lines.append("trap 'exit 0' TERM")
-        if program.output:
-            lines.append(f"echo '{program.output}'")
-        if program.saves:
-            lines.append('echo saved >"$YARD_CHECKPOINT_FILE"')
-        lines.append(f"echo \"${{RANK:-0}} $CUDA_VISIBLE_DEVICES\" >>'{self.effects}/{key}'")
-        if program.only_rank is not None:
-            lines.append(f'[ "$RANK" = {program.only_rank} ] || sleep 60')
-        if program.run_ms:
-            lines.append(f"sleep {program.run_ms / 1000}")
-        lines.append(f"exit {program.exit_code}")
-        return Recipe(script="\n".join(lines) + "\n")
+        return recipe_of(self.effects, key, program)
 
     def _lines(self, key: str) -> list[str]:
-        path = self.effects / key
-        return sorted(path.read_text().splitlines()) if path.exists() else []
+        return seen_lines(self.effects, key)
 
     def starts(self, key: str) -> int:
         return len(self._lines(key))
@@ -262,6 +253,32 @@ class LocalRig:
         assert {} == {key: pids for key, pids in left.items() if pids}
         groups = {engine._base for engine in self.engines} - {""}
         assert [] == [group for group in groups if os.path.exists(group)]
+
+
+def recipe_of(effects: Path, key: str, program: Program) -> Recipe:
+    """A script that does so, and writes down that it started and which GPUs it sees."""
+    lines = ["#!/bin/sh"]
+    if program.ignores_term:
+        lines.append("trap '' TERM")
+    if program.ends_well_on_term:
+        lines.append("trap 'exit 0' TERM")
+    if program.output:
+        lines.append(f"echo '{program.output}'")
+    if program.saves:
+        lines.append('echo saved >"$YARD_CHECKPOINT_FILE"')
+    lines.append(f"echo \"${{RANK:-0}} $CUDA_VISIBLE_DEVICES\" >>'{effects}/{key}'")
+    if program.only_rank is not None:
+        lines.append(f'[ "$RANK" = {program.only_rank} ] || sleep 60')
+    if program.run_ms:
+        lines.append(f"sleep {program.run_ms / 1000}")
+    lines.append(f"exit {program.exit_code}")
+    return Recipe(script="\n".join(lines) + "\n")
+
+
+def seen_lines(effects: Path, key: str) -> list[str]:
+    """What the tasks of a job wrote down, in the order of ranks."""
+    path = effects / key
+    return sorted(path.read_text().splitlines()) if path.exists() else []
 
 
 def _claimed_pids(data: Path) -> Iterator[int]:

@@ -34,7 +34,7 @@ def output(rig: LocalRig, key: str) -> str:
 def test_preempted_and_started_again_it_ends_as_if_never_interrupted(rig: LocalRig) -> None:
     rig.keys |= {"y-1-1", "y-1-2", "y-2-1"}
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=train(200, "--step-s", "0.005"))])
-    for _ in moments():
+    for _ in moments(rig):
         if output(rig, "y-1-1"):
             break
         rig.let_pass(10)

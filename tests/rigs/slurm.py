@@ -355,8 +355,18 @@ def _group_of(user: str) -> int:
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[SlurmCluster]:
     """The cluster of this test process: 2 nodes of 8 GPUs."""
+    yield from _shared(2)
+
+
+@pytest.fixture(scope="session")
+def slurm_of_eight() -> Iterator[SlurmCluster]:
+    """A larger one: 8 nodes of 8 GPUs."""
+    yield from _shared(8)
+
+
+def _shared(nodes: int) -> Iterator[SlurmCluster]:
     try:
-        cluster = SlurmCluster()
+        cluster = SlurmCluster(nodes)
     except NoCluster as refusal:
         skip_or_fail(str(refusal))
         raise

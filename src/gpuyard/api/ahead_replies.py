@@ -37,6 +37,8 @@ class ExplainedReply(BaseModel):
     tenant: str
     state: str
     at_ms: int
+    said: str
+    """Why it waits in the words of Slurm, where Slurm decides; empty: the yard does."""
     ahead: int
     waiting: int
     position: str

@@ -32,7 +32,7 @@ class _Why:
     """Handlers."""
 
     def __init__(self, yard: Yard) -> None:
-        self._explained = Explained(yard.books, yard.now_ms)
+        self._explained = Explained(yard.books, yard.now_ms, yard.said)
 
     async def why(self, request: Request, id: str) -> Response:
         """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""

@@ -68,9 +68,14 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     head = f"job {found['label']} of {found['tenant']} is {found['state']}"
     if past:
         head = f"job {found['label']} of {found['tenant']} was {found['state']}{when}"
+    said = found.get("said", "")
     if not waits or not found["blockers"]:
-        _headline(f"{head}: {found['start']['how']}")
+        _headline(f"{head}: Slurm says: {said}" if said else f"{head}: {found['start']['how']}")
         return
+    if said:
+        _headline(f"{head}: Slurm says: {said}")
+        print()
+        head = "from the same state, by the yard's own rules"
     count = len(found["blockers"])
     one, several = ("was", "were") if past else ("is", "are")
     things = f"one thing {one}" if count == 1 else f"{count} things {several}"

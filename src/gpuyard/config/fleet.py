@@ -7,6 +7,7 @@ from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described, quoted, remedy
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
+from gpuyard.config.slurm_cluster import build_slurm, check_slurm
 from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
@@ -93,15 +94,24 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     engine = _engine(entry)
     if entry.pools is not None and not entry.pools:
         findings.at_key((*path, "pools"), f"cluster {quoted(name)} has no pools; add at least one")
-    elif entry.pools is None and engine is not Engine.LOCAL:
+    elif entry.pools is None and engine not in (Engine.LOCAL, Engine.SLURM):
         findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools:' with its entries")
     for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate), ("features", entry.features)):
-        if given and entry.pools is not None:
+        if given and engine is Engine.SLURM:
+            findings.at((*path, key), f"{described((*path, key))} is found by itself in Slurm; remove it")
+        elif given and entry.pools is not None:
             text = f"{described((*path, key))} is for a cluster without pools; move it into a pool"
             findings.at((*path, key), text)
-    for key, said in (("allow_root", entry.allow_root), ("log_limit", entry.log_limit)):
-        if said and engine is not Engine.LOCAL:
-            findings.at((*path, key), f"{described((*path, key))} is for engine local only; remove it")
+    if entry.log_limit and engine is not Engine.LOCAL:
+        text = f"{described((*path, 'log_limit'))} is for engine local only; remove it"
+        findings.at((*path, "log_limit"), text)
+    if entry.allow_root and engine not in (Engine.LOCAL, Engine.SLURM):
+        text = f"{described((*path, 'allow_root'))} is for engines local and slurm only; remove it"
+        findings.at((*path, "allow_root"), text)
+    check_slurm(path, entry, engine is Engine.SLURM, entry.pools is not None, findings)
+    for kind, model in (entry.gpu_types or {}).items():
+        if model not in known:
+            findings.at((*path, "gpu_types", kind), unknown_model(model, known))
     if entry.pools is None and engine is Engine.LOCAL:
         _check_machine(path, entry, known, findings)
 
@@ -180,6 +190,7 @@ def build_clusters(file: YardFile) -> dict[str, Cluster]:
             bool(entry.allow_root),
             tuple(entry.features or ()),
             entry.log_limit or LOG_LIMIT_MIB,
+            build_slurm(entry, entry.pools is not None) if _engine(entry) is Engine.SLURM else None,
         )
         for name, entry in file.clusters.items()
     }

@@ -24,6 +24,7 @@ from gpuyard.config.fields import required as _required
 from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
 from gpuyard.config.problems import quoted
+from gpuyard.config.slurm_cluster import SlurmKeys
 from gpuyard.config.values import Engine
 from gpuyard.model import JobClass, Market, PolicySpec, Settings
 from gpuyard.model.settings import TOTAL
@@ -116,13 +117,13 @@ class PoolEntry(_Entry):
         return value
 
 
-class ClusterEntry(_Entry):
+class ClusterEntry(SlurmKeys):
     """One engine's nodes."""
 
     engine: EngineName | None = _key("What runs the jobs.", default=Engine.LOCAL.value)
     pools: Annotated[dict[Name, PoolEntry], _OrNothing()] | None = _key(
         "Pools by name; a name is used once over all clusters. "
-        "Left out: the machine on which the yard runs (engine local only).",
+        "Left out: the machine on which the yard runs (engine local), or what Slurm has.",
         example={"h100": {"nodes": 8, "gpus": "8 x H100", "cpus": 96, "memory": "1T"}},
     )
     gpus: NodeGpus | None = _key(
@@ -141,7 +142,7 @@ class ClusterEntry(_Entry):
         example="200M",
     )
     allow_root: Boolean | None = _key(
-        "Local engine only: run root's own jobs as root, even where other people use the machine.",
+        "Engines local and slurm: run root's own jobs as root, even where other people use the machine.",
         default=False,
     )
 

@@ -18,6 +18,7 @@ from gpuyard.config.schema import (
     TenantEntry,
     YardFile,
 )
+from gpuyard.config.slurm_cluster import RestEntry
 from gpuyard.model.settings import TOTAL
 
 _KEY = "[key]"
@@ -72,6 +73,8 @@ def _model_at(path: Path) -> type[BaseModel]:
     match path:
         case ("clusters", _):
             return ClusterEntry
+        case ("clusters", _, "rest"):
+            return RestEntry
         case ("clusters", _, "pools", _):
             return PoolEntry
         case ("gpu_models", _):

@@ -26,6 +26,44 @@ class Engine(Enum):
     """Nothing: jobs only pass in simulated time."""
 
 
+class Mode(Enum):
+    """How the yard lives with a Slurm cluster."""
+
+    DRIVE = "drive"
+    """Jobs wait in the yard, which decides and hands each to Slurm."""
+    OBSERVE = "observe"
+    """Slurm decides, and the yard looks on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Where slurmrestd listens, and as whom it is spoken to."""
+
+    url: str
+    token_file: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmCluster:
+    """What only a Slurm cluster has."""
+
+    mode: Mode = Mode.DRIVE
+    partitions: tuple[str, ...] = ()
+    """Empty: Slurm's default one."""
+    reservation: str = ""
+    account: str = ""
+    shared_folder: str = ""
+    handoff_ms: int = 60_000
+    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    """GPU models by Slurm's types."""
+    conf: str = ""
+    programs: str = ""
+    python: str = "python3"
+    rest: Rest | None = None
+    """None: Slurm's commands are used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """One engine's nodes."""
@@ -44,6 +82,8 @@ class Cluster:
     """What jobs may ask of this machine by name."""
     log_limit_mib: int = LOG_LIMIT_MIB
     """How much is kept of what an attempt writes."""
+    slurm: SlurmCluster | None = None
+    """Where the engine is Slurm."""
 
 
 @dataclass(frozen=True, slots=True)

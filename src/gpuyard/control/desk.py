@@ -42,6 +42,14 @@ from gpuyard.model import (
 )
 from gpuyard.store import Accepted, Idempotency, Submission
 
+_SLURM_VERBS = {
+    Verb.CANCEL: "scancel",
+    Verb.HOLD: "scontrol hold",
+    Verb.RELEASE: "scontrol release",
+    Verb.SUSPEND: "scontrol suspend",
+    Verb.CONTINUE: "scontrol resume",
+    Verb.REQUEUE: "scontrol requeue",
+}
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
 
@@ -54,17 +62,34 @@ class Desk:
     """What people may ask for."""
 
     def __init__(
-        self, books: Books, committer: Committer, now_ms: Callable[[], int], *, allow_root: bool = False
+        self,
+        books: Books,
+        committer: Committer,
+        now_ms: Callable[[], int],
+        *,
+        allow_root: bool = False,
+        observed: str = "",
     ) -> None:
         self._books = books
         self._committer = committer
         self._now_ms = now_ms
         self._allow_root = allow_root
+        self._observed = observed
+        """The cluster that is only looked at; empty: there is none."""
+
+    def _check_ours(self, instead: str) -> None:
+        """Refuse what would have to be done by somebody else."""
+        if self._observed:
+            raise Impossible(
+                f"cluster {quoted(self._observed)} is observed: Slurm decides there, and nothing is changed from here",
+                f"{instead}; or move a partition to `mode: drive`.",
+            )
 
     # -- new jobs ------------------------------------------------------------------------------------------------
 
     def submit(self, who: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
+        self._check_ours("Submit it with sbatch: it shows up here by itself")
         account = run_as(who, self._allow_root)
         recipe = recipe_of(new, account)
         name = hash_of(recipe)
@@ -128,6 +153,7 @@ class Desk:
 
     def request(self, who: Person, verb: Verb, text: str) -> "Future[dict[str, Any]]":
         """Ask for something about a job, or about all live tasks of an array."""
+        self._check_ours(f"Use {_SLURM_VERBS[verb]} {text}")
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:
@@ -150,6 +176,7 @@ class Desk:
 
     def checkpoint(self, who: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
         """A running job has saved its work: now, or a moment ago."""
+        self._check_ours("Slurm knows nothing of checkpoints")
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:
@@ -188,6 +215,7 @@ class Desk:
         return self._node(who, node, lambda at_ms, number: NodeUncordoned(at_ms, number, who.signature))
 
     def _node(self, who: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
+        self._check_ours("Use scontrol update nodename=NAME state=drain reason=WHY, or state=resume")
         if not who.may(Action.MANAGE_NODES, ""):
             raise Forbidden(
                 f"{who.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuyard.control.books import Books
-from gpuyard.control.labels import Label, live
+from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.plain_views import View, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
@@ -28,12 +28,22 @@ _FUTURE_MS = 2000
 """Clocks are never quite alike: a time so little ahead is now."""
 
 
+Said = Callable[[JobRecord], str]
+"""Why a job waits in the words of whoever decides about it, where that is not the yard."""
+
+
+def unsaid(_record: JobRecord) -> str:
+    """The yard decides."""
+    return ""
+
+
 class Explained:
     """Answers that take thought."""
 
-    def __init__(self, books: Books, now_ms: Callable[[], int]) -> None:
+    def __init__(self, books: Books, now_ms: Callable[[], int], said: Said = unsaid) -> None:
         self._books = books
         self._now_ms = now_ms
+        self._said = said
 
     # -- why -----------------------------------------------------------------------------------------------------
 
@@ -44,7 +54,8 @@ class Explained:
         state, policy, now_ms = self._copy()
         record = _one(state, label, sight)
         if record is not None:
-            return why_view(state, policy, record, now_ms, sight=sight)
+            found = why_view(state, policy, record, now_ms, sight=sight)
+            return {**found, "said": self._said(record)} if record.phase is None else found
         row = self._ended(label, sight)
         if row is None:
             raise no_job(label)
@@ -114,7 +125,7 @@ class Explained:
 
     def _ended(self, label: Label, sight: Sight) -> HistoryRow | None:
         store = self._books.store
-        found = store.history(label.id) if label.index is None else None
+        found = store.history(label.id) or seen_elsewhere(store, label) if label.index is None else None
         if found is None:
             # A task; of an array that has ended, its first.
             rows = store.array_history(label.id, -1 if label.index is None else label.index - 1, 1)
@@ -221,14 +232,13 @@ def _lift(lift: Lift | None) -> View | None:
 
 
 def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
-    return {"job": job_id, "label": label, "tenant": tenant, "state": state, "at_ms": at_ms}
+    return {"job": job_id, "label": label, "tenant": tenant, "state": state, "at_ms": at_ms, "said": ""}
 
 
 def _ended_view(row: HistoryRow, at_ms: int) -> View:
     """A job that has nothing to wait for any more."""
-    label = f"{row.array_id}_{row.array_index}" if row.array_id > 0 else str(row.id)
     return {
-        **_head(row.id, label, row.tenant, row.state, at_ms),
+        **_head(row.id, row_label(row), row.tenant, row.state, at_ms),
         "ahead": 0,
         "waiting": 0,
         "position": "",

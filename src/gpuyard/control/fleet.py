@@ -1,4 +1,4 @@
-"""From a configuration to what runs jobs here: the engine of this machine, and what people should know about it."""
+"""From a configuration to what runs jobs: this machine or a Slurm cluster, and what people should know about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,8 @@ from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
-from gpuyard.config.values import LOG_LIMIT_MIB, Access
+from gpuyard.config.values import LOG_LIMIT_MIB, Access, Mode, SlurmCluster
+from gpuyard.control.slurm_fleet import observed, slurm_engine
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
@@ -37,6 +38,8 @@ class Fleet:
     """Who may do what, where the configuration says so."""
     log_limit_mib: int = LOG_LIMIT_MIB
     """How much is kept of what an attempt writes."""
+    slurm: SlurmCluster | None = None
+    """Where Slurm runs the jobs."""
 
     def price_micro_usd_h(self, model: str) -> int:
         """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
@@ -46,6 +49,10 @@ class Fleet:
 
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
+        if self.slurm is not None:
+            if self.slurm.mode is Mode.OBSERVE:
+                return observed(self.cluster, self.slurm)
+            return slurm_engine(self.cluster, self.slurm, folder.parent)
         return LocalEngine(
             folder,
             emulate=self.emulate,
@@ -71,11 +78,13 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         return Fleet(settings, "local", STAND_IN, False, notes=(text,))
     if len(config.clusters) != 1:
         raise BadInput(
-            f"the configuration has {len(config.clusters)} clusters; `yard up` runs one, this machine",
-            "Leave one cluster with `engine: local` in the file.",
+            f"the configuration has {len(config.clusters)} clusters; `yard up` runs one",
+            "Leave one cluster with `engine: local` or `engine: slurm` in the file.",
         )
     (cluster,) = config.clusters.values()
-    emulated = pretended or _emulated(cluster, config)
+    if cluster.engine is Kind.SLURM:
+        _check_slurm(cluster, cluster.slurm or SlurmCluster(), emulate)
+    emulated = None if cluster.slurm is not None else pretended or _emulated(cluster, config)
     features = cluster.features or tuple(
         [feature for pool in config.pools for node in pool.nodes[:1] for feature in node.features]
     )
@@ -89,15 +98,30 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         prices={**config.prices, **of_pools},
         access=config.access,
         log_limit_mib=cluster.log_limit_mib,
+        slurm=cluster.slurm,
     )
+
+
+def _check_slurm(cluster: Cluster, slurm: SlurmCluster, emulate: str) -> None:
+    """A Slurm cluster that this release can run."""
+    if emulate:
+        raise BadInput(
+            f"--emulate is for this machine, and cluster {quoted(cluster.name)} has engine slurm",
+            "Leave it out: GPUs are those that Slurm has.",
+        )
+    if slurm.mode is Mode.DRIVE and not slurm.shared_folder:
+        raise BadInput(
+            f"cluster {quoted(cluster.name)} has no 'shared_folder'",
+            "Add `shared_folder: /shared/gpuyard`, a folder that this machine and all nodes see under that path.",
+        )
 
 
 def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:
     """The GPUs that a local cluster pretends to have."""
     if cluster.engine is not Kind.LOCAL:
         raise BadInput(
-            f"cluster {quoted(cluster.name)} has engine {cluster.engine.value}; this release runs `engine: local`",
-            "Set `engine: local`, or use the file with `yard simulate`.",
+            f"cluster {quoted(cluster.name)} has engine {cluster.engine.value}; this release runs `local` and `slurm`",
+            "Set `engine: local` or `engine: slurm`, or use the file with `yard simulate`.",
         )
     if cluster.gpus is not None:
         return EmulatedGpus(*cluster.gpus)

@@ -7,6 +7,8 @@ from gpuyard.config.problems import quoted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
+from gpuyard.model.jobs import FIRST_ELSEWHERE
+from gpuyard.store import HistoryRow, Store
 
 ARRAY_TASKS_MAX = 10_000
 
@@ -34,12 +36,37 @@ def label_of(text: str) -> Label:
     return Label(int(match[1]), int(match[2]) if match[2] is not None else None)
 
 
+def row_label(row: HistoryRow) -> str:
+    """The id people use for a job that has ended."""
+    origin = row.detail.get("spec", {}).get("origin", "")
+    if origin:
+        return str(origin.partition("@")[0])
+    return f"{row.array_id}_{row.array_index}" if row.array_id > 0 else str(row.id)
+
+
+def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
+    """The last try of what another system has under this label; None: nobody has, or it is an array there."""
+    rows = [
+        row
+        for row in store.array_history(label.id, (label.index or 0) - 1, 1000)
+        if row.id >= FIRST_ELSEWHERE and row_label(row) == str(label)
+    ]
+    return max(rows, key=lambda row: row.id) if rows else None
+
+
 def live(state: State, label: Label) -> list[JobRecord]:
     """The live jobs of a label: one, all of an array, or none."""
     if label.index is None:
         record = state.jobs.get(label.id)
         if record is not None:
             return [record]
+    if state.last_job_id >= FIRST_ELSEWHERE > label.id:
+        # Jobs that were seen in another system have its ids, in no order.
+        return [
+            record
+            for record in state.jobs.values()
+            if record.job.array_id == label.id and label.index in (None, record.job.array_index)
+        ]
     # Ids of tasks follow that of their array; those that ended are gaps.
     tasks = []
     for job_id in range(label.id + 1, min(label.id + ARRAY_TASKS_MAX, state.last_job_id) + 1):

@@ -15,7 +15,9 @@ from typing import Any
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.configs import StartFile, put_start
 from gpuyard.control.loop import Controller, Step
+from gpuyard.control.slurm_watch import FIRST_MS, Watcher
 from gpuyard.engines.contract import Engine, EngineError, Stale
+from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import YardError
 from gpuyard.store import Fenced, Lease, StoreError
 
@@ -149,7 +151,7 @@ class Leader:
     def _lead(self, lease: Lease) -> None:
         standing, books = self.standing, self._books
         self._configure(lease.epoch)
-        controller = Controller(books, self._engine, lease.epoch, stopwatch_ns=time.perf_counter_ns)
+        controller = self._controller(lease.epoch)
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
         _log.info("leads in epoch %d from event %d on", lease.epoch, books.seq)
@@ -177,6 +179,12 @@ class Leader:
             woken = self._rest(pause_s)
         self._save()
 
+    def _controller(self, epoch: int) -> Controller | Watcher:
+        """The loop: of an engine that is driven, or of a cluster that is only looked at."""
+        if isinstance(self._engine, ObservedSlurm):
+            return Watcher(self._books, self._engine, epoch)
+        return Controller(self._books, self._engine, epoch, stopwatch_ns=time.perf_counter_ns)
+
     def _configure(self, epoch: int | None) -> None:
         """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""
         start = self._start
@@ -184,13 +192,15 @@ class Leader:
             return
 
         def make(draft: Draft) -> None:
-            now_ms = max(self._now_ms(), draft.state.now_ms)
+            # What an observed cluster did before we looked is told from its beginning: so far back the file counts.
+            back_ms = FIRST_MS if isinstance(self._engine, ObservedSlurm) else 0
+            now_ms = max(self._now_ms() - back_ms, draft.state.now_ms)
             self.note = put_start(draft, self._books.store, start, self._by, now_ms)
 
         self._books.commit(epoch, make)
         self._start = None
 
-    def _step(self, controller: Controller) -> Step:
+    def _step(self, controller: Controller | Watcher) -> Step:
         standing = self.standing
         began_s = time.monotonic()
         step = controller.step(self._now_ms())

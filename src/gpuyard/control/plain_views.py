@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuyard.control.labels import row_label
 from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.bits import positions
@@ -87,7 +88,7 @@ def ended_job(state: State, row: HistoryRow) -> View:
     array = row.array_id > 0
     return {
         "id": row.id,
-        "label": f"{row.array_id}_{row.array_index}" if array else str(row.id),
+        "label": row_label(row),
         "name": row.name,
         "tenant": row.tenant,
         "user": row.user,

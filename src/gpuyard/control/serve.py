@@ -32,8 +32,10 @@ from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
+from gpuyard.core.records import JobRecord
 from gpuyard.engines.contract import EngineError
 from gpuyard.engines.local.engine import EMULATED
+from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import BadInput, YardError
 from gpuyard.store import open_store
 
@@ -110,8 +112,15 @@ class Yard:
         self._undo.append(self.engine.close)
         self.committer = Committer(self.books, self.now_ms)
         self._undo.append(self.committer.close)
-        self.desk = Desk(self.books, self.committer, self.now_ms, allow_root=self.fleet.allow_root)
-        self.views = Views(self.books, self.now_ms)
+        looks = isinstance(self.engine, ObservedSlurm)
+        self.desk = Desk(
+            self.books,
+            self.committer,
+            self.now_ms,
+            allow_root=self.fleet.allow_root,
+            observed=self.fleet.cluster if looks else "",
+        )
+        self.views = Views(self.books, self.now_ms, self.said)
         self.configs = Configurations(
             self.books, self.committer, self.fleet, self.options.emulate, self.now_ms
         )
@@ -147,6 +156,12 @@ class Yard:
             if note != EMULATED or not any(["emulated" in said for said in self.fleet.notes])
         ]
         return (*self.fleet.notes, *own, *auth, *told)
+
+    def said(self, record: JobRecord) -> str:
+        """Why a job waits in the words of the Slurm that decides about it; empty: none does, or it does not say."""
+        if isinstance(self.engine, ObservedSlurm):
+            return self.engine.reasons.get(record.job.spec.origin, "")
+        return ""
 
     def start(self) -> None:
         """Begin to write and to lead."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.books import Books
-from gpuyard.control.explained import no_job, why_view
-from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live
+from gpuyard.control.explained import Said, no_job, unsaid, why_view
+from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, seen_elsewhere
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, live_job, node_view
 from gpuyard.control.queue_rows import (
@@ -69,9 +69,10 @@ EVERYTHING = Filter()
 class Views:
     """Readings of the books and the history."""
 
-    def __init__(self, books: Books, now_ms: Callable[[], int]) -> None:
+    def __init__(self, books: Books, now_ms: Callable[[], int], said: Said = unsaid) -> None:
         self._books = books
         self._now_ms = now_ms
+        self._said = said
         self._plan: tuple[int, int, Plan] = (-1, -1, Plan())
 
     # -- one job -------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class Views:
             books.catch_up()
             state = books.state
             records = [record for record in live(state, label) if sight.sees(record.job.spec.tenant)]
-            if len(records) == 1 and (records[0].id == label.id or label.index is not None):
+            if len(records) == 1 and (records[0].job.label == str(label) or records[0].id == label.id):
                 reason = "" if brief else self._reasons(state)(records[0], None)
                 view = live_job(state, records[0], reason)
                 if not explained:
@@ -108,9 +109,9 @@ class Views:
         if label.index is not None:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
-                return self._ended(rows[0], explained)
+                return self._ended(seen_elsewhere(self._books.store, label) or rows[0], explained)
             return None
-        row = self._books.store.history(label.id)
+        row = self._books.store.history(label.id) or seen_elsewhere(self._books.store, label)
         if row is not None:
             return self._ended(row, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
@@ -263,6 +264,9 @@ class Views:
         def reason(record: JobRecord, place: int | None) -> str:
             if record.phase is not None:
                 return running_text(record)
+            said = self._said(record)
+            if said:
+                return f"Slurm: {said}"
             if record.id in deferred:
                 if record.held:
                     return texts[ReasonCode.HELD]

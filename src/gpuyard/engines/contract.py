@@ -28,6 +28,9 @@ class Capability(Enum):
     """Parts of a GPU."""
     SLICES = "slices"
     """GPUs are cut into MIG slices, by demand or to a layout that they keep."""
+    INDICES = "indices"
+    """An attempt gets the very GPUs that its launch names. Without it as many on the same node, and `Report.gpus`
+    says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,8 @@ class Report:
     """When it last saved its work, if it says so."""
     why: str = ""
     """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`."""
+    gpus: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Indices of its GPUs on each node, where the engine chose others than the launch names (see INDICES)."""
 
 
 @dataclass(frozen=True, slots=True)

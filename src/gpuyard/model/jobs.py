@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from gpuyard.model.requests import GpuRequest
 
+FIRST_ELSEWHERE = 1_000_000_000_000
+"""Ids of jobs that were seen in another system begin here, so that a smaller number is always one of that system's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -98,6 +101,8 @@ class JobSpec:
     """Jobs it waits for."""
     after_one: bool = False
     """One of them will do."""
+    origin: str = ""
+    """Its id and time of submission where it was seen, `1234@1794738605000`; empty: it was submitted here."""
 
 
 class Job(NamedTuple):
@@ -121,6 +126,8 @@ class Job(NamedTuple):
     @property
     def label(self) -> str:
         """The id people use: `17`, or `12_3` for task 3 of array 12."""
+        if self.spec.origin:
+            return self.spec.origin.partition("@")[0]
         return f"{self.array_id}_{self.array_index}" if self.array_id else str(self.id)
 
 

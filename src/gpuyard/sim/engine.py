@@ -63,7 +63,7 @@ class SimEngine(Uncut):
         *,
         faults: Faults | None = None,
         capabilities: frozenset[Capability] = frozenset(
-            {Capability.GANG, Capability.SUSPEND, Capability.LIMITS}
+            {Capability.GANG, Capability.SUSPEND, Capability.LIMITS, Capability.INDICES}
         ),
     ) -> None:
         self.capabilities = capabilities

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from gpuyard.model import Event, JobSubmitted
+from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store.backend import Backend, Counters
 from gpuyard.store.codec import Codec
 from gpuyard.store.configs import ConfigVersion, put_configs
@@ -112,7 +113,8 @@ class EventLog:
         return [row["seq"] for row in tray.events]
 
     def _checked(self, tray: Tray, events: Sequence[Event]) -> list[dict[str, Any]]:
-        if any([type(event) is JobSubmitted for event in events]):
+        # Those that were seen in another system have numbers of their own, far from the ones that `submit` gives.
+        if any([type(event) is JobSubmitted and event.job.id < FIRST_ELSEWHERE for event in events]):
             raise ValueError("a job gets its id in `submit`; it cannot be logged in another way")
         return tray.rows(events)
 

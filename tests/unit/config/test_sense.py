@@ -260,7 +260,28 @@ def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
 @pytest.mark.parametrize(
     ("cluster", "text"),
     [
-        ("{engine: slurm}", "cluster 'box' has no 'pools'; add 'pools:' with its entries"),
+        ("{engine: kubernetes}", "cluster 'box' has no 'pools'; add 'pools:' with its entries"),
+        ("{engine: slurm}", "cluster 'box' has no 'shared_folder'; add 'shared_folder: /shared/gpuyard'"),
+        ("{engine: slurm, shared_folder: here}", "'shared_folder' of cluster 'box' must be an absolute path"),
+        ("{engine: slurm, shared_folder: /s, gpus: 8 x H100}", "'gpus' of cluster 'box' is found by itself"),
+        (
+            "{engine: slurm, shared_folder: /s, mode: steer}",
+            "unknown mode 'steer'; known modes: drive, observe",
+        ),
+        (
+            "{engine: slurm, shared_folder: /s, gpu_types: {a100: A100}}",
+            "did you mean 'A100-40GB' or 'A100-80GB'?",
+        ),
+        ("{engine: slurm, shared_folder: /s, rest: {url: here, token_file: /t}}", "must begin with http://"),
+        (
+            "{engine: slurm, shared_folder: /s, rest: {url: 'http://h'}}",
+            "'rest' of cluster 'box' has no 'token_file'",
+        ),
+        (
+            "{engine: slurm, shared_folder: /s, handof: 5s}",
+            "unknown key 'handof' in cluster 'box'; did you mean",
+        ),
+        ("{partitions: [gpu]}", "'partitions' of cluster 'box' is for engine slurm only"),
         ("{gpus: 8 x A100-80GB}", "add 'emulate: true' to pretend to have them"),
         ("{emulate: true}", "has 'emulate' and no 'gpus'; add 'gpus: 8 x A100-80GB'"),
         ("{gpus: 8 x A100-8GB, emulate: true}", "did you mean 'A100-80GB'?"),

@@ -2,12 +2,11 @@
 
 import pytest
 
+from gpuyard.engines.slurm.forms import Unreadable, duration_ms, limit_ms, memory_mib, tres
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, JobSpec, Mig, Whole
 from gpuyard.sim.trace import Skipped
 from gpuyard.sim.traces import detect, load
-from gpuyard.sim.traces.cells import RowError
-from gpuyard.sim.traces.slurm_forms import duration_ms, limit_ms, memory_mib, tres
 
 HEADER = "JobID|Account|User|QOS|State|Submit|Start|End|ElapsedRaw|Timelimit|ReqTRES|AllocTRES\n"
 TIMES = "2026-03-02T09:30:00|2026-03-02T09:31:00|2026-03-02T09:41:00|600|01:00:00"
@@ -173,7 +172,7 @@ def test_durations(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "1:2:3:4", "-1", "1-", "a", "1-x", "INVALID", "99999999-00:00:00"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(RowError):
+    with pytest.raises(Unreadable):
         duration_ms(text, "Elapsed")
 
 
@@ -202,5 +201,5 @@ def test_memory(text: str, mib: int) -> None:
     "text", ["mem=lots", "mem=-1G", "gres/gpu", "gres/gpu:1g.5gb=1,gres/gpu:2g.10gb=1", "mem=999999P"]
 )
 def test_what_is_no_resource_list(text: str) -> None:
-    with pytest.raises(RowError):
+    with pytest.raises(Unreadable):
         tres(text)

@@ -1,8 +1,9 @@
-"""`yard slurm`: names one of Slurm's commands, or puts them all on the PATH."""
+"""`yard slurm`: one of Slurm's commands, all of them on the PATH, or an admin's look at a real cluster."""
 
 import sys
 from collections.abc import Sequence
 
+from gpuyard.cli.slurm.admin import COMMANDS, run_admin
 from gpuyard.cli.slurm.programs import PROGRAMS, run_program
 
 HELP = """\
@@ -22,12 +23,17 @@ Commands:
   scontrol   Show jobs, nodes and partitions; hold, release, requeue, suspend, resume, drain.
   sshare     Show shares and what was used of them.
 
+For whoever runs a Slurm cluster:
+  import     Read a cluster into a yard.yaml and a trace of its jobs.
+  export     Write the policy of a yard.yaml in Slurm's words.
+  doctor     Look a cluster over and say what to change.
+
 Options:
   --install-links DIR  Put them into DIR under their own names, for the PATH.
   -h, --help           Show this and exit.
 """
 _BAD_INPUT = 2
-assert all(f"  {name} " in HELP for name in PROGRAMS)
+assert all(f"  {name} " in HELP for name in (*PROGRAMS, *COMMANDS))
 
 
 def run(words: Sequence[str]) -> int:
@@ -38,6 +44,8 @@ def run(words: Sequence[str]) -> int:
     first, *rest = words
     if first in PROGRAMS:
         return run_program(first, rest)
+    if first in COMMANDS:
+        return run_admin(first, rest)
     if first.split("=")[0] == "--install-links":
         from gpuyard.cli.slurm.links import install
 
@@ -45,7 +53,7 @@ def run(words: Sequence[str]) -> int:
         return install(folders)
     from gpuyard.config.problems import quoted, remedy
 
-    known = [*PROGRAMS, "--install-links"]
+    known = [*PROGRAMS, *COMMANDS, "--install-links"]
     print(
         f"yard: there is no command {quoted('slurm ' + first)}; {remedy(first, known, 'commands')}",
         file=sys.stderr,

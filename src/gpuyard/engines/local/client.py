@@ -1,6 +1,5 @@
 """The engine's hands: the spawner, the folder of data with its lock and epoch, and reading what jobs wrote."""
 
-import fcntl
 import os
 import select
 import socket
@@ -8,18 +7,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.engines.contract import Permanent, Stale, Transient
+from gpuyard.engines.contract import Permanent, Transient
+from gpuyard.engines.fence import Fence
 from gpuyard.engines.local import files
 from gpuyard.engines.local.supervisor import CLAIMED, TAKEN
 
 _ANSWER_BYTES_MAX = 8192
-_LOCK_S_MAX = 5.0
-_PAUSE_S = 0.005
+_END_S_MAX = 5.0
 _SPAWN_S_MAX = 10.0
 _TRIES_MAX = 3
 _READ_S_MAX = 10.0
@@ -121,7 +120,7 @@ class Spawner:
             self._socket = None
         if self._process is not None:
             try:
-                self._process.wait(timeout=_LOCK_S_MAX)
+                self._process.wait(timeout=_END_S_MAX)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -138,12 +137,12 @@ def accepted(word: str | None) -> bool:
     return word in (CLAIMED, TAKEN)
 
 
-class Data:
+class Data(Fence):
     """The engine's folder: its parts, the newest epoch seen, and the lock under which the world is changed."""
 
     def __init__(self, root: Path) -> None:
         # The one true name: processes and groups are found by it.
-        self.root = os.path.realpath(root)
+        super().__init__(os.path.realpath(root))
         try:
             for part in ("", files.ATTEMPTS, files.JOBS, files.KEPT):
                 # Jobs of any user pass through on the way to their own folder; nobody lists.
@@ -179,54 +178,6 @@ class Data:
     def job(self, job_id: int) -> str:
         """The folder that all attempts of a job share."""
         return os.path.join(self.root, files.JOBS, str(job_id))
-
-    @contextmanager
-    def acting(self, epoch: int) -> Iterator[None]:
-        """Hold the lock, under an epoch that is not older than the newest seen."""
-        with self.locked():
-            self._check(epoch)
-            yield
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock under which the world is changed."""
-        try:
-            fd = os.open(os.path.join(self.root, files.LOCK), os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise Transient(f"{self.root} cannot be written: {error}") from error
-        try:
-            self._lock(fd)
-            yield
-        except OSError as error:
-            # A full or broken disk in the middle of a call: whoever asked has to look again.
-            raise Transient(f"{self.root} cannot be written: {error}") from error
-        finally:
-            os.close(fd)
-
-    def _lock(self, fd: int) -> None:
-        until = time.monotonic() + _LOCK_S_MAX
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                # A process that was paused while it held the lock must not hold up another for ever.
-                if time.monotonic() > until:
-                    raise Transient(f"another process acts on {self.root}") from None
-                time.sleep(_PAUSE_S)
-            else:
-                return
-
-    def _check(self, epoch: int) -> None:
-        path = os.path.join(self.root, files.EPOCH)
-        newest = (files.read(path) or {"epoch": 0})["epoch"]
-        if epoch < newest:
-            raise Stale(f"epoch {epoch} is over, the newest is {newest}")
-        if epoch > newest:
-            try:
-                files.replace(path, {"epoch": epoch}, durable=True)
-                files.sync_folder(self.root)
-            except OSError as error:
-                raise Transient(f"the epoch cannot be kept: {error}") from error
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until a supervisor has knocked; whether one has."""

@@ -92,7 +92,7 @@ class LocalEngine:
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
-        able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.SLICES}
+        able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.SLICES, Capability.INDICES}
         self.capabilities = frozenset(able | limits)
 
     @property

@@ -71,11 +71,14 @@ def flaw_of_key(key: str) -> str:
 
 def flaw_of(launch: Launch, node: str, gpus: int) -> str:
     """Why this launch can never run here; empty: it can."""
-    recipe = launch.recipe
     if flaw := flaw_of_key(launch.key):
         return flaw
-    if flaw := _flaw_of_parts(launch.parts, node, gpus):
-        return flaw
+    return _flaw_of_parts(launch.parts, node, gpus) or flaw_of_recipe(launch)
+
+
+def flaw_of_recipe(launch: Launch) -> str:
+    """Why this launch could run nowhere; empty: it could."""
+    recipe = launch.recipe
     if recipe.script and not recipe.script.startswith("#!"):
         return "the script does not begin with #!"
     if not recipe.script and (not recipe.argv or not recipe.argv[0]):

@@ -50,8 +50,18 @@ class Commands:
     variables: Mapping[str, str] = field(default_factory=dict)
     """More environment for every command."""
 
-    def run(self, name: str, *words: str, text: str = "", timeout_s: float = 0.0) -> str:
-        """What the command prints. Raises `OutOfReach`, `Refusal`, or `Permanent` where there is no such program."""
+    def run(
+        self,
+        name: str,
+        *words: str,
+        text: str = "",
+        timeout_s: float = 0.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """What the command prints. Raises `OutOfReach`, `Refusal`, or `Permanent` where there is no such program.
+
+        `environment`: the whole of it, for commands that hand it on to a job.
+        """
         program = os.path.join(self.folder, name) if self.folder else name
         if any("\0" in word for word in words):
             raise Refusal(f"{name}: a word with a NUL byte cannot be passed on")
@@ -59,7 +69,7 @@ class Commands:
             done = subprocess.run(
                 [program, *words],
                 input=text,
-                env=self.environment,
+                env=self.environment if environment is None else dict(environment),
                 capture_output=True,
                 text=True,
                 errors="replace",

@@ -7,11 +7,11 @@ still runs is kept with the time it has run so far, because without the longest 
 
 from dataclasses import dataclass
 
+from gpuyard.engines.slurm.forms import Tres, Unreadable, duration_ms, limit_ms, tres
 from gpuyard.model import Ask, JobSpec, Mig, Whole
 from gpuyard.sim.traces.builder import Builder
 from gpuyard.sim.traces.cells import RowError, instant_ms, name, seconds_ms, tenant
 from gpuyard.sim.traces.options import Options
-from gpuyard.sim.traces.slurm_forms import Tres, duration_ms, limit_ms, tres
 from gpuyard.sim.traces.source import Source, Table
 
 _TENANT = "slurm"
@@ -49,7 +49,7 @@ def read(source: Source, builder: Builder, options: Options) -> None:
                 index = known[key] = builder.index(_spec(key, options))
         except LeftOut as reason:
             builder.left_out(number, str(reason))
-        except RowError as error:
+        except (RowError, Unreadable) as error:
             builder.broken(number, str(error))
         else:
             builder.add(index, submit_ms, run_ms, job_limit_ms)
@@ -133,10 +133,10 @@ def _spec(key: tuple[str, ...], options: Options) -> JobSpec:
     # The models it asked for, not those it happened to get, where the export has both.
     models = tres(requested or allocated).models if options.models else ()
     owner = "/".join(part for part in (account, user) if part) or _TENANT
-    return JobSpec(tenant(owner, "Account/User"), _ask(held, models), klass=name(qos, "QOS"))
+    return JobSpec(tenant(owner, "Account/User"), ask_of(held, models), klass=name(qos, "QOS"))
 
 
-def _ask(held: Tres, models: tuple[str, ...]) -> Ask:
+def ask_of(held: Tres, models: tuple[str, ...]) -> Ask:
     """One task a node where the GPUs divide evenly, else one task a GPU: how they were spread is not told."""
     nodes = max(1, held.nodes)
     tasks = nodes if held.gpus % nodes == 0 else held.gpus

@@ -1,0 +1,278 @@
+"""The policy of a `yard.yaml` in Slurm's words: fragments of slurm.conf and gres.conf, and a script for sacctmgr.
+
+Everything that Slurm can say is said in a form that `yard slurm import` reads back as it was. What it cannot is noted.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuyard.config.problems import quoted
+from gpuyard.config.slurm.exporting_accounts import people, script
+from gpuyard.config.slurm.notes import Notes
+from gpuyard.config.values import Config
+from gpuyard.engines.slurm.forms import duration_text, models_of
+from gpuyard.errors import BadInput
+from gpuyard.model import CATALOGUE, GpuModel, Market, Node, PolicySpec, Pool
+from gpuyard.model.units import MICRO_USD, MILLI, MINUTE_MS
+
+HEAD = "# Made by `yard slurm export` from {source}. "
+_STEP = 100
+"""How much more a criterion counts than the next one."""
+_WEIGHTS = {"class": "PriorityWeightQOS", "fair": "PriorityWeightFairshare", "fifo": "PriorityWeightAge"}
+_BACKFILLS = {"easy": "sched/backfill", "none": "sched/builtin", "conservative": "sched/backfill"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What whoever exports says about the site."""
+
+    cluster: str = ""
+    """What Slurm calls the cluster; empty: as the file does."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Models by the types that the site has for them."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """The real names of a pool's nodes, as a list of Slurm's."""
+    users: tuple[str, ...] = ()
+    """Tenants that are people, beside those under `auth`."""
+    source: str = "yard.yaml"
+
+
+def export(config: Config, wishes: Wishes, notes: Notes) -> dict[str, str]:
+    """The files, by name."""
+    names = list(config.clusters)
+    if len(names) != 1 and not wishes.cluster:
+        raise BadInput(
+            f"the file has {len(names)} clusters, and Slurm's files are for one",
+            f"Say which with --cluster: {', '.join(names) or 'add one to the file'}.",
+        )
+    own = wishes.cluster if wishes.cluster in names else names[0] if len(names) == 1 else ""
+    pools = [pool for pool in config.pools if pool.cluster == own]
+    unknown = [name for name in wishes.hosts if name not in {pool.name for pool in pools}]
+    if unknown:
+        raise BadInput(
+            f"--nodes {unknown[0]}=…: there is no such pool", f"Pools: {', '.join(p.name for p in pools)}."
+        )
+    types = {model: kind for kind, model in wishes.types.items()}
+    models = {node.gpu_model for pool in pools for node in pool.nodes if node.gpus}
+    kinds = {model: types.get(model) or _type(model) for model in sorted(models)}
+    head = HEAD.format(source=wishes.source)
+    _leave_fleet(config, pools, notes)
+    known = people(config, wishes.users)
+    return {
+        "slurm.conf": head
+        + "Lines for slurm.conf.\n"
+        + _slurm_conf(config, pools, kinds, wishes, known, notes),
+        "gres.conf": head + "Lines for gres.conf.\n" + _gres_conf(pools, kinds, wishes),
+        "sacctmgr.sh": script(config, wishes.cluster or own, kinds, known, head, notes),
+    }
+
+
+def _type(model: str) -> str:
+    """A type that is read back as the model: its name in small letters, if that says it."""
+    small = model.lower()
+    return small if models_of(small) == (model,) else model
+
+
+# -- slurm.conf ----------------------------------------------------------------------------------------------------
+
+
+def _slurm_conf(
+    config: Config,
+    pools: list[Pool],
+    kinds: Mapping[str, str],
+    wishes: Wishes,
+    known: Mapping[str, str],
+    notes: Notes,
+) -> str:
+    settings = config.settings
+    policy = settings.policy
+    tracked = ["gres/gpu", *[f"gres/gpu:{kind}" for kind in kinds.values()]]
+    enforce = "associations,limits,qos,safe" if policy.quotas else "associations,qos"
+    lines = [
+        "",
+        "# Who is who and who may have what comes from slurmdbd: run sacctmgr.sh.",
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        f"AccountingStorageEnforce={enforce}",
+        f"AccountingStorageTRES={','.join(tracked)}",
+        "",
+        "# Who goes first.",
+        "PriorityType=priority/multifactor",
+        *_weights(policy, notes),
+        f"PriorityDecayHalfLife={duration_text(_minutes(settings.half_life_ms, 'half_life', notes))}",
+        f"PriorityCalcPeriod={duration_text(_minutes(settings.period_ms, 'period', notes))}",
+        "",
+        "# Who overtakes, and who is stopped.",
+        *_scheduler(policy, notes),
+        "",
+        "# GPUs are given out one by one, with cores and memory.",
+        "GresTypes=gpu",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core_Memory",
+        "",
+    ]
+    if any(pool.name not in wishes.hosts for pool in pools):
+        lines.append(
+            "# The names are those of a yard: put those of your machines in their place, here and below."
+        )
+    lines += [_node_line(pool, kinds, wishes, notes) for pool in pools if pool.nodes]
+    lines += _partitions(config, pools, kinds, wishes, known)
+    return "\n".join(lines) + "\n"
+
+
+def _minutes(value_ms: int, what: str, notes: Notes) -> int:
+    """Slurm keeps these in minutes or coarser; what is finer is rounded up."""
+    rounded = -(-value_ms // MINUTE_MS) * MINUTE_MS
+    if rounded != value_ms:
+        notes.guess(f"{quoted(what)} is rounded up to whole minutes")
+    return rounded
+
+
+def _weights(policy: PolicySpec, notes: Notes) -> list[str]:
+    """Weights that let an earlier criterion outweigh the later ones."""
+    sayable = [each for each in policy.order if each in _WEIGHTS and each != "fifo"]
+    for each in policy.order:
+        if each not in _WEIGHTS:
+            notes.leave(f"order {quoted(each)}: Slurm has no such factor")
+    if len(sayable) > 1:
+        notes.guess(
+            f"here {sayable[0]} decides before {sayable[1]}; Slurm adds them up, each counting {_STEP} times the next"
+        )
+    named = dict.fromkeys(_WEIGHTS.values(), 0)
+    worth = _STEP
+    for each in ["fifo", *reversed(sayable)]:
+        named[_WEIGHTS[each]] = worth
+        worth *= _STEP
+    return [f"{setting}={value}" for setting, value in named.items()]
+
+
+def _scheduler(policy: PolicySpec, notes: Notes) -> list[str]:
+    kind = _BACKFILLS.get(policy.backfill, "sched/backfill")
+    if policy.backfill == "conservative":
+        notes.guess("backfill 'conservative': Slurm's plans for as many jobs as bf_max_job_test allows")
+    for rule in policy.preemption:
+        if rule != "class":
+            notes.leave(f"preemption {quoted(rule)}: Slurm preempts by QOS only")
+    if policy.placement != "best-fit":
+        notes.leave(f"placement {quoted(policy.placement)}: Slurm has its own")
+    lines = [f"SchedulerType={kind}"]
+    if kind == "sched/backfill":
+        user = (
+            ""
+            if policy.depth_per_tenant == policy.backfill_depth
+            else f",bf_max_job_user={policy.depth_per_tenant}"
+        )
+        lines.append(f"SchedulerParameters=bf_max_job_test={policy.backfill_depth}{user},bf_continue")
+    if "class" in policy.preemption:
+        lines += [
+            "PreemptType=preempt/qos",
+            "PreemptMode=REQUEUE",
+            "# A preempted job waits for its credential to expire: two minutes, or what AuthInfo=cred_expire=N says.",
+        ]
+    else:
+        lines += ["PreemptType=preempt/none", "PreemptMode=OFF"]
+    return lines
+
+
+# -- nodes and partitions ------------------------------------------------------------------------------------------
+
+
+def _hosts(pool: Pool, wishes: Wishes) -> str:
+    told = wishes.hosts.get(pool.name)
+    if told:
+        return told
+    first, last = (re.sub(r"^.*-", "", node.name) for node in (pool.nodes[0], pool.nodes[-1]))
+    return pool.nodes[0].name if len(pool.nodes) == 1 else f"{pool.name}-[{first}-{last}]"
+
+
+def _node_line(pool: Pool, kinds: Mapping[str, str], wishes: Wishes, notes: Notes) -> str:
+    node = pool.nodes[0]
+    if node.cpu_milli % MILLI:
+        notes.guess(f"pool {quoted(pool.name)}: parts of a core are left out")
+    gpus = f" Gres=gpu:{kinds[node.gpu_model]}:{node.gpus}" if node.gpus else ""
+    features = f" Feature={','.join(node.features)}" if node.features else ""
+    cpus = max(1, node.cpu_milli // MILLI)
+    return f"NodeName={_hosts(pool, wishes)} CPUs={cpus} RealMemory={node.memory_mib}{gpus}{features} State=UNKNOWN"
+
+
+def _partitions(
+    config: Config, pools: list[Pool], kinds: Mapping[str, str], wishes: Wishes, known: Mapping[str, str]
+) -> list[str]:
+    """A partition for each pool; closed to tenants whose limit for its model is 0."""
+    accounts = {
+        tenant.path.rpartition("/")[2]: tenant
+        for tenant in config.settings.tenants
+        if tenant.path.rpartition("/")[2] not in known
+    }
+    lines = []
+    for place, pool in enumerate(pool for pool in pools if pool.nodes):
+        node = pool.nodes[0]
+        barred = {
+            name
+            for name, tenant in accounts.items()
+            if node.gpus and _closed(config, tenant.path, node.gpu_model)
+        }
+        allowed = ""
+        if barred:
+            allowed = f" AllowAccounts={','.join(name for name in accounts if name not in barred) or 'root'}"
+        default = " Default=YES" if place == 0 else ""
+        lines.append(
+            f"PartitionName={pool.name} Nodes={_hosts(pool, wishes)}{default} MaxTime=INFINITE State=UP"
+            f"{allowed} TRESBillingWeights={billing(config, kinds)}"
+        )
+    return lines
+
+
+def _closed(config: Config, path: str, model: str) -> bool:
+    """Whether a tenant, or one above it, may have no GPU of this model."""
+    limits = {tenant.path: tenant.quota.limit for tenant in config.settings.tenants}
+    parts = path.split("/")
+    above = ["/".join(parts[: end + 1]) for end in range(len(parts))]
+    return any(limits.get(each, {}).get(model) == 0 for each in above)
+
+
+def billing(config: Config, kinds: Mapping[str, str]) -> str:
+    """What an hour of a GPU counts in the fair share; cores and memory count nothing, as here."""
+    known: dict[str, GpuModel] = {**CATALOGUE, **{each.name: each for each in config.settings.gpu_models}}
+    parts = ["CPU=0.0", "Mem=0.0"]
+    for model, kind in kinds.items():
+        milli = config.settings.share_weights.get(model)
+        if milli is None:
+            milli = max(1, known[model].list_price_micro_usd_h * MILLI // MICRO_USD)
+        parts.append(f"GRES/gpu:{kind}={milli // MILLI}.{milli % MILLI:03d}")
+    return ",".join(parts)
+
+
+def _gres_conf(pools: list[Pool], kinds: Mapping[str, str], wishes: Wishes) -> str:
+    lines = [
+        "# Where slurmd is built with NVML, AutoDetect=nvml finds the files by itself.",
+        "AutoDetect=off",
+    ]
+    for pool in pools:
+        if pool.nodes and pool.nodes[0].gpus:
+            node = pool.nodes[0]
+            lines.append(
+                f"NodeName={_hosts(pool, wishes)} Name=gpu Type={kinds[node.gpu_model]} {_files(node)}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _files(node: Node) -> str:
+    return "File=/dev/nvidia0" if node.gpus == 1 else f"File=/dev/nvidia[0-{node.gpus - 1}]"
+
+
+def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
+    for pool in pools:
+        if pool.market is not Market.RESERVED:
+            notes.leave(f"market {pool.market.value} of pool {quoted(pool.name)}")
+        for node in pool.nodes[:1]:
+            if node.numa_domains > 1:
+                notes.leave(f"numa of pool {quoted(pool.name)}: say Cores= in gres.conf, or AutoDetect=nvml")
+        if len({node.switch for node in pool.nodes}) > 1:
+            notes.leave(f"switches of pool {quoted(pool.name)}: they go into topology.conf")
+    if config.prices:
+        notes.leave(f"prices of {', '.join(config.prices)}: Slurm knows no money")
+    elif pools:
+        notes.leave("prices: Slurm knows no money; usage is weighted by list price")
+    if config.settings.whole_gpus:
+        notes.leave("whole_gpus: Slurm does not cut GPUs on demand")

@@ -1,0 +1,247 @@
+"""A Slurm site as a `yard.yaml`: nodes become pools, accounts tenants, QOS classes, weights a policy.
+
+What comes out is a document of plain values, to be written as YAML. Only what differs from the defaults is written,
+and what Slurm says and the file cannot is noted.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.config.problems import quoted
+from gpuyard.config.quantities import NAME_PATTERN, duration_text
+from gpuyard.config.slurm.importing_policy import fairness, policy
+from gpuyard.config.slurm.importing_tenants import people, tenants
+from gpuyard.config.slurm.notes import Notes
+from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.engines.slurm.accounting import Qos
+from gpuyard.engines.slurm.forms import limit_ms
+from gpuyard.engines.slurm.site import Site, SlurmNode
+from gpuyard.errors import BadInput
+from gpuyard.model.units import GIB_MIB
+
+_NAME = re.compile(NAME_PATTERN)
+_MIG = re.compile(r"\d+g\.\d+gb")
+GPUS_PER_NODE_MAX = 64
+
+Document = dict[str, Any]
+
+
+def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Document:
+    """The file, as plain values. `conf`: the slurm.conf that commands need to be told of."""
+    cluster = _name(site.name, "cluster", notes)
+    found: Document = {
+        "version": 1,
+        "clusters": {cluster: _cluster(site, types, conf, notes)},
+    }
+    found["tenants"] = tenants(site, types, notes)
+    found |= _classes(site, notes)
+    found["fairness"] = fairness(site, types, notes)
+    found |= policy(site, notes)
+    users = people(site, notes)
+    if users:
+        found["auth"] = {"users": users}
+    if types.strange:
+        found["gpu_models"] = {name: {"memory": "16G", "price": 1} for name in types.strange}
+    _other(site, notes)
+    return {key: value for key, value in found.items() if value not in ({}, None)}
+
+
+def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
+    """To be observed at first: whoever wants it driven says so."""
+    found = pools(site, types, notes)
+    entry: Document = {"engine": "slurm", "mode": "observe"}
+    if conf:
+        entry["conf"] = conf
+    kinds = {kind: model for kind, model in types.chosen.items() if kind}
+    if kinds:
+        entry["gpu_types"] = kinds
+    return {**entry, "pools": found}
+
+
+def _name(text: str, what: str, notes: Notes) -> str:
+    """A name that the file allows, as near as can be to the one the site uses."""
+    if _NAME.fullmatch(text):
+        return text
+    mended = re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].lstrip("._-") or "x"
+    notes.guess(f"{what} {quoted(text)} is called {quoted(mended)}: its name has characters that no name has")
+    return mended
+
+
+# -- pools ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What the nodes of a pool have in common."""
+
+    home: str
+    gpus: int
+    model: str
+    cpus: int
+    memory_mib: int
+    features: tuple[str, ...]
+
+
+def grouped(site: Site, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNode]]:
+    """Nodes of one partition that are alike, by the name of their pool."""
+    order = [partition.name for partition in site.partitions]
+    names: dict[_Shape, str] = {}
+    found: dict[str, list[SlurmNode]] = {}
+    for node in site.nodes:
+        homes = [name for name in order if name in node.partitions]
+        if not homes:
+            notes.leave(f"node {node.name} is in no partition: no job can reach it, and it is left out")
+            continue
+        if len(homes) > 1:
+            notes.leave(
+                f"partitions {', '.join(homes)} share nodes; a node has one pool, that of {quoted(homes[0])}"
+            )
+        gpus, model = gpus_of(node, types, notes)
+        shape = _Shape(homes[0], gpus, model, node.cpus, node.memory_mib, node.features)
+        if shape not in names:
+            base = name = _name(homes[0], "partition", notes)
+            number = 2
+            while name in found:
+                name, number = f"{base}-{number}", number + 1
+            names[shape] = name
+        found.setdefault(names[shape], []).append(node)
+    return found
+
+
+def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
+    """The pools of the file."""
+    groups = grouped(site, types, notes)
+    if not groups:
+        raise BadInput(
+            f"cluster {quoted(site.name)} has no node in any partition",
+            "`scontrol show node` and `scontrol show partition` should list some.",
+        )
+    found: Document = {}
+    for name, nodes in groups.items():
+        first = nodes[0]
+        gpus, model = gpus_of(first, types, notes)
+        found[name] = {
+            "nodes": len(nodes),
+            "gpus": f"{gpus} x {model}" if gpus else 0,
+            "cpus": max(1, first.cpus),
+            "memory": _memory(first.memory_mib),
+        }
+        words = [feature for feature in first.features if _NAME.fullmatch(feature)]
+        if words:
+            found[name]["features"] = words
+    return found
+
+
+def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str]:
+    """Number and model of a node's GPUs; 0 and nothing: it has none that can be counted."""
+    own = [each for each in node.gres if each.name == "gpu"]
+    sliced = [each for each in own if _MIG.search(each.type)]
+    if sliced:
+        notes.leave(
+            f"node {node.name} has MIG slices ({sliced[0].type}) as GPUs; of which GPUs they are is not told: "
+            "left out"
+        )
+    rest = [each for each in own if each not in sliced]
+    others = sorted({each.name for each in node.gres if each.name != "gpu"})
+    if others:
+        notes.leave(f"generic resources {', '.join(others)}: only GPUs are counted")
+    if not rest:
+        return 0, ""
+    most = max(rest, key=lambda each: (each.number, each.type))
+    if len({each.type for each in rest}) > 1:
+        notes.guess(
+            f"node {node.name} has GPUs of several types; all are taken for {types.model(most.type, notes)}"
+        )
+    count = sum(each.number for each in rest)
+    if count > GPUS_PER_NODE_MAX:
+        notes.guess(f"node {node.name} has {count} GPUs; {GPUS_PER_NODE_MAX} of them are counted")
+        count = GPUS_PER_NODE_MAX
+    return count, types.model(most.type, notes)
+
+
+def _memory(mib: int) -> str:
+    mib = max(1, mib)
+    return f"{mib // GIB_MIB}G" if mib % GIB_MIB == 0 else f"{mib}M"
+
+
+# -- classes -------------------------------------------------------------------------------------------------------
+
+
+def _classes(site: Site, notes: Notes) -> Document:
+    if not site.qos:
+        return {}
+    named = {qos.name: _name(qos.name, "QOS", notes) for qos in site.qos}
+    victims = {name for qos in site.qos for name in qos.preempts}
+    found = {named[qos.name]: _class(qos, site, victims, notes) for qos in site.qos}
+    _check_preemption(site, notes)
+    root = next((each for each in site.associations if each.account == "root" and not each.user), None)
+    usual = root.default_qos if root and root.default_qos in named else ""
+    usual = usual or ("normal" if "normal" in named else site.qos[0].name)
+    return {"classes": found, "default_class": named[usual]}
+
+
+def _class(qos: Qos, site: Site, victims: set[str], notes: Notes) -> Document:
+    exempt_ms = qos.exempt_ms
+    if exempt_ms is None:
+        exempt_ms = limit_ms(site.setting("PreemptExemptTime"), "PreemptExemptTime")
+    entry: Document = {
+        "priority": min(qos.priority, 1_000_000_000),
+        "preemptible": qos.name in victims or bool(qos.preempt_mode),
+        "grace": duration_text(qos.grace_ms),
+        "min_run": duration_text(exempt_ms),
+    }
+    if qos.max_wall_ms:
+        entry["limit"] = duration_text(qos.max_wall_ms)
+    for what, limits in (("GrpTRES", qos.group_tres), ("MaxTRESPerJob", qos.job_tres)):
+        if limits:
+            notes.leave(f"{what} {_tres(limits)} of QOS {quoted(qos.name)}: a class limits no resources")
+    if qos.user_tres or qos.user_jobs is not None:
+        limit = _tres(qos.user_tres) or f"{qos.user_jobs} jobs"
+        notes.leave(f"limits for each user ({limit}) of QOS {quoted(qos.name)}: users are limited by tenant")
+    if qos.flags:
+        notes.leave(f"flags {', '.join(qos.flags)} of QOS {quoted(qos.name)}")
+    if qos.preempt_mode not in ("", "requeue"):
+        notes.leave(f"PreemptMode {qos.preempt_mode} of QOS {quoted(qos.name)}: a preempted job waits again")
+    return entry
+
+
+def _check_preemption(site: Site, notes: Notes) -> None:
+    """Here a class may stop every preemptible class of lower priority; in Slurm those it lists."""
+    victims = {name for qos in site.qos for name in qos.preempts}
+    for qos in site.qos:
+        ours = {each.name for each in site.qos if each.name in victims and each.priority < qos.priority}
+        if qos.preempts and set(qos.preempts) != ours:
+            notes.leave(
+                f"QOS {quoted(qos.name)} preempts {', '.join(qos.preempts)}; "
+                f"by priority its class may stop: {', '.join(sorted(ours)) or 'none'}"
+            )
+
+
+def _tres(limits: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in limits.items())
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------
+
+
+def _other(site: Site, notes: Notes) -> None:
+    for partition in site.partitions:
+        name = quoted(partition.name)
+        if partition.accounts:
+            notes.leave(
+                f"partition {name} is for accounts {', '.join(partition.accounts)}: a pool is for all tenants"
+            )
+        if partition.max_ms:
+            notes.leave(
+                f"MaxTime {duration_text(partition.max_ms)} of partition {name}: classes have limits, pools have not"
+            )
+        if partition.qos:
+            notes.leave(f"QOS {quoted(partition.qos)} of partition {name}")
+        if partition.priority_tier != 1:
+            notes.leave(f"PriorityTier {partition.priority_tier} of partition {name}: pools have no priority")
+    for reservation in site.reservations:
+        notes.leave(f"reservation {quoted(reservation.name)} of {len(reservation.nodes)} nodes")
+    for file, why in site.missing.items():
+        notes.leave(f"{file.removesuffix('.txt')}: {why.splitlines()[-1] if why else 'not there'}")

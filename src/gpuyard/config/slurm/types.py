@@ -1,0 +1,61 @@
+"""What a site calls its GPUs, and what they are called here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.slurm.notes import Notes
+from gpuyard.engines.slurm.forms import models_of
+from gpuyard.errors import BadInput
+from gpuyard.model import CATALOGUE
+
+UNTYPED = "gpu"
+"""The model of GPUs whose type a site does not tell."""
+
+
+@dataclass(slots=True)
+class GpuTypes:
+    """Types to models: as told, else as the names say, else under their own names."""
+
+    told: Mapping[str, str] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
+    """What was asked for so far."""
+
+    def model(self, gpu_type: str, notes: Notes) -> str:
+        """The one model that GPUs of a type are."""
+        if gpu_type in self.chosen:
+            return self.chosen[gpu_type]
+        models = models_of(gpu_type) if gpu_type else (UNTYPED,)
+        model = self.told.get(gpu_type) or models[-1]
+        if gpu_type not in self.told:
+            if len(models) > 1:
+                notes.guess(
+                    f"type {quoted(gpu_type)} may be {' or '.join(models)}; taken for {model}, "
+                    f"else say --gpu-type {gpu_type}={models[0]}"
+                )
+            elif model not in CATALOGUE:
+                name = quoted(gpu_type) if gpu_type else "GPUs without a type"
+                notes.guess(
+                    f"{name}: no model of the catalogue; it stands under gpu_models with 16 GiB and 1 USD an "
+                    f"hour, which you should set, or say --gpu-type {gpu_type or UNTYPED}=MODEL"
+                )
+        self.chosen[gpu_type] = model
+        return model
+
+    @property
+    def strange(self) -> list[str]:
+        """Models in use that the catalogue lacks."""
+        return sorted({model for model in self.chosen.values() if model not in CATALOGUE})
+
+
+def told_types(words: list[str]) -> dict[str, str]:
+    """`a100=A100-40GB`, as the option says it."""
+    found = {}
+    for word in words:
+        gpu_type, sign, model = word.partition("=")
+        if not sign or not gpu_type or not model:
+            raise BadInput(f"--gpu-type {quoted(word)} is no pair", "For example: --gpu-type a100=A100-40GB")
+        if model not in CATALOGUE:
+            raise BadInput(f"unknown GPU model {quoted(model)}; {remedy(model, CATALOGUE, 'GPU models')}")
+        found[gpu_type.removeprefix(UNTYPED) if gpu_type == UNTYPED else gpu_type] = model
+    return found

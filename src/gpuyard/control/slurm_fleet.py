@@ -1,0 +1,40 @@
+"""From the configuration of a Slurm cluster to the engine that drives it, or the one that only looks."""
+
+import os
+from pathlib import Path
+
+from gpuyard.config.values import SlurmCluster
+from gpuyard.engines.slurm.client import Client, CommandClient
+from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.engine import SlurmEngine
+from gpuyard.engines.slurm.fleet import Site
+from gpuyard.engines.slurm.observed import ObservedSlurm
+
+TIMEOUT_S = 20.0
+"""A command of Slurm that has not answered by then is taken for one that came to no answer."""
+
+
+def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
+    """The engine of a Slurm cluster. It is made whether Slurm can be reached or not."""
+    site = Site(
+        cluster=cluster,
+        partitions=slurm.partitions,
+        reservation=slurm.reservation,
+        account=slurm.account,
+        gpu_types=slurm.gpu_types,
+        handoff_ms=slurm.handoff_ms,
+        python=slurm.python,
+    )
+    return SlurmEngine(Path(slurm.shared_folder), client_of(slurm), site, yard=yard)
+
+
+def observed(cluster: str, slurm: SlurmCluster) -> ObservedSlurm:
+    """A cluster that is only looked at."""
+    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
+    return ObservedSlurm(cluster, commands, slurm.gpu_types)
+
+
+def client_of(slurm: SlurmCluster) -> Client:
+    """How Slurm is spoken to."""
+    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
+    return CommandClient(commands, as_user=os.geteuid() == 0)

@@ -1,0 +1,371 @@
+"""What Slurm's accounting tells: jobs as `sacct` has them and as `squeue` has them, accounts, users and QOS.
+
+Pure readers from printed text to typed rows. One row is one try at running a job: Slurm gives a requeued job the same
+id and another time of submission, and after a crash of its controller it gives the same id to another job.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuyard.engines.slurm.forms import (
+    Tres,
+    Unreadable,
+    duration_ms,
+    given,
+    hosts,
+    limit_ms,
+    moment_ms,
+    show,
+    table,
+    tres,
+    tres_map,
+    whole,
+)
+
+JOB_FIELDS = (
+    "JobIDRaw", "JobID", "DBIndex", "User", "Account", "QOS", "Partition", "State", "ExitCode", "Submit",
+    "Eligible", "Start", "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocTRES", "ReqTRES", "NodeList",
+    "Reason", "JobName",
+)  # fmt: skip
+"""For `sacct --format`. The name comes last: it may hold the separator."""
+QUEUE_FIELDS = (
+    "JobID", "ArrayJobID", "ArrayTaskID", "UserName", "Account", "QOS", "Partition", "State", "SubmitTime",
+    "EligibleTime", "StartTime", "EndTime", "TimeLimit", "tres-alloc", "NodeList", "exit_code", "RestartCnt",
+    "PriorityLong", "Reason", "Name",
+)  # fmt: skip
+"""For `squeue -O`, each followed by the separator."""
+ASSOCIATION_FIELDS = (
+    "Cluster", "Account", "User", "Partition", "ParentName", "Fairshare", "GrpTRES", "GrpTRESMins", "GrpJobs",
+    "MaxTRESPerJob", "MaxJobs", "MaxWall", "QOS", "DefaultQOS",
+)  # fmt: skip
+QOS_FIELDS = (
+    "Name", "Priority", "GraceTime", "Preempt", "PreemptMode", "PreemptExemptTime", "Flags", "GrpTRES",
+    "MaxTRESPerJob", "MaxTRESPerUser", "MaxJobsPerUser", "MaxWall",
+)  # fmt: skip
+
+LIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "STAGE_OUT"})
+"""States of jobs that have not ended; CONFIGURING and COMPLETING hold their nodes."""
+AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
+"""Ends after which the same job may wait again."""
+BROKEN_NAMED_MAX = 20
+_TASK = re.compile(r"(\d+)_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One try at running a job."""
+
+    id: int
+    """Of Slurm: not unique. A task of an array has its own once it has started."""
+    label: str
+    """The id people use: `17`, or `12_3` for a task of array 12."""
+    array_id: int
+    array_index: int
+    name: str
+    user: str
+    account: str
+    qos: str
+    partition: str
+    state: str
+    """One word: `CANCELLED by 0` is CANCELLED."""
+    exit_code: int
+    """128 + signal if a signal ended it."""
+    submit_ms: int
+    eligible_ms: int
+    """0: it may not start yet."""
+    start_ms: int
+    """0: it never started."""
+    end_ms: int
+    """0: it has not ended."""
+    limit_ms: int
+    """0: none."""
+    held: Tres
+    """What it has, or had; what it asks for if it never started."""
+    asked: Tres
+    nodes: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it waits, in Slurm's words."""
+    elapsed_ms: int = 0
+    suspended_ms: int = 0
+    restarts: int = 0
+    priority: int = 0
+    index: int = 0
+    """The row's number in Slurm's database, where it is told."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in LIVE
+
+    @property
+    def ran(self) -> bool:
+        """Whether it holds, or held, anything. A job that was cancelled in the queue has a start and no time."""
+        if not self.start_ms or self.state == "PENDING":
+            return False
+        return self.live or bool(self.nodes)
+
+
+@dataclass(slots=True)
+class Jobs:
+    """Rows, and how many could not be read."""
+
+    rows: list[JobRow] = field(default_factory=list)
+    broken: int = 0
+    broken_named: list[str] = field(default_factory=list)
+
+    def bad(self, where: str, why: object) -> None:
+        """Count a row that cannot be used, and keep the first ones by name."""
+        self.broken += 1
+        if len(self.broken_named) < BROKEN_NAMED_MAX:
+            self.broken_named.append(f"{where}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account, or a user in an account."""
+
+    cluster: str
+    account: str
+    user: str
+    """Empty: the row is the account's own."""
+    partition: str
+    parent: str
+    share: int | None
+    """None: it shares what its account has (`fairshare=parent`)."""
+    group_tres: Mapping[str, str]
+    group_minutes: Mapping[str, str]
+    group_jobs: int | None
+    job_tres: Mapping[str, str]
+    max_jobs: int | None
+    max_wall_ms: int
+    qos: tuple[str, ...]
+    default_qos: str
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service."""
+
+    name: str
+    priority: int
+    grace_ms: int
+    preempts: tuple[str, ...]
+    preempt_mode: str
+    """Empty: the cluster's."""
+    exempt_ms: int | None
+    """How long its jobs run before they may be preempted; None: as the cluster says."""
+    flags: tuple[str, ...]
+    group_tres: Mapping[str, str]
+    job_tres: Mapping[str, str]
+    user_tres: Mapping[str, str]
+    user_jobs: int | None
+    max_wall_ms: int
+    """0: no limit."""
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def read_jobs(text: str) -> Jobs:
+    """`sacct --parsable2` with `JOB_FIELDS`, in any order. Steps and unstarted tasks of arrays are passed over."""
+    found = Jobs()
+    lines = text.splitlines()
+    header = lines[0].split("|") if lines else []
+    missing = {name.lower() for name in ("JobIDRaw", "JobID", "State", "Submit", "Start", "End")}
+    missing -= {name.strip().lower() for name in header}
+    if missing:
+        raise Unreadable(f"the first line has no column {', '.join(sorted(missing))}: is it sacct's?")
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            for _, cells in table(f"{lines[0]}\n{line}"):
+                if "." not in cells["jobid"] and "[" not in cells["jobid"]:
+                    found.rows.append(job_row(cells))
+        except Unreadable as wrong:
+            found.bad(f"line {number}", wrong)
+    return found
+
+
+def job_row(cells: Mapping[str, str]) -> JobRow:
+    """A row from its cells, by the names of sacct's columns in lower case."""
+    label = cells["jobid"].strip()
+    array_id, array_index = _task(label)
+    held, asked = tres(cells.get("alloctres", "")), tres(cells.get("reqtres", ""))
+    limit = cells.get("timelimitraw") or cells.get("timelimit", "")
+    return JobRow(
+        id=whole(cells["jobidraw"], "JobIDRaw", 10**12),
+        label=label,
+        array_id=array_id,
+        array_index=array_index,
+        name=cells.get("jobname", ""),
+        user=given(cells.get("user", "")),
+        account=given(cells.get("account", "")),
+        qos=given(cells.get("qos", "")),
+        partition=given(cells.get("partition", "")).partition(",")[0],
+        state=_state(cells["state"]),
+        exit_code=_exit_code(cells.get("exitcode", "")),
+        submit_ms=moment_ms(cells["submit"], "Submit"),
+        eligible_ms=moment_ms(cells.get("eligible", ""), "Eligible"),
+        start_ms=moment_ms(cells["start"], "Start"),
+        end_ms=moment_ms(cells["end"], "End"),
+        limit_ms=limit_ms(limit, "Timelimit"),
+        held=held if cells.get("alloctres", "").strip() else asked,
+        asked=asked,
+        nodes=tuple(hosts(cells.get("nodelist", ""))),
+        reason=given(cells.get("reason", "")),
+        elapsed_ms=whole(cells.get("elapsedraw") or "0", "ElapsedRaw", 10**12) * 1000,
+        suspended_ms=limit_ms(cells.get("suspended", ""), "Suspended"),
+        index=whole(cells.get("dbindex") or "0", "DBIndex", 10**15),
+    )
+
+
+def read_queue(text: str) -> Jobs:
+    """`squeue --array --states=all -O` with `QUEUE_FIELDS`: live jobs, and those that ended a moment ago."""
+    found = Jobs()
+    lines = text.splitlines()
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.split("|", len(QUEUE_FIELDS) - 1)
+        if len(cells) < len(QUEUE_FIELDS):
+            found.bad(f"line {number}", f"has {len(cells)} of {len(QUEUE_FIELDS)} columns: {show(line)}")
+            continue
+        try:
+            found.rows.append(_queued(dict(zip(QUEUE_FIELDS, cells, strict=True))))
+        except Unreadable as wrong:
+            found.bad(f"line {number}", wrong)
+    return found
+
+
+def _queued(cells: Mapping[str, str]) -> JobRow:
+    index = given(cells["ArrayTaskID"])
+    array_id = whole(cells["ArrayJobID"], "ArrayJobID", 10**12) if index.isdecimal() else 0
+    state = _state(cells["State"])
+    waits = state == "PENDING"
+    held = tres(cells["tres-alloc"])
+    return JobRow(
+        id=whole(cells["JobID"], "JobID", 10**12),
+        label=f"{array_id}_{index}" if array_id else cells["JobID"].strip(),
+        array_id=array_id,
+        array_index=int(index) if array_id else 0,
+        name=cells["Name"].rstrip(),
+        user=given(cells["UserName"]),
+        account=given(cells["Account"]),
+        qos=given(cells["QOS"]),
+        partition=given(cells["Partition"]).partition(",")[0],
+        state=state,
+        exit_code=_wait_status(cells["exit_code"]),
+        submit_ms=moment_ms(cells["SubmitTime"], "SubmitTime"),
+        eligible_ms=moment_ms(cells["EligibleTime"], "EligibleTime"),
+        # For a job that waits it is a guess of the backfill scheduler.
+        start_ms=0 if waits else moment_ms(cells["StartTime"], "StartTime"),
+        end_ms=0 if state in LIVE else moment_ms(cells["EndTime"], "EndTime"),
+        limit_ms=limit_ms(cells["TimeLimit"], "TimeLimit"),
+        held=held,
+        asked=held,
+        nodes=() if waits else tuple(hosts(cells["NodeList"])),
+        reason=given(cells["Reason"]) if waits else "",
+        restarts=whole(cells["RestartCnt"] or "0", "RestartCnt", 10**9),
+        priority=whole(cells["PriorityLong"] or "0", "Priority", 1 << 32),
+    )
+
+
+def _task(label: str) -> tuple[int, int]:
+    match = _TASK.fullmatch(label)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _state(text: str) -> str:
+    words = text.strip().upper().split()
+    if not words or not words[0].replace("_", "").isalpha():
+        raise Unreadable(f"the state is {show(text)}")
+    return words[0]
+
+
+def _exit_code(text: str) -> int:
+    """`3:0` is exit code 3, `0:9` is signal 9."""
+    code, _, signal = text.strip().partition(":")
+    if signal.isdecimal() and int(signal):
+        return 128 + int(signal)
+    return int(code) if code.isdecimal() else 0
+
+
+def _wait_status(text: str) -> int:
+    """squeue shows what wait(2) gave."""
+    status = int(text) if text.strip().isdecimal() else 0
+    return 128 + (status & 127) if status & 127 else status >> 8 & 255
+
+
+# -- accounts and QOS ----------------------------------------------------------------------------------------------
+
+
+def read_associations(text: str) -> list[Association]:
+    """`sacctmgr --parsable2 show assoc` with `ASSOCIATION_FIELDS`."""
+    return [
+        Association(
+            cluster=cells.get("cluster", ""),
+            account=_need(cells, "account", number),
+            user=cells.get("user", ""),
+            partition=cells.get("partition", ""),
+            parent=cells.get("parentname", ""),
+            share=_share(cells.get("share", cells.get("fairshare", "")), number),
+            group_tres=tres_map(cells.get("grptres", "")),
+            group_minutes=tres_map(cells.get("grptresmins", "")),
+            group_jobs=_number(cells.get("grpjobs", "")),
+            job_tres=tres_map(cells.get("maxtres", cells.get("maxtresperjob", ""))),
+            max_jobs=_number(cells.get("maxjobs", "")),
+            max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
+            qos=_names(cells.get("qos", "")),
+            default_qos=cells.get("defqos", cells.get("defaultqos", "")),
+        )
+        for number, cells in table(text)
+    ]
+
+
+def read_qos(text: str) -> list[Qos]:
+    """`sacctmgr --parsable2 show qos` with `QOS_FIELDS`."""
+    return [
+        Qos(
+            name=_need(cells, "name", number),
+            priority=whole(cells.get("priority") or "0", "Priority", 1 << 32),
+            grace_ms=limit_ms(cells.get("gracetime", ""), "GraceTime"),
+            preempts=_names(cells.get("preempt", "")),
+            preempt_mode=_mode(cells.get("preemptmode", "")),
+            exempt_ms=_exempt_ms(cells.get("preemptexempttime", "")),
+            flags=_names(cells.get("flags", "")),
+            group_tres=tres_map(cells.get("grptres", "")),
+            job_tres=tres_map(cells.get("maxtres", "")),
+            user_tres=tres_map(cells.get("maxtrespu", "")),
+            user_jobs=_number(cells.get("maxjobspu", "")),
+            max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
+        )
+        for number, cells in table(text)
+    ]
+
+
+def _need(cells: Mapping[str, str], name: str, line: int) -> str:
+    value = cells.get(name, "").strip()
+    if not value:
+        raise Unreadable(f"line {line} has no {name}; is it what sacctmgr --parsable2 printed?")
+    return value
+
+
+def _share(text: str, line: int) -> int | None:
+    if text.strip().lower() == "parent":
+        return None
+    return whole(text or "1", f"Fairshare in line {line}", 1 << 31)
+
+
+def _number(text: str) -> int | None:
+    return whole(text, "a limit", 1 << 32) if given(text) else None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in given(text).split(",") if name.strip())
+
+
+def _mode(text: str) -> str:
+    mode = given(text).lower()
+    return "" if mode == "cluster" else mode
+
+
+def _exempt_ms(text: str) -> int | None:
+    return duration_ms(text, "PreemptExemptTime") if given(text) else None

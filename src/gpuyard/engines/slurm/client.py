@@ -1,0 +1,170 @@
+"""How one speaks to Slurm: what an engine asks for, and the way through Slurm's commands.
+
+`rest.py` is the other way. An engine does not know which one it has; both answer in the rows of `translate`. What the
+commands of this release can do is tried out, not looked up by its number.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuyard.engines.slurm import submission, translate
+from gpuyard.engines.slurm.commands import Commands, OutOfReach, Refusal
+from gpuyard.engines.slurm.submission import Submission
+from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
+
+_FIRST_REST_S, _REST_S_MAX = 0.5, 10.0
+_IDS_MAX = 500
+"""Job numbers in one command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Every job that Slurm knew at one moment."""
+
+    jobs: tuple[SlurmJob, ...]
+    asked_ms: int
+    """When the question was put: what was submitted later is not in it."""
+    took_s: float
+
+
+class Client(Protocol):
+    """What an engine asks of Slurm. Every call may raise `OutOfReach` or `Refusal`."""
+
+    def queue(self) -> Queue:
+        """Every job there is, and those that ended not long ago."""
+        ...
+
+    def nodes(self) -> list[SlurmNode]: ...
+    def partitions(self) -> list[Partition]: ...
+    def reservations(self) -> list[Reservation]: ...
+
+    def submit(self, job: Submission) -> int:
+        """Hand in a job; gives its number."""
+        ...
+
+    def cancel(self, ids: Sequence[int]) -> None:
+        """End jobs, or take them back where they wait. Those that are gone are no error."""
+        ...
+
+    def poke(self, ids: Sequence[int]) -> None:
+        """Wake the wrappers of these jobs."""
+        ...
+
+    def suspend(self, job_id: int) -> None: ...
+    def resume(self, job_id: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Reach:
+    """Whether Slurm can be reached. After a call that came to no answer others fail at once for a while."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._until_s = self._pause_s = 0.0
+        self._said = ""
+        self.returned_s: float | None = None
+        """When it was last reached again after it had been out of reach."""
+
+    def check(self) -> None:
+        """Raise what the last call raised, if that was a moment ago."""
+        if self._clock_s() < self._until_s:
+            raise OutOfReach(self._said)
+
+    def lost(self, error: OutOfReach) -> None:
+        """A call came to no answer."""
+        self._pause_s = min(_REST_S_MAX, 2 * self._pause_s or _FIRST_REST_S)
+        self._until_s, self._said = self._clock_s() + self._pause_s, str(error)
+
+    def found(self) -> None:
+        """A call was answered."""
+        if self._pause_s:
+            self.returned_s = self._clock_s()
+        self._until_s = self._pause_s = 0.0
+
+
+class CommandClient:
+    """Slurm through its commands."""
+
+    def __init__(self, commands: Commands, *, as_user: bool, reach: Reach | None = None) -> None:
+        self.commands = commands
+        self.as_user = as_user
+        """Whether jobs are handed in for others, which only root may do."""
+        self.reach = reach or Reach()
+
+    def _run(self, name: str, *words: str, text: str = "", bare: bool = False) -> str:
+        self.reach.check()
+        try:
+            said = self.commands.run(
+                name, *words, text=text, environment=self._bare_environment() if bare else None
+            )
+        except OutOfReach as error:
+            self.reach.lost(error)
+            raise
+        except Refusal:
+            self.reach.found()
+            raise
+        self.reach.found()
+        return said
+
+    def _bare_environment(self) -> dict[str, str]:
+        """What a job's wrapper may see: nothing of the server's environment but where Slurm is."""
+        kept = ("PATH", "SLURM_CONF", "LC_ALL")
+        return {name: self.commands.environment[name] for name in kept if name in self.commands.environment}
+
+    def queue(self) -> Queue:
+        """One `squeue` for everything. Its text is read ten times as fast as its JSON."""
+        nonce = secrets.token_hex(8)
+        asked_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
+        text = self._run("squeue", "--all", "--noheader", "--states=all", "-O", translate.queue_format(nonce))
+        return Queue(tuple(translate.read_queue(text, nonce)), asked_ms, time.monotonic() - began_s)
+
+    def nodes(self) -> list[SlurmNode]:
+        """As `scontrol` describes them."""
+        return translate.read_nodes(self._run("scontrol", "--oneliner", "--all", "show", "node"))
+
+    def partitions(self) -> list[Partition]:
+        """As `scontrol` describes them."""
+        return translate.read_partitions(self._run("scontrol", "--oneliner", "--all", "show", "partition"))
+
+    def reservations(self) -> list[Reservation]:
+        """As `scontrol` describes them."""
+        return translate.read_reservations(self._run("scontrol", "--oneliner", "show", "reservation"))
+
+    def submit(self, job: Submission) -> int:
+        """`sbatch`, with the script on its standard input."""
+        words = submission.words(job, self.as_user)
+        said = self._run("sbatch", *words, text=job.script, bare=True)
+        number = said.strip().partition(";")[0]
+        if not number.isdecimal():
+            raise OutOfReach(f"sbatch answered {said.strip()[:200]!r} instead of a job's number")
+        return int(number)
+
+    def cancel(self, ids: Sequence[int]) -> None:
+        """`scancel`, which is silent about those that have ended."""
+        for some in _batches(ids):
+            self._run("scancel", "--quiet", *some)
+
+    def poke(self, ids: Sequence[int]) -> None:
+        """A signal that the wrapper waits for, to nobody else in the job."""
+        for some in _batches(ids):
+            self._run("scancel", "--quiet", "--batch", "--signal=USR1", *some)
+
+    def suspend(self, job_id: int) -> None:
+        """Slurm stops every process of it, and its time limit waits."""
+        self._run("scontrol", "suspend", str(job_id))
+
+    def resume(self, job_id: int) -> None:
+        """Let them go on."""
+        self._run("scontrol", "resume", str(job_id))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _batches(ids: Sequence[int]) -> list[list[str]]:
+    words = [str(each) for each in ids]
+    return [words[at : at + _IDS_MAX] for at in range(0, len(words), _IDS_MAX)]

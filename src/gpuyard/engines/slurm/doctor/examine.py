@@ -1,0 +1,170 @@
+"""The look itself: every command of it only reads, and one that fails keeps none of the others from being asked."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from gpuyard.engines.contract import EngineError, Transient
+from gpuyard.engines.slurm.accounting import QUEUE_FIELDS, read_queue
+from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.doctor.evidence import Evidence, Used
+from gpuyard.engines.slurm.forms import Unreadable, given, memory_mib, settings, table, tres, words
+from gpuyard.engines.slurm.site import read, sources
+
+QUICK_S = 20.0
+"""How long one question may take: a controller that is down lets commands wait long."""
+_USED_FIELDS = "JobIDRaw,JobID,User,State,ElapsedRaw,TimelimitRaw,AllocTRES,MaxRSS"
+
+
+def queue_words() -> tuple[str, ...]:
+    """The command that shows all live jobs, and those that ended a moment ago."""
+    return (
+        "squeue",
+        "--all",
+        "--array",
+        "--states=all",
+        "-O",
+        ",".join(f"{name}:|" for name in QUEUE_FIELDS[:-1]) + f",{QUEUE_FIELDS[-1]}:",
+    )
+
+
+def examine(commands: Commands, since_days: int, rest_url: str = "") -> Evidence:
+    """Ask everything."""
+    found = Evidence(now_ms=time.time_ns() // 1_000_000, host=socket.gethostname().partition(".")[0])
+    errors = found.errors
+
+    def ask(name: str, *line: str) -> str | None:
+        try:
+            return commands.run(*line, timeout_s=QUICK_S)
+        except EngineError as error:
+            errors[name] = str(error)
+            return None
+
+    found.client_version = (ask("client", "sinfo", "--version") or "").rpartition(" ")[2].strip()
+    found.controller = _controller(ask("ping", "scontrol", "ping"), errors)
+    _site(found, since_days, ask, commands.conf)
+    found.munge = _munge(commands, found)
+    found.host_gpus = _gpus_here()
+    if rest_url:
+        found.rest_url, found.rest = rest_url, _rest(rest_url)
+    return found
+
+
+def _controller(said: str | None, errors: dict[str, str]) -> str:
+    # It frames what it says with stars.
+    lines = [line.strip() for line in (said or errors["ping"]).splitlines() if line.strip(" *")]
+    return "" if any("is UP" in line for line in lines) else (lines or ["no answer"])[0]
+
+
+def _site(found: Evidence, since_days: int, ask: Callable[..., str | None], conf: str) -> None:
+    texts = {}
+    for source in sources(since_days):
+        needs_controller = source.words[0] in ("scontrol", "sinfo") and source.file != "version.txt"
+        if needs_controller and found.controller:
+            continue
+        said = ask(source.file, *source.words)
+        if said is not None:
+            texts[source.file] = said
+    readable = {}
+    for file, text in texts.items():
+        try:
+            read({file: text}, {})
+            readable[file] = text
+        except Unreadable as wrong:
+            found.errors[file] = str(wrong)
+    found.site = read(readable, {})
+    if not found.site.config:
+        _from_file(found, conf)
+    database = ask("slurmdbd", "sacctmgr", "show", "configuration")
+    found.database = settings(database.partition("SlurmDBD configuration")[2]) if database else {}
+    if not found.controller:
+        queue = ask("queue", *queue_words())
+        found.queue = read_queue(queue).rows if queue else []
+    line = ("--allusers", "--parsable2", f"--starttime=now-{since_days}days", f"--format={_USED_FIELDS}")
+    used = ask("used", "sacct", *line) if "jobs.txt" not in found.errors else None
+    found.used = read_used(used) if used else []
+
+
+def _from_file(found: Evidence, conf: str) -> None:
+    """Where nobody answers, what the file says."""
+    path = Path(conf or os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    plain = [line for line in lines if line and not line.startswith(("NodeName", "PartitionName", "Include"))]
+    found.site.config = settings("\n".join(plain))
+    found.conf_file = str(path)
+
+
+def read_used(text: str) -> list[Used]:
+    """What jobs asked for and needed, from `sacct` with its steps: the largest step tells the memory."""
+    jobs: dict[str, dict[str, str]] = {}
+    peak: dict[str, int] = {}
+    for _, cells in table(text):
+        number = cells["jobidraw"].partition(".")[0]
+        if "." not in cells["jobidraw"]:
+            jobs[number] = cells
+        if given(cells["maxrss"]):
+            peak[number] = max(peak.get(number, 0), memory_mib(cells["maxrss"], "MaxRSS"))
+    found = []
+    for number, cells in jobs.items():
+        if cells["state"].split(" ")[0] not in ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"):
+            continue
+        held = tres(cells["alloctres"])
+        limit = cells["timelimitraw"].strip()
+        found.append(
+            Used(
+                label=cells["jobid"],
+                user=cells["user"],
+                limit_ms=int(limit) * 60_000 if limit.isdecimal() else 0,
+                elapsed_ms=int(cells["elapsedraw"] or 0) * 1000,
+                asked_mib=held.memory_mib // max(1, held.nodes),
+                used_mib=peak.get(number, 0),
+            )
+        )
+    return found
+
+
+def _munge(commands: Commands, found: Evidence) -> str | None:
+    """Whether a credential made here is understood here."""
+    if found.setting("AuthType") not in ("", "auth/munge"):
+        return None
+    if not (shutil.which("munge") and shutil.which("unmunge")):
+        return "the programs munge and unmunge are not here"
+    where = words(found.setting("AuthInfo")).get("socket", "")
+    socket_word = (f"--socket={where}",) if where else ()
+    try:
+        made = commands.run("munge", "--no-input", *socket_word, timeout_s=QUICK_S)
+        commands.run("unmunge", *socket_word, text=made, timeout_s=QUICK_S)
+    except EngineError as error:
+        return str(error)
+    return ""
+
+
+def _gpus_here() -> int | None:
+    # The local engine knows how to ask the driver; only where there is one.
+    from gpuyard.engines.local import nvml  # noqa: PLC0415
+
+    try:
+        return len(nvml.read_gpus()) or None
+    except (Transient, subprocess.SubprocessError):
+        return None
+
+
+def _rest(url: str) -> str:
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/openapi/v3", timeout=QUICK_S):
+            return ""
+    except urllib.error.HTTPError as error:
+        # Who is not let in has at least been answered.
+        return "" if error.code in (401, 403, 500) else f"it answers {error.code} {error.reason}"
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))

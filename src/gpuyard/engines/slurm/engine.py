@@ -1,0 +1,326 @@
+"""The Slurm engine: the contract of engines over a cluster whose jobs wait in the yard and not in Slurm."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuyard.engines.contract import (
+    Answer,
+    Capability,
+    Halt,
+    Launch,
+    NodeReport,
+    Phase,
+    Reply,
+    Report,
+)
+from gpuyard.engines.local import files as whole
+from gpuyard.engines.local.client import read_as, read_own
+from gpuyard.engines.local.files import STREAMS
+from gpuyard.engines.local.translate import flaw_of_key
+from gpuyard.engines.slurm import fleet
+from gpuyard.engines.slurm.client import Client
+from gpuyard.engines.slurm.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.fleet import Aside, Others, Scene, Site
+from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
+from gpuyard.engines.slurm.handing import Handing
+from gpuyard.engines.slurm.node import files
+from gpuyard.engines.slurm.submission import Submission
+from gpuyard.engines.slurm.translate import SlurmJob
+from gpuyard.engines.slurm.watching import SURE_S, Known, Watcher
+from gpuyard.model.mig import Slice
+
+_DONE = Reply(Answer.DONE)
+_LISTEN_S = 0.05
+_OVERDUE_S = 30.0
+"""A stop that the wrapper has not carried out so long after the grace is carried out by Slurm."""
+
+
+class SlurmEngine:
+    """Hands attempts to Slurm, each with its nodes and counts named. Any number of objects may share one folder."""
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        folder: Path,
+        client: Client,
+        site: Site,
+        *,
+        yard: Path | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._folder = Folder(folder)
+        self._client = client
+        self._site = site
+        self._now_ms = now_ms
+        self._mutex = threading.RLock()
+        self._scene: Scene | None = None
+        self._aside, self._others = Aside(), Others()
+        self._watcher = Watcher(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
+        self._handing = Handing(
+            self._folder, client, site, self._watcher, self._aside, str(yard or ""), now_ms
+        )
+        root = {Capability.SUSPEND} if os.geteuid() == 0 else set()
+        self.capabilities = frozenset({Capability.GANG, Capability.LIMITS} | root)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know about this cluster, in sentences."""
+        return fleet.notes(self._site, self._scene) if self._scene is not None else ()
+
+    # ---- nodes
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        """The nodes of our partitions, and what others use of them."""
+        client = self._client
+        scene = fleet.scene_of(self._site, client.nodes(), client.partitions(), client.reservations())
+        with self._mutex:
+            self._scene = scene
+            keys = self._folder.keys()
+            queue = self._watcher.queue()
+            held: dict[str, set[int]] = {}
+            for key in keys:
+                known = self._watcher.known(key)
+                for node, gpus in (known.parts if known else {}).items():
+                    held.setdefault(node, set()).update(gpus)
+            foreign: dict[str, list[SlurmJob]] = {}
+            for job in queue.jobs:
+                if job.lives and not self._is_ours(job):
+                    for node in job.nodes:
+                        foreign.setdefault(node, []).append(job)
+            self._watcher.tidy(self._outlived)
+            now_s = self._now_ms() // 1000
+            return fleet.reports(self._site, scene, self._aside, self._others, held, foreign, now_s)
+
+    def _is_ours(self, job: SlurmJob) -> bool:
+        known = self._watcher.known(self._folder.key_of(job.comment))
+        return (known is not None and known.uid == job.uid) or self._outlived(job)
+
+    def _outlived(self, job: SlurmJob) -> bool:
+        """Whether this is a job of ours whose attempt is over: it was recorded when it was handed in."""
+        key = self._folder.key_of(job.comment)
+        if not key:
+            return False
+        for folder in (self._folder.kept(key), self._folder.attempt(key)):
+            submit = whole.read(os.path.join(folder, SUBMIT))
+            over = folder.startswith(os.path.join(self._folder.root, KEPT)) or os.path.exists(
+                os.path.join(folder, files.END)
+            )
+            if submit is not None and over:
+                return job.first_id in submit.get("ids", ())
+        return False
+
+    def _sight(self) -> Scene:
+        if self._scene is None:
+            self.nodes()
+        assert self._scene is not None, "looking at the nodes fills in the scene"
+        return self._scene
+
+    # ---- starting
+
+    def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        """Start attempts. DONE: Slurm has it, or has had it."""
+        with self._folder.acting(epoch), self._mutex:
+            try:
+                scene = self._sight()
+            except OutOfReach as error:
+                return [Reply(Answer.UNSURE, str(error)) for _ in launches]
+            replies: dict[int, Reply] = {}
+            jobs: dict[str, Submission] = {}
+            for number, launch in enumerate(launches):
+                reply = self._handing.prepare(launch, scene)
+                if isinstance(reply, Reply):
+                    replies[number] = reply
+                else:
+                    jobs[launch.key] = reply
+            answers = self._handing.hand_in(jobs)
+        return [
+            replies[number] if number in replies else answers[launch.key]
+            for number, launch in enumerate(launches)
+        ]
+
+    # ---- stopping
+
+    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+        """Stop attempts; one that no node has claimed will then never run. It works while Slurm is out of reach."""
+        with self._folder.acting(epoch), self._mutex:
+            pokes: list[str] = []
+            replies = [self._stop(halt, pokes) for halt in halts]
+            self._poke(pokes)
+        return replies
+
+    def _stop(self, halt: Halt, pokes: list[str]) -> Reply:
+        key, folder = halt.key, self._folder
+        known = self._watcher.known(key)
+        if flaw_of_key(key) or (known is not None and folder.end(key, known.uid)):
+            return _DONE
+        if known is None:
+            return self._bar(key)
+        wish: dict[str, Any] = {
+            "outcome": halt.outcome.value,
+            "grace_ms": max(0, halt.grace_ms),
+            "at_ms": self._now_ms(),
+        }
+        try:
+            if earlier := folder.own(key, files.HALT):
+                # The first wish names the end; a later one can only be more urgent.
+                wish = earlier | {"grace_ms": min(earlier["grace_ms"], wish["grace_ms"])}
+            folder.put(key, files.HALT, wish)
+            if self._watcher.withdraw(key, known, halt.outcome, "stopped before it ran").phase is Phase.ENDED:
+                pokes.append(key)
+                return _DONE
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+        pokes.append(key)
+        traces = self._watcher.traces(key, known)
+        silent_s = self._watcher.silent_s(key, known)
+        if silent_s > SURE_S + wish["grace_ms"] / 1000 and not self._in_slurm(key, known):
+            # Nobody there, nobody in Slurm, and a wrapper cut off from here would have ended itself.
+            return self._bar(key)
+        return _DONE if traces.claimed_by is not None else Reply(Answer.UNSURE)
+
+    def _in_slurm(self, key: str, known: Known) -> bool:
+        try:
+            jobs = self._watcher.queue(fresh=True).jobs
+        except OutOfReach:
+            return True
+        mark = self._folder.mark(key)
+        return any(
+            [job.comment == mark and job.uid == known.uid and (job.lives or job.waits) for job in jobs]
+        )
+
+    def _bar(self, key: str) -> Reply:
+        """See to it that a key that was never started, or of which nothing is left, never starts."""
+        try:
+            os.makedirs(self._folder.kept(key), mode=0o711, exist_ok=True)
+            whole.sync_folder(os.path.join(self._folder.root, KEPT))
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+        return Reply(Answer.BARRED)
+
+    def _poke(self, keys: Sequence[str]) -> None:
+        """Wake wrappers that were told to stop, thaw them, take back what waits, end what is overdue."""
+        if not keys:
+            return
+        try:
+            jobs = self._watcher.queue(fresh=True).jobs
+            cancel, poke = [], []
+            for job in jobs:
+                key = self._folder.key_of(job.comment)
+                known = self._watcher.known(key) if key in keys else None
+                # Only what matches in key, user and, through the claim, in number.
+                if known is None or known.uid != job.uid or not (job.lives or job.waits):
+                    continue
+                traces = self._watcher.traces(key, known)
+                late_ms = self._now_ms() - (traces.halt or {}).get("at_ms", self._now_ms())
+                grace_ms = (traces.halt or {}).get("grace_ms", 0)
+                if traces.claimed_by != job.first_id or late_ms > grace_ms + _OVERDUE_S * 1000:
+                    cancel.append(job.first_id)
+                elif job.state == "SUSPENDED":
+                    self._client.resume(job.first_id)
+                else:
+                    poke.append(job.first_id)
+            self._watcher.cancel(cancel)
+            if poke:
+                self._client.poke(list(dict.fromkeys(poke)))
+        except (OutOfReach, Refusal):
+            # The wish is on disk, and the wrappers look for it by themselves.
+            return
+
+    # ---- freezing
+
+    def pin(self, _epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
+        """Refused: Slurm's nodes are cut before slurmd starts, and gres.conf says into what."""
+        why = f"Slurm cuts no GPUs while it runs: cut those of {node} there, and name the slices in gres.conf"
+        return dict.fromkeys(layouts, Reply(Answer.REFUSED, why))
+
+    def cuts(self) -> dict[str, tuple[Slice, ...]]:
+        """Slurm knows slices as devices of a type, not where they lie."""
+        return {}
+
+    def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Freeze attempts. The time limit waits with them."""
+        return self._freeze(epoch, keys, Phase.SUSPENDED)
+
+    def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Let frozen attempts go on."""
+        return self._freeze(epoch, keys, Phase.RUNNING)
+
+    def _freeze(self, epoch: int, keys: Sequence[str], wanted: Phase) -> list[Reply]:
+        replies = []
+        call = self._client.suspend if wanted is Phase.SUSPENDED else self._client.resume
+        with self._folder.acting(epoch), self._mutex:
+            for key, report in zip(keys, self._watcher.look(keys), strict=True):
+                if report.phase not in (Phase.RUNNING, Phase.SUSPENDED):
+                    replies.append(Reply(Answer.REFUSED, "it does not run"))
+                    continue
+                known = self._watcher.known(key)
+                assert known is not None, "what runs has a folder"
+                number = self._watcher.traces(key, known).claimed_by
+                try:
+                    if report.phase is not wanted and number is not None:
+                        call(number)
+                    replies.append(_DONE)
+                except OutOfReach as error:
+                    replies.append(Reply(Answer.UNSURE, str(error)))
+                except Refusal as error:
+                    replies.append(Reply(Answer.REFUSED, f"Slurm refused it: {error}"))
+        return replies
+
+    # ---- looking
+
+    def status(self, keys: Sequence[str]) -> list[Report]:
+        """What is known of these attempts, from their folders and one question to Slurm."""
+        with self._mutex:
+            reports = self._watcher.look(keys)
+            for report in reports:
+                if report.phase is Phase.RUNNING and (known := self._watcher.known(report.key)):
+                    self._aside.clear(known.parts)
+            return reports
+
+    def listing(self) -> list[Report]:
+        """Every attempt that has not been forgotten."""
+        return [report for report in self.status(self._folder.keys()) if report.phase is not Phase.UNKNOWN]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until some attempt has ended; whether one has. One waiter for a folder."""
+        until_s = time.monotonic() + timeout_s
+        while not (heard := self._folder.listen()):
+            rest_s = until_s - time.monotonic()
+            if rest_s <= 0:
+                return False
+            time.sleep(min(_LISTEN_S, rest_s))
+        return heard
+
+    def forget(self, epoch: int, keys: Sequence[str]) -> None:
+        """Keep only what ended attempts wrote, and that they once were."""
+        with self._folder.acting(epoch), self._mutex:
+            for key in keys:
+                if flaw_of_key(key) or self._watcher.look([key])[0].phase is not Phase.ENDED:
+                    continue
+                self._folder.forget(key)
+                self._watcher.drop(key)
+
+    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        """Part of what an attempt wrote; empty at the end, and for one that is not known."""
+        if flaw_of_key(key) or stream not in STREAMS or offset < 0 or limit <= 0:
+            return b""
+        for folder in (self._folder.attempt(key), self._folder.kept(key)):
+            plan = whole.read(os.path.join(folder, files.LAUNCH))
+            if plan is None or "uid" not in plan:
+                continue
+            named = plan[stream]
+            path = os.path.join(plan["cwd"], named) if named else os.path.join(folder, files.RUN, stream)
+            if plan["uid"] == os.geteuid():
+                return read_own(path, offset, limit)
+            return read_as(plan["uid"], plan["gid"], path, offset, limit)
+        return b""
+
+    def close(self) -> None:
+        """Let go. What runs goes on under Slurm."""
+        self._handing.close()
+        self._client.close()

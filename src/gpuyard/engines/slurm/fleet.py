@@ -1,0 +1,179 @@
+"""The nodes that the yard may use, as it counts them: what is up, what is left out for a while, what others use.
+
+Slurm says how many GPUs of a node others have, and the yard's books count by index. So as many indices are called busy
+as others have GPUs, chosen among those that no attempt of ours holds, and the same ones as long as they can be.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuyard.engines.contract import Busy, NodeReport
+from gpuyard.engines.slurm.translate import (
+    Partition,
+    Reservation,
+    SlurmJob,
+    SlurmNode,
+    model_of,
+    node_of,
+    pool_of,
+)
+from gpuyard.model import CATALOGUE
+
+_FIRST_ASIDE_S, _ASIDE_S_MAX = 30.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the configuration says of a Slurm cluster."""
+
+    cluster: str
+    partitions: tuple[str, ...] = ()
+    """Empty: Slurm's default one."""
+    reservation: str = ""
+    account: str = ""
+    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    handoff_ms: int = 60_000
+    python: str = "python3"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The cluster at one moment."""
+
+    nodes: dict[str, SlurmNode]
+    """All of Slurm's, by name."""
+    partitions: list[Partition]
+    """Ours."""
+    reservations: list[Reservation]
+    missing: tuple[str, ...] = ()
+    """Partitions, or the reservation, that the configuration names and Slurm does not have."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Nodes of our partitions, and of our reservation where there is one, in order."""
+        found = dict.fromkeys([name for each in self.partitions for name in each.nodes])
+        return tuple([name for name in found if name in self.nodes])
+
+
+def scene_of(
+    site: Site,
+    nodes: Iterable[SlurmNode],
+    partitions: Sequence[Partition],
+    reservations: Sequence[Reservation],
+) -> Scene:
+    """What of all this is ours."""
+    wanted = site.partitions or tuple([each.name for each in partitions if each.default])
+    ours = [each for name in wanted for each in partitions if each.name == name]
+    missing = [f"partition {name}" for name in wanted if name not in {each.name for each in ours}]
+    if site.reservation and site.reservation not in {each.name for each in reservations}:
+        missing.append(f"reservation {site.reservation}")
+    return Scene({node.name: node for node in nodes}, ours, list(reservations), tuple(missing))
+
+
+class Aside:
+    """Nodes on which Slurm did not start what it was given: left out for a while, longer each time."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._until: dict[str, tuple[float, float, str]] = {}
+
+    def put(self, nodes: Sequence[str], why: str) -> None:
+        """Leave nodes out from now on."""
+        now_s = self._clock_s()
+        for node in nodes:
+            until_s, before_s, _ = self._until.get(node, (0.0, 0.0, ""))
+            if until_s > now_s:
+                continue
+            pause_s = min(_ASIDE_S_MAX, 2 * before_s or _FIRST_ASIDE_S)
+            self._until[node] = (now_s + pause_s, pause_s, why)
+
+    def why(self, node: str) -> str:
+        """Why a node is left out; empty: it is not."""
+        until_s, _, why = self._until.get(node, (0.0, 0.0, ""))
+        return f"left out for a while: {why}" if until_s > self._clock_s() else ""
+
+    def clear(self, nodes: Iterable[str]) -> None:
+        """Something started there."""
+        for node in nodes:
+            self._until.pop(node, None)
+
+
+class Others:
+    """Which GPUs are called busy because others use as many."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, ...]] = {}
+
+    def busy(self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]) -> tuple[Busy, ...]:
+        """As many of the node's GPUs as others have; all that are free where they have all its cores."""
+        count = node.gpus[1]
+        wanted = sum([-(-job.gpus // max(1, len(job.nodes))) for job in foreign])
+        cpus = sum([-(-job.cpus // max(1, len(job.nodes))) for job in foreign])
+        free = [gpu for gpu in range(count) if gpu not in held]
+        if cpus >= node.cpus:
+            wanted = count
+        kept = [gpu for gpu in self._before.get(node.name, ()) if gpu in free]
+        # 1. those of last time; 2. the highest, since placement begins with the lowest.
+        order = kept + [gpu for gpu in reversed(free) if gpu not in kept]
+        chosen = tuple(sorted(order[: min(wanted, len(order))]))
+        self._before[node.name] = chosen
+        who = foreign[0] if foreign else None
+        return tuple(
+            [Busy(gpu, 0, f"Slurm job {who.id}, uid {who.uid}") for gpu in chosen if who is not None]
+        )
+
+
+def reports(
+    site: Site,
+    scene: Scene,
+    aside: Aside,
+    others: Others,
+    held: Mapping[str, set[int]],
+    foreign: Mapping[str, Sequence[SlurmJob]],
+    now_s: int,
+) -> tuple[NodeReport, ...]:
+    """Every node of ours, with what is wrong with it and what others use of it."""
+    reserved = {name for each in scene.reservations if each.name == site.reservation for name in each.nodes}
+    found = []
+    for name in scene.names:
+        node = scene.nodes[name]
+        pool = pool_of(name, scene.partitions)
+        partition = next(each for each in scene.partitions if each.name == pool)
+        why = node.trouble(reserved=name in reserved)
+        if not why and scene.missing:
+            why = f"Slurm has no {scene.missing[0]}"
+        if not why and not partition.up:
+            why = f"partition {pool} is not up"
+        if not why and site.reservation and name not in reserved:
+            why = f"not in reservation {site.reservation}"
+        why = why or window(site, scene, name, now_s, 0) or aside.why(name)
+        busy = others.busy(node, held.get(name, set()), foreign.get(name, ()))
+        found.append(NodeReport(node_of(node, site.cluster, pool, site.gpu_types), not why, why, busy))
+    return tuple(found)
+
+
+def window(site: Site, scene: Scene, node: str, now_s: int, limit_s: int | None) -> str:
+    """The reservation of others that a job of so many seconds would run into; None: one without limit."""
+    for each in scene.reservations:
+        if each.name == site.reservation or node not in each.nodes or each.end_s <= now_s:
+            continue
+        if limit_s is None or now_s + limit_s >= each.start_s:
+            kind = "maintenance" if "MAINT" in each.flags else "reservation"
+            return f"{kind} {each.name} of Slurm begins before it would end"
+    return ""
+
+
+def notes(site: Site, scene: Scene) -> tuple[str, ...]:
+    """What people should know about this cluster, in sentences."""
+    said = [f"Slurm has no {what}: nothing can start there" for what in scene.missing]
+    kinds = {scene.nodes[name].gpus[0] for name in scene.names if scene.nodes[name].gpus[1]}
+    for kind in sorted(kinds):
+        if model_of(kind, site.gpu_types) not in CATALOGUE:
+            said.append(
+                f"GPU type {kind or 'gpu'!r} of Slurm is no model of the catalogue; say which under 'gpu_types'"
+            )
+    mixed = [name for name in scene.names if len(scene.nodes[name].gres) > 1]
+    if mixed:
+        said.append(f"{len(mixed)} nodes have GPUs of several types: only the type there is most of is used")
+    return tuple(said)

@@ -1,0 +1,225 @@
+"""The yard's folder on a file system that the nodes share: one folder an attempt, and what is believed of its files.
+
+    attempts/KEY/        the engine's: launch.json, submit.json, halt.json, end.json
+    attempts/KEY/run/    the job's user's: claim, news, sign of life, end, what it printed
+    jobs/ID/             the job's user's, for all attempts of a job: its checkpoint
+    logs/KEY/            what is kept of an attempt that is forgotten
+    news/                an empty file for each attempt that has ended
+    program-…/node/      the code that runs on the nodes
+
+Whatever lies in a folder of a user may be a lie, a link or a pipe: it is read only where it is a plain file of that
+user, and only values of the right kind are taken.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gpuyard.engines.contract import Permanent
+from gpuyard.engines.fence import Fence
+from gpuyard.engines.local import files as whole
+from gpuyard.engines.local.translate import flaw_of_key
+from gpuyard.engines.slurm.node import files
+from gpuyard.model import Outcome
+
+ATTEMPTS, JOBS, KEPT, NEWS = "attempts", "jobs", "logs", "news"
+SUBMIT = "submit.json"
+_END_BYTES_MAX = 65_536
+_OUTCOMES = frozenset({*[outcome.value for outcome in Outcome], files.TOLD})
+
+
+class Folder(Fence):
+    """Where the engine and the nodes meet."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(os.path.realpath(root))
+        self.tag = hashlib.sha256(self.root.encode()).hexdigest()[:8]
+        try:
+            for part in ("", ATTEMPTS, JOBS, KEPT):
+                # Jobs of any user pass through on the way to their own folder; nobody lists.
+                os.makedirs(os.path.join(self.root, part), exist_ok=True)
+                os.chmod(os.path.join(self.root, part), 0o711)
+            os.makedirs(self.news, exist_ok=True)
+            # Everyone may leave a name there, which says no more than: look.
+            os.chmod(self.news, 0o1733)
+            self.program = self._program()
+        except OSError as error:
+            raise Permanent(f"{self.root} cannot hold the attempts of a Slurm cluster: {error}") from error
+
+    def _program(self) -> str:
+        """Put the code for the nodes in place, under a name that changes with it; gives the folder it lies in."""
+        source = Path(files.__file__).parent
+        texts = {path.name: path.read_bytes() for path in sorted(source.glob("*.py"))}
+        digest = hashlib.sha256(
+            b"\0".join([name.encode() + text for name, text in texts.items()])
+        ).hexdigest()
+        place = os.path.join(self.root, f"program-{digest[:12]}")
+        if not os.path.isdir(place):
+            draft = f"{place}.{os.getpid()}"
+            os.makedirs(os.path.join(draft, "node"))
+            for name, text in texts.items():
+                path = os.path.join(draft, "node", name)
+                with open(path, "wb") as file:
+                    file.write(text)
+                os.chmod(path, 0o644)
+            os.chmod(os.path.join(draft, "node"), 0o755)
+            os.chmod(draft, 0o755)
+            try:
+                os.rename(draft, place)
+            except OSError:
+                # Another server was quicker.
+                shutil.rmtree(draft, ignore_errors=True)
+        return place
+
+    def mark(self, key: str) -> str:
+        """What a job of Slurm is marked with: the key, and which folder it belongs to. Two yards may share a name."""
+        return f"{key}@{self.tag}"
+
+    def key_of(self, mark: str) -> str:
+        """The key of a mark of this folder; empty: it is somebody else's."""
+        key, _, tag = mark.rpartition("@")
+        return key if tag == self.tag and not flaw_of_key(key) else ""
+
+    @property
+    def news(self) -> str:
+        """Where ended attempts knock."""
+        return os.path.join(self.root, NEWS)
+
+    def attempt(self, key: str) -> str:
+        """The folder of an attempt."""
+        return os.path.join(self.root, ATTEMPTS, key)
+
+    def run(self, key: str) -> str:
+        """The part of it that the job's user owns."""
+        return os.path.join(self.root, ATTEMPTS, key, files.RUN)
+
+    def kept(self, key: str) -> str:
+        """The folder of an attempt that is forgotten."""
+        return os.path.join(self.root, KEPT, key)
+
+    def job(self, job_id: int) -> str:
+        """The folder that all attempts of a job share."""
+        return os.path.join(self.root, JOBS, str(job_id))
+
+    def keys(self) -> list[str]:
+        """Every attempt that is not forgotten."""
+        return sorted(os.listdir(os.path.join(self.root, ATTEMPTS)))
+
+    def listen(self) -> bool:
+        """Whether some attempt has knocked since the last call."""
+        heard = os.listdir(self.news)
+        for name in heard:
+            with suppress(OSError):
+                os.unlink(os.path.join(self.news, name))
+        return bool(heard)
+
+    # ---- the engine's own files
+
+    def make(self, key: str, plan: dict[str, Any], job_id: int) -> None:
+        """Put an attempt on disk, durably, before anything is handed to Slurm."""
+        folder, run, job = self.attempt(key), self.run(key), self.job(job_id)
+        uid, gid = plan["uid"], plan["gid"]
+        for path, mode in ((job, 0o700), (folder, 0o755), (run, 0o700)):
+            os.makedirs(path, exist_ok=True)
+            os.chmod(path, mode)
+        if os.geteuid() == 0:
+            os.chown(job, uid, gid)
+            os.chown(run, uid, gid)
+        path = os.path.join(folder, files.LAUNCH)
+        if not os.path.exists(path):
+            draft = whole.write_draft(path, json.dumps(plan).encode(), durable=True)
+            if os.geteuid() == 0:
+                # The environment is the user's own affair, and the nodes read it as this user.
+                os.chown(draft, uid, gid)
+            os.rename(draft, path)
+            whole.sync_folder(folder)
+            whole.sync_folder(os.path.join(self.root, ATTEMPTS))
+
+    def own(self, key: str, name: str) -> dict[str, Any] | None:
+        """One of the engine's files about an attempt."""
+        return whole.read(os.path.join(self.attempt(key), name))
+
+    def put(self, key: str, name: str, value: dict[str, Any], *, durable: bool = False) -> None:
+        """Write one of them, in place of what was there. All may read it: it holds no secret."""
+        path = os.path.join(self.attempt(key), name)
+        draft = whole.write_draft(path, json.dumps(value).encode(), durable=durable)
+        os.chmod(draft, 0o644)
+        os.rename(draft, path)
+
+    # ---- what the nodes wrote
+
+    def told(self, key: str, name: str, uid: int) -> dict[str, Any] | None:
+        """A file that the job's user wrote, or the engine in its folder; None where there is none to believe."""
+        return read_of(os.path.join(self.run(key), name), uid)
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Take the attempt's claim, so that no job of Slurm will ever run it; whether it was free."""
+        value = {"slurm_id": 0, "node": "", "pid": 0, "at_ms": now_ms}
+        # Drafted where no user can put a file of theirs in the way.
+        draft = os.path.join(self.attempt(key), files.CLAIM)
+        draft = whole.write_draft(draft, json.dumps(value).encode(), durable=True)
+        return whole.publish_once(draft, os.path.join(self.run(key), files.CLAIM))
+
+    def end(self, key: str, uid: int) -> dict[str, Any] | None:
+        """How it ended: as the engine found, else as the nodes say."""
+        return self.own(key, files.END) or checked_end(self.told(key, files.END, uid))
+
+    def forget(self, key: str) -> None:
+        """Keep what an attempt printed and where, and that it once was; take the rest away."""
+        folder = self.attempt(key)
+        plan = self.own(key, files.LAUNCH) or {}
+        kept: dict[str, Any] = {
+            name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan
+        }
+        whole.replace(os.path.join(folder, files.LAUNCH), kept)
+        for name in (files.SCRIPT, files.NEWS, files.BEAT, files.GO):
+            with suppress(OSError):
+                os.unlink(os.path.join(self.run(key), name))
+        for name in (files.HALT,):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+        # In one step: at any time the key is in one of the two places and so cannot start again.
+        os.rename(folder, self.kept(key))
+
+
+def read_of(path: str, uid: int) -> dict[str, Any] | None:
+    """A small file, if it is a plain one of this user or ours. Names of users' folders may lead anywhere."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (uid, os.geteuid()):
+            return None
+        try:
+            value = json.loads(file.read(_END_BYTES_MAX))
+        except (ValueError, OSError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def checked_end(end: dict[str, Any] | None) -> dict[str, Any] | None:
+    """An end that a node wrote, if every part of it is of the right kind."""
+    numbers = ("exit_code", "started_ms", "ended_ms", "checkpoint_ms", "slurm_id")
+    if end is None or end.get("outcome") not in _OUTCOMES or not isinstance(end.get("why"), str):
+        return None
+    if not all([type(end.get(name)) is int and 0 <= end[name] < 1 << 52 for name in numbers]):
+        return None
+    return end | {"exit_code": end["exit_code"] & 255, "why": end["why"][:500]}
+
+
+def checked_news(news: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The news of a running attempt, if every part of it is of the right kind."""
+    if news is None or type(news.get("started_ms")) is not int:
+        return None
+    gpus = news.get("gpus")
+    whole_ = isinstance(gpus, dict) and all(
+        [isinstance(each, list) and all([type(i) is int for i in each]) for each in gpus.values()]
+    )
+    return news if whole_ else {"started_ms": news["started_ms"], "gpus": {}}

@@ -1,0 +1,192 @@
+"""Pure: how an attempt stands, from what lies in its folder and from what Slurm says.
+
+Nothing is concluded from silence. ENDED needs an end that a node wrote, or a final state of Slurm for the very job that
+took the claim; without claim and without job it is UNKNOWN, and may be handed in again under the same key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.slurm import plan as plans
+from gpuyard.engines.slurm.node import files
+from gpuyard.engines.slurm.translate import SlurmJob, outcome_of
+from gpuyard.model import Outcome
+
+ENGINE_CLAIM = 0
+"""The number in a claim that the engine itself took: no job of Slurm has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What is known of one attempt."""
+
+    end: dict[str, Any] | None = None
+    claimed_by: int | None = None
+    """The number of the Slurm job that claimed it, 0 for the engine; None: nobody has."""
+    claimed_ms: int = 0
+    news: dict[str, Any] | None = None
+    halt: dict[str, Any] | None = None
+    submitted_ms: int = 0
+    """When it was last handed in; 0: never."""
+    alive: bool = False
+    """Whether its wrapper has shown a sign of life not long ago."""
+    checkpoint_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Nobody wrote its end, and nobody will: this is the end, if the claim can be taken where `unclaimed`."""
+
+    outcome: Outcome
+    why: str
+    unclaimed: bool = False
+    started_ms: int = 0
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Slurm did not start it in time. It is to be taken back and decided anew."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A report, and what is to be done first where it is not final."""
+
+    report: Report
+    todo: Settle | Late | None = None
+    extra: tuple[int, ...] = ()
+    """Jobs of Slurm under this key that can run nothing any more: to be cancelled."""
+
+
+def judge(
+    key: str,
+    traces: Traces,
+    jobs: Sequence[SlurmJob] | None,
+    *,
+    asked_ms: int,
+    now_ms: int,
+    handoff_ms: int,
+) -> Finding:
+    """How an attempt stands. `jobs`: those of Slurm under its key; None: Slurm is out of reach."""
+    if traces.end is not None:
+        return _ended(key, traces, traces.end, jobs, now_ms)
+    if traces.claimed_by == ENGINE_CLAIM:
+        # It stopped between the claim and the end.
+        wish = (traces.halt or {}).get("outcome", Outcome.PREEMPTED.value)
+        return Finding(_unknown(key), Settle(Outcome(wish), "stopped before it ran"))
+    if jobs is None:
+        phase = Phase.STARTING if traces.claimed_by is None and traces.submitted_ms else Phase.UNKNOWN
+        if traces.claimed_by is not None:
+            phase = _phase(traces)
+        return Finding(_report(key, phase, traces))
+    if traces.claimed_by is not None:
+        return _claimed(key, traces, jobs)
+    return _unclaimed(key, traces, jobs, asked_ms, now_ms, handoff_ms)
+
+
+def _ended(
+    key: str, traces: Traces, end: dict[str, Any], jobs: Sequence[SlurmJob] | None, now_ms: int
+) -> Finding:
+    extra = tuple([job.first_id for job in jobs or () if job.waits or job.state == "SUSPENDED"])
+    if end["outcome"] != files.TOLD:
+        report = plans.report_of_end(key, end, Outcome(end["outcome"]), now_ms)
+        return Finding(replace(report, gpus=plans.gpus_of(traces.news)), extra=extra)
+    # Slurm ended it, so Slurm knows what to call it.
+    mine = [job for job in jobs or () if job.first_id == end["slurm_id"]]
+    if jobs is None or any([outcome_of(job.state) is None for job in mine]):
+        return Finding(_report(key, Phase.STOPPING, traces))
+    outcome, why = Outcome.NODE_FAIL, "Slurm ended it and no longer knows why"
+    if mine:
+        outcome = outcome_of(mine[0].state) or Outcome.FAILED
+        why = f"Slurm ended it: {mine[0].state}"
+    if outcome is Outcome.COMPLETED:
+        outcome = Outcome.FAILED
+    if outcome is Outcome.FAILED:
+        why = end["why"] or why
+    return Finding(
+        _unknown(key), Settle(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
+    )
+
+
+def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob]) -> Finding:
+    mine = [job for job in jobs if job.first_id == traces.claimed_by]
+    extra = tuple([job.first_id for job in jobs if job.first_id != traces.claimed_by and job.waits])
+    states = {job.state for job in mine}
+    started_ms = (traces.news or {}).get("started_ms", traces.claimed_ms)
+    if any([job.lives or job.waits for job in mine]):
+        if "COMPLETING" in states:
+            phase = Phase.STOPPING
+        elif states & {"SUSPENDED", "STOPPED"}:
+            phase = Phase.SUSPENDED if traces.halt is None else Phase.STOPPING
+        else:
+            phase = _phase(traces)
+        return Finding(_report(key, phase, traces), extra=extra)
+    if mine:
+        worst = [job.state for job in mine if job.state != "COMPLETED"] or ["FAILED"]
+        outcome = outcome_of(worst[0]) or Outcome.FAILED
+        if traces.halt is not None and outcome is not Outcome.NODE_FAIL:
+            outcome = Outcome(traces.halt["outcome"])
+        why = f"Slurm ended it: {worst[0]}"
+        return Finding(_unknown(key), Settle(outcome, why, started_ms=started_ms), extra)
+    # Slurm has forgotten it. Its wrapper may live all the same.
+    return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
+
+
+def _unclaimed(
+    key: str, traces: Traces, jobs: Sequence[SlurmJob], asked_ms: int, now_ms: int, handoff_ms: int
+) -> Finding:
+    live = [job for job in jobs if job.lives or job.waits]
+    report = _report(key, Phase.STARTING, traces)
+    if live:
+        waits = all([job.waits for job in live])
+        late = waits and traces.submitted_ms and now_ms - traces.submitted_ms >= handoff_ms
+        held = waits and any([_stuck(job) for job in live])
+        if late or held:
+            since = f"within {handoff_ms // 1000} s" if late else ""
+            why = f"Slurm did not start it {since}: {live[0].reason or 'no reason given'}".replace(" :", ":")
+            return Finding(report, Late(why))
+        return Finding(report)
+    if traces.submitted_ms >= asked_ms:
+        # Handed in after the question was put, so it cannot be in the answer.
+        return Finding(report)
+    if not jobs:
+        return Finding(_unknown(key))
+    newest = max(jobs, key=lambda job: (job.submit_s, job.id))
+    outcome = outcome_of(newest.state) or Outcome.FAILED
+    why = f"Slurm ended it before it ran: {newest.state}"
+    if outcome in (Outcome.NODE_FAIL, Outcome.TIMEOUT, Outcome.PREEMPTED):
+        # Nothing of it ran: it waits again, whatever it says of requeueing.
+        return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True))
+    if outcome is not Outcome.CANCELLED:
+        outcome, why = Outcome.FAILED, "its node could not run the wrapper"
+    return Finding(report, Settle(outcome, why, unclaimed=True))
+
+
+def _stuck(job: SlurmJob) -> bool:
+    """Whether Slurm will not start it however long one waits."""
+    return "launch failed" in job.reason.lower() or "held" in job.reason.lower().replace("jobheld", "held")
+
+
+def _phase(traces: Traces) -> Phase:
+    if traces.halt is not None:
+        return Phase.STOPPING
+    return Phase.RUNNING if traces.news is not None else Phase.STARTING
+
+
+def _report(key: str, phase: Phase, traces: Traces) -> Report:
+    return Report(
+        key,
+        phase,
+        started_ms=(traces.news or {}).get("started_ms", 0),
+        checkpoint_ms=traces.checkpoint_ms,
+        gpus=plans.gpus_of(traces.news),
+    )
+
+
+def _unknown(key: str) -> Report:
+    return Report(key, Phase.UNKNOWN)

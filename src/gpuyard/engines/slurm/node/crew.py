@@ -1,0 +1,231 @@
+"""The tasks of one node: forked to a gate, let go together, told by signals, swept away at the end.
+
+Runs on the nodes as the job's user: only the standard library, nothing newer than Python 3.6.
+"""
+
+import ctypes
+import errno
+import os
+import signal
+from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+
+from .files import SCRIPT, names
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+_NOT_RUN, _NOT_FOUND = 126, 127
+_SWEEP_S = 0.01
+
+Failure = Tuple[int, str]
+"""Exit code and, in words, why."""
+
+_libc = ctypes.CDLL(None)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below that loses its own, so that none gets away."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants() -> Set[int]:
+    """Every process below this one, zombies left out."""
+    parents = {}
+    for name in names("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/{}/stat".format(name), "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if fields[0] not in (b"Z", b"X"):
+                parents[int(name)] = int(fields[1])
+    me = os.getpid()
+    below: Set[int] = set()
+    for pid in parents:
+        path = [pid]
+        while path[-1] in parents and path[-1] not in below and parents[path[-1]] not in path:
+            above = parents[path[-1]]
+            if above == me or above in below:
+                below.update(path)
+                break
+            path.append(above)
+    return below
+
+
+def kill(pid: int, number: int, group: bool = False) -> None:
+    """Send a signal; one that has gone is no error."""
+    try:
+        (os.killpg if group else os.kill)(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def own_gpus() -> List[int]:
+    """Indices of the GPUs that Slurm gave on this node."""
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
+        words = os.environ.get(name, "").split(",")
+        if words != [""] and all([word.isdigit() for word in words]):
+            return [int(word) for word in words]
+    return []
+
+
+class Crew:
+    """The tasks of one node, each the head of its own session, all or none."""
+
+    def __init__(self, plan: Dict[str, Any], node: str, port: int) -> None:
+        self.plan, self.node, self.port = plan, node, port
+        self.status: Dict[int, Optional[int]] = {}
+        """By process number how it ended, as `waitpid` says; None: it lives."""
+        self.ranks: Dict[int, int] = {}
+        self.failed: Optional[Failure] = None
+        self.mouths: List[int] = []
+        self.gate = (-1, -1)
+
+    def start(self, output: Tuple[int, int]) -> Optional[Failure]:
+        """Fork every task up to the gate; what went wrong, if something did."""
+        part = self.plan["parts"][self.node]
+        count = 1 if self.plan["batch"] else part["tasks"]
+        self.gate = os.pipe()
+        try:
+            for local in range(count):
+                self._fork(local, part["first"] + local, output)
+        except OSError as error:
+            return _NOT_RUN, "cannot start a task: {}".format(error.strerror)
+        for ears in self.mouths:
+            said = os.read(ears, 1000)
+            if said != b"r":
+                return _heard(said)
+        return None
+
+    def go(self) -> Optional[Failure]:
+        """Let all of them run; what went wrong, if something did."""
+        os.write(self.gate[1], b"g" * len(self.mouths))
+        failure = None
+        for ears in self.mouths:
+            said = os.read(ears, 1000)
+            failure = failure or (_heard(said) if said else None)
+            os.close(ears)
+        self.mouths = []
+        return failure
+
+    def _fork(self, local: int, rank: int, output: Tuple[int, int]) -> None:
+        ears, mouth = os.pipe()
+        above = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(local, rank, output, mouth, above)
+        os.close(mouth)
+        self.mouths.append(ears)
+        self.status[pid], self.ranks[pid] = None, rank
+
+    def _become(self, local: int, rank: int, output: Tuple[int, int], mouth: int, above: int) -> NoReturn:
+        doing, code, plan = "start", _NOT_RUN, self.plan
+        try:
+            os.close(self.gate[1])
+            os.setsid()
+            _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != above:
+                os._exit(code)
+            os.umask(0o022)
+            doing = "enter folder " + plan["cwd"]
+            os.chdir(plan["cwd"])
+            doing = "open standard input and output"
+            fds = [os.dup(fd) for fd in (os.open(os.devnull, os.O_RDONLY), output[0], output[1])]
+            for target, fd in enumerate(fds):
+                os.dup2(fd, target)
+            for number in _IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            argv = plan["argv"]
+            if plan["script"]:
+                argv = [plan["run"] + "/" + SCRIPT] + argv
+            doing = "wait for the other tasks"
+            os.write(mouth, b"r")
+            if os.read(self.gate[0], 1) != b"g":
+                os._exit(code)
+            doing = "run " + argv[0]
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.execvpe(argv[0], argv, self._environment(local, rank))
+        except OSError as error:
+            if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):
+                code = _NOT_FOUND
+            hint = (
+                " (is the program of its first line there?)" if plan["script"] and code == _NOT_FOUND else ""
+            )
+            os.write(mouth, "{} cannot {}{}: {}".format(code, doing, hint, error.strerror).encode()[:900])
+        except BaseException as error:  # a child must never go on as a second wrapper
+            os.write(mouth, "{} cannot {}: {!r}".format(code, doing, error).encode()[:900])
+        finally:
+            os._exit(code)
+
+    def _environment(self, local: int, rank: int) -> Dict[str, str]:
+        """What the yard says, over what Slurm says, over a clean base; GPUs as Slurm gave them."""
+        plan, part = self.plan, self.plan["parts"][self.node]
+        env = dict(plan["env"])
+        for name, value in os.environ.items():
+            if name.startswith(("SLURM", "CUDA_", "ROCR_", "ZE_", "GPU_")) and name not in plan["dropped"]:
+                env[name] = value
+        env.update(plan["yard"])
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part["gpus"] else []
+        each, rest = divmod(len(devices), part["tasks"])
+        alone = plan["batch"] or bool(rest)
+        env["CUDA_VISIBLE_DEVICES"] = env["YARD_GPUS"] = ",".join(devices)
+        env["YARD_TASK_GPUS"] = ",".join(devices if alone else devices[local * each : (local + 1) * each])
+        env["YARD_NODE"] = self.node
+        if not plan["batch"]:
+            env.update(SLURM_PROCID=str(rank), SLURM_LOCALID=str(local), SLURM_NTASKS=str(plan["world"]))
+            env.update(SLURM_NPROCS=str(plan["world"]), SLURM_NODEID=str(plan["order"].index(self.node)))
+            if plan["world"] > 1:
+                env.update(RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE=str(plan["world"]))
+                env.update(MASTER_ADDR=plan["address"], MASTER_PORT=str(self.port))
+        return env
+
+    def reap(self) -> bool:
+        """Take in every child that ended, adopted ones too; whether any child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid in self.status:
+                self.status[pid] = status
+                if status and self.failed is None:
+                    self.failed = _failure(status, self.ranks[pid] if self.plan["world"] > 1 else None)
+
+    def alive(self) -> bool:
+        """Whether any task still runs."""
+        return any([status is None for status in self.status.values()])
+
+    def signal(self, number: int) -> None:
+        """To every task and what shares its session's first group; KILL to everything below."""
+        for pid, status in self.status.items():
+            if status is None:
+                kill(pid, number, group=True)
+        if number == signal.SIGKILL:
+            for pid in descendants():
+                kill(pid, number)
+
+    def sweep(self) -> None:
+        """Kill what the job left behind: orphans become children of this process, so no child left is none left."""
+        while self.reap():
+            for pid in descendants():
+                kill(pid, signal.SIGKILL)
+            signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S)
+
+
+def _heard(said: bytes) -> Failure:
+    code, _, why = said.decode(errors="replace").partition(" ")
+    return (int(code), why) if why else (_NOT_RUN, "killed before its program ran")
+
+
+def _failure(status: int, rank: Optional[int]) -> Failure:
+    who = "" if rank is None else "task {} ".format(rank)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = "signal {}".format(number)
+        return 128 + number, "{}killed by {}".format(who, name)
+    return os.WEXITSTATUS(status), "{}exit code {}".format(who, os.WEXITSTATUS(status))

@@ -1,0 +1,82 @@
+"""Names of the files through which an engine and the nodes speak, and how they are written: whole or absent.
+
+Both sides use this file, so it keeps to what Python 3.6 and its standard library have.
+"""
+
+import json
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+LAUNCH, HALT, RUN = "launch.json", "halt.json", "run"
+"""What to run; the wish that it stop; the part of the folder that the job's user owns."""
+CLAIM, NEWS, END, BEAT, GO, SCRIPT = "claim.json", "running.json", "end.json", "beat", "go", "script"
+"""Who runs it, taken once; how it stands; how it ended; a sign of life; all nodes are ready; what to run."""
+READY, FAILED, ORDER = "ready.", "failed.", "order."
+"""Of one node: its tasks wait at the gate; one of them failed. For all nodes: a signal to pass on."""
+TOLD = "TOLD"
+"""The outcome where Slurm ended it: only Slurm knows what to call that."""
+BEAT_S = 5.0
+LEASE_S = 60.0
+"""A head that could not show a sign of life for so long has ended its tasks, and so have nodes that saw none."""
+
+
+def now_ms() -> int:
+    """The time of this node's clock."""
+    return int(time.time() * 1000)
+
+
+def read(path: str) -> Optional[Dict[str, Any]]:
+    """What a file holds; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return dict(json.loads(file.read().decode()))
+    except (OSError, ValueError):
+        return None
+
+
+def write(path: str, value: Dict[str, Any], once: bool = False) -> bool:
+    """Write a file whole and durably; `once`: only where there is none, and whether it was this call that did."""
+    draft = "{}.{}.{}".format(path, os.environ.get("SLURMD_NODENAME", ""), os.getpid())
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(fd, json.dumps(value).encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    if not once:
+        os.rename(draft, path)
+        return True
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def touch(path: str) -> bool:
+    """Make an empty file, or give it the time of now; whether that worked."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        os.utime(path)
+    except OSError:
+        return False
+    return True
+
+
+def changed(path: str) -> float:
+    """When a file was last changed, in seconds; -1 where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return -1.0
+
+
+def names(path: str) -> List[str]:
+    """The names in a folder. Opening it makes a network file system look anew, which asking for one name does not."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []

@@ -1,0 +1,147 @@
+"""Tasks on several nodes: what the head does to have them run, and what each node does for the head.
+
+They speak through the attempt's folder: names of files say all there is to say. Runs on the nodes as the job's user:
+only the standard library, nothing newer than Python 3.6.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import files
+from .crew import Crew, Failure, own_gpus
+
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT)
+"""Blocked from before the claim on, and taken one at a time."""
+POLL_S = 0.25
+_READY_S_MAX = 300.0
+_KILL_S = 15.0
+
+
+class Remote:
+    """The tasks of several nodes: one `srun` for each group of nodes, whose ends say that all of theirs are gone."""
+
+    def __init__(self, plan: Dict[str, Any], port: int) -> None:
+        self.plan, self.port = plan, port
+        self.sruns: List[subprocess.Popen[bytes]] = []
+        self.failed: Optional[Failure] = None
+        self.lost = False
+        """Whether Slurm ended some of it, so that Slurm knows why."""
+        self.orders = 0
+        self.kill_at = 0.0
+
+    def start(self, output: Tuple[int, int]) -> Optional[Failure]:
+        """A crew on every node, waiting at its gate; what went wrong, if something did."""
+        env = {name: value for name, value in os.environ.items() if name not in self.plan["dropped"]}
+        env.update(YARD_PORT=str(self.port), YARD_HEAD=self.plan["order"][0])
+        for words in self.plan["sruns"]:
+            command = [
+                *words,
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                self.plan["program"],
+                self.plan["folder"],
+                "node",
+            ]
+            self.sruns.append(
+                subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output[0], stderr=output[1], env=env
+                )
+            )
+        until = time.monotonic() + _READY_S_MAX
+        while time.monotonic() < until:
+            here = files.names(".")
+            if all([files.READY + node in here for node in self.plan["order"]]):
+                return None
+            self.reap()
+            info = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM), 0.05)
+            if info is not None and info.si_signo == signal.SIGTERM:
+                self.failed, self.lost = (128 + signal.SIGTERM, "Slurm ended it before it ran"), True
+            if self.failed or files.HALT in files.names(".."):
+                return self.failed
+        self.lost = True
+        return 1, "not all nodes were ready within {:g} s".format(_READY_S_MAX)
+
+    def go(self) -> Optional[Failure]:
+        """Let all of them run."""
+        files.touch(files.GO)
+        return None
+
+    def reap(self) -> bool:
+        """Look what became of the nodes; whether any is left."""
+        for name in sorted(files.names(".")):
+            if name.startswith(files.FAILED) and name.endswith(".json") and self.failed is None:
+                said = files.read(name)
+                if said is not None:
+                    self.failed = (said["exit_code"], said["why"])
+        for each in self.sruns:
+            if each.poll() and self.failed is None:
+                # No task has failed, so it was not the job: a node went, or Slurm ended the step.
+                self.failed, self.lost = (1, "srun ended with exit code {}".format(each.returncode)), True
+        return self.alive()
+
+    def alive(self) -> bool:
+        """Whether any node still has tasks."""
+        return any([each.poll() is None for each in self.sruns])
+
+    def signal(self, number: int) -> None:
+        """Have every node pass a signal on."""
+        if number == signal.SIGKILL:
+            self.kill_at = self.kill_at or time.monotonic() + _KILL_S
+            if time.monotonic() > self.kill_at:
+                # A node that does not answer: Slurm clears away what is left when this job has ended.
+                for each in self.sruns:
+                    each.kill()
+        self.orders += 1
+        files.touch("{}{}.{}".format(files.ORDER, self.orders, int(number)))
+
+    def sweep(self) -> None:
+        """Nodes sweep for themselves before their `srun` ends."""
+
+    def gpus(self) -> Dict[str, List[int]]:
+        """What each node has, as it said when it was ready."""
+        return {node: (files.read(files.READY + node) or {"gpus": []})["gpus"] for node in self.plan["order"]}
+
+
+def on_node(plan: Dict[str, Any], node: str) -> int:
+    """The part of one node: its tasks at the gate, then running, passing on what the head orders."""
+    crew = Crew(plan, node, int(os.environ.get("YARD_PORT", "0")))
+    failure = crew.start((1, 2))
+    told = False
+    done, dying = 0, failure is not None
+    if failure is None:
+        files.write(files.READY + node, {"gpus": own_gpus()})
+    seen, seen_at, gone = -1.0, time.monotonic(), False
+    while crew.alive() or crew.mouths:
+        here = files.names(".")
+        if files.GO in here and crew.mouths and not dying:
+            failure = crew.go()
+        orders = sorted([int(each.split(".")[1]) for each in here if each.startswith(files.ORDER)])
+        for number in [each for each in orders if each > done]:
+            done = number
+            for order in [each for each in here if each.startswith("{}{}.".format(files.ORDER, number))]:
+                crew.signal(int(order.split(".")[2]))
+            dying = dying or bool(crew.mouths)
+        beat = files.changed(files.BEAT)
+        if beat != seen:
+            seen, seen_at = beat, time.monotonic()
+        gone = files.END in here or time.monotonic() - seen_at > files.LEASE_S
+        if dying or failure is not None or gone:
+            crew.signal(signal.SIGKILL)
+            crew.mouths = []
+        crew.reap()
+        failed = failure or crew.failed
+        if failed is not None and not told:
+            told = files.write(
+                files.FAILED + node + ".json",
+                {"exit_code": failed[0], "why": failed[1], "at_ms": files.now_ms()},
+            )
+        if crew.alive() or crew.mouths:
+            signal.sigtimedwait(SIGNALS, POLL_S)
+    crew.sweep()
+    return 0 if crew.failed is None and failure is None else 1

@@ -1,0 +1,161 @@
+"""A Slurm cluster that is only looked at: Slurm decides there, and nothing here changes anything.
+
+Every command that is run is on a list of those that only read. The engine's own contract is served as far as looking
+goes; a start or a stop is refused, with what to do instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+from gpuyard.engines.contract import (
+    Answer,
+    Capability,
+    Halt,
+    Launch,
+    NodeReport,
+    Permanent,
+    Phase,
+    Reply,
+    Report,
+)
+from gpuyard.engines.slurm.accounting import JOB_FIELDS, JobRow, Jobs, read_jobs, read_queue
+from gpuyard.engines.slurm.commands import Commands, Refusal
+from gpuyard.engines.slurm.doctor.examine import queue_words
+from gpuyard.engines.slurm.forms import Unreadable
+from gpuyard.engines.slurm.site import Site, read
+from gpuyard.model.mig import Slice
+
+READING = frozenset({"squeue", "sacct", "sinfo"})
+"""Commands that cannot change anything."""
+INSTEAD = "Slurm decides there: use sbatch, scancel and scontrol, or move a partition to `mode: drive`."
+HISTORY_S = 300.0
+
+
+@dataclass(slots=True)
+class ObservedSlurm:
+    """The commands of a site, and what they last said."""
+
+    cluster: str
+    commands: Commands
+    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    name: str = "slurm"
+    capabilities: frozenset[Capability] = frozenset()
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why each job waits, in Slurm's words, by its key."""
+    _closed: Event = field(default_factory=Event)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def ask(self, *words: str, timeout_s: float = 0.0) -> str:
+        """Run a command that only reads. Any other is a defect of ours, and is not run."""
+        shows = words[0] in ("scontrol", "sacctmgr") and "show" in words[1:3]
+        if words[0] not in READING and not shows:
+            raise Permanent(f"{' '.join(words)}: an observed cluster is never touched")
+        return self.commands.run(*words, timeout_s=timeout_s)
+
+    def queue(self) -> Jobs:
+        """Live jobs, and those that ended a moment ago."""
+        return read_queue(self.ask(*queue_words()))
+
+    def history(self, from_ms: int) -> Jobs:
+        """Jobs that were there after this time, one row for each try."""
+        text = self.ask(
+            "sacct",
+            "--allusers",
+            "--allocations",
+            "--duplicates",
+            "--parsable2",
+            # sacct takes a time of day without a zone as this machine's own, which is UTC for our commands.
+            f"--starttime={_stamp(from_ms)}",
+            "--format=" + ",".join(JOB_FIELDS),
+            timeout_s=HISTORY_S,
+        )
+        try:
+            return read_jobs(text)
+        except Unreadable as wrong:
+            raise Refusal(f"sacct: {wrong}") from None
+
+    def site(self) -> Site:
+        """Nodes and partitions."""
+        texts = {
+            "nodes.txt": self.ask("scontrol", "-o", "show", "node"),
+            "partitions.txt": self.ask("scontrol", "-o", "show", "partition"),
+        }
+        try:
+            return read(texts, {})
+        except Unreadable as wrong:
+            raise Refusal(f"scontrol: {wrong}") from None
+
+    # -- the contract, as far as looking goes --------------------------------------------------------------------
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know."""
+        return (f"cluster {self.cluster} is observed: Slurm decides, nothing is submitted or changed here",)
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        """The watcher looks at nodes by itself."""
+        return ()
+
+    def start(self, _epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        """Refused."""
+        return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in launches]
+
+    def stop(self, _epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+        """Refused."""
+        return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in halts]
+
+    def pin(self, _epoch: int, _node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
+        """Refused."""
+        return dict.fromkeys(layouts, Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}"))
+
+    def cuts(self) -> dict[str, tuple[Slice, ...]]:
+        """Slurm does not say how GPUs are cut."""
+        return {}
+
+    def suspend(self, _epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Refused."""
+        return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in keys]
+
+    def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        """Refused."""
+        return self.suspend(epoch, keys)
+
+    def status(self, keys: Sequence[str]) -> list[Report]:
+        """Nothing here was started by us."""
+        return [Report(key, Phase.UNKNOWN) for key in keys]
+
+    def listing(self) -> list[Report]:
+        """Nothing here was started by us."""
+        return []
+
+    def forget(self, _epoch: int, _keys: Sequence[str]) -> None:
+        """Nothing is kept."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Slurm tells nobody: the watcher looks now and then."""
+        self._closed.wait(timeout_s)
+        return False
+
+    def log(self, _key: str, _stream: str, _offset: int, _limit: int) -> bytes:
+        """Where a job writes is its own affair."""
+        raise Permanent(
+            f"cluster {self.cluster} is observed: its jobs write where sbatch was told; "
+            "`scontrol show job ID` names the file"
+        )
+
+    def close(self) -> None:
+        """Let go."""
+        self._closed.set()
+
+
+def key_of(row: JobRow) -> str:
+    """What tells a try from every other: Slurm gives an id again, to a requeued job and after a crash to another."""
+    return f"{row.label}@{row.submit_ms}"
+
+
+def _stamp(at_ms: int) -> str:
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    return datetime.fromtimestamp(max(0, at_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,349 @@
+"""Pure translation: what Slurm's commands print into rows, Slurm's words into ours, a node of Slurm into a node."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from gpuyard.engines.slurm.hosts import expand
+from gpuyard.model import CATALOGUE, Node, Outcome
+from gpuyard.model.units import MILLI
+
+SEPARATOR = "\x1f"
+QUEUE_FIELDS = (
+    "JobID",
+    "HetJobID",
+    "State",
+    "Reason",
+    "UserID",
+    "SubmitTime",
+    "NodeList",
+    "tres-alloc",
+    "Partition",
+    "Comment",
+)
+"""What is asked of `squeue`. What people can write freely comes last."""
+
+WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+"""Slurm has it and has not given it nodes."""
+LIVES = frozenset(
+    {"RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+)
+"""It holds nodes."""
+_OUTCOMES = {
+    "COMPLETED": Outcome.COMPLETED,
+    "FAILED": Outcome.FAILED,
+    "CANCELLED": Outcome.CANCELLED,
+    "TIMEOUT": Outcome.TIMEOUT,
+    "DEADLINE": Outcome.TIMEOUT,
+    "OUT_OF_MEMORY": Outcome.OUT_OF_MEMORY,
+    "PREEMPTED": Outcome.PREEMPTED,
+    "NODE_FAIL": Outcome.NODE_FAIL,
+    "BOOT_FAIL": Outcome.NODE_FAIL,
+    "LAUNCH_FAILED": Outcome.NODE_FAIL,
+    "RECONFIG_FAIL": Outcome.NODE_FAIL,
+    "REVOKED": Outcome.CANCELLED,
+}
+_DOWN = frozenset({"DOWN", "ERROR", "UNKNOWN", "FUTURE", "INVAL", "INVALID", "INVALID_REG"})
+_CLOSED = {
+    "DRAIN": "drained",
+    "DRAINED": "drained",
+    "DRAINING": "drained",
+    "FAIL": "failing",
+    "FAILING": "failing",
+    "MAINT": "in maintenance",
+    "MAINTENANCE": "in maintenance",
+    "NOT_RESPONDING": "does not respond",
+    "REBOOT_ISSUED": "reboots",
+    "REBOOT_REQUESTED": "is to be rebooted",
+    "POWERING_DOWN": "powers down",
+}
+_WORD = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9_:/]*)=")
+_GRES = re.compile(r"gpu(?::([^:,()]+?))??(?::(\d+))?(?:\([^)]*\))?")
+
+
+class SlurmJob(NamedTuple):
+    """A job in Slurm's queue, or one that ended not long ago."""
+
+    id: int
+    het_id: int
+    """The first component's id, where it is a component of a heterogeneous job; 0: it is none."""
+    state: str
+    reason: str
+    uid: int
+    submit_s: int
+    nodes: tuple[str, ...]
+    gpus: int
+    """On all its nodes together."""
+    cpus: int
+    partition: str
+    comment: str
+
+    @property
+    def first_id(self) -> int:
+        """The number under which it was submitted, and by which it is cancelled."""
+        return self.het_id or self.id
+
+    @property
+    def waits(self) -> bool:
+        """Slurm has not given it nodes."""
+        return self.state in WAITS
+
+    @property
+    def lives(self) -> bool:
+        """It holds nodes."""
+        return self.state in LIVES
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node as Slurm describes it."""
+
+    name: str
+    address: str
+    states: frozenset[str]
+    reason: str
+    cpus: int
+    memory_mib: int
+    gres: tuple[tuple[str, int], ...]
+    """GPUs by type; the type may be empty."""
+    features: tuple[str, ...]
+    partitions: tuple[str, ...]
+
+    def trouble(self, reserved: bool = False) -> str:
+        """Why it takes nothing new; empty: it does. `reserved`: nodes of a reservation are ours."""
+        said = f": {self.reason}" if self.reason else ""
+        if bad := sorted(self.states & _DOWN):
+            return f"Slurm calls it {bad[0].lower()}{said}"
+        for state in sorted(self.states):
+            if state in _CLOSED and not (reserved and state in ("MAINT", "MAINTENANCE")):
+                return f"{_CLOSED[state]} in Slurm{said}"
+        if "RESERVED" in self.states and not reserved:
+            return "in a reservation of Slurm"
+        return ""
+
+    @property
+    def gpus(self) -> tuple[str, int]:
+        """The type there is most of, with its number: a node of the yard has GPUs of one kind."""
+        # 1. most GPUs; 2. the name.
+        return min(self.gres, key=lambda item: (-item[1], item[0]), default=("", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of Slurm."""
+
+    name: str
+    nodes: tuple[str, ...]
+    up: bool
+    default: bool
+    max_minutes: int
+    """0: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that Slurm keeps for somebody, or for repairs, from some time on."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start_s: int
+    end_s: int
+    flags: frozenset[str]
+
+
+# ---- reading
+
+
+def queue_format(nonce: str) -> str:
+    """What to ask of `squeue -O`. The nonce stands in every true line: a comment may hold lines of its own."""
+    first, *others = QUEUE_FIELDS
+    return ",".join([f"{first}:{SEPARATOR}{nonce}{SEPARATOR}", *[f"{name}:{SEPARATOR}" for name in others]])
+
+
+def read_queue(text: str, nonce: str) -> list[SlurmJob]:
+    """The lines of `squeue`. One that is not whole is passed over."""
+    jobs = []
+    for line in text.split("\n"):
+        fields = line.split(SEPARATOR)
+        if len(fields) < len(QUEUE_FIELDS) + 1 or fields[1] != nonce or not fields[0].strip().isdecimal():
+            continue
+        number, _, het, state, reason, uid, submit, nodes, tres, partition, comment = fields[:11]
+        found = read_tres(tres)
+        jobs.append(
+            SlurmJob(
+                id=int(number),
+                het_id=_number(het),
+                state=state.strip(),
+                reason=reason.strip(),
+                uid=_number(uid),
+                submit_s=seconds(submit),
+                nodes=expand(nodes.strip()),
+                gpus=found.get("gres/gpu", 0),
+                cpus=found.get("cpu", 0),
+                partition=partition.strip(),
+                comment=comment.strip(),
+            )
+        )
+    return jobs
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isdecimal() else 0
+
+
+def read_tres(text: str) -> dict[str, int]:
+    """`cpu=2,mem=128M,gres/gpu=4` as counts; what is no count, like memory with its unit, is left out."""
+    pairs = [word.partition("=") for word in text.strip().split(",")]
+    return {name: int(value) for name, _, value in pairs if value.isdecimal()}
+
+
+def seconds(text: str) -> int:
+    """A time as Slurm prints it, as seconds since the epoch; 0: none. Without a zone it is UTC, as we ask for."""
+    text = text.strip()
+    if text.isdecimal():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return 0
+
+
+def read_words(line: str) -> dict[str, str]:
+    """`Name=value Name=value` of `scontrol -o`. A value may hold spaces; the first of a name counts."""
+    marks = list(_WORD.finditer(line))
+    ends = [mark.start() for mark in marks[1:]] + [len(line)]
+    words: dict[str, str] = {}
+    for mark, end in zip(marks, ends, strict=True):
+        words.setdefault(mark[1], line[mark.end() : end].strip())
+    return words
+
+
+def read_nodes(text: str) -> list[SlurmNode]:
+    """The lines of `scontrol show node -o`."""
+    return [_node(read_words(line)) for line in text.splitlines() if line.startswith("NodeName=")]
+
+
+def _node(words: Mapping[str, str]) -> SlurmNode:
+    states = [re.sub(r"[^A-Z_]", "", state.upper()) for state in words.get("State", "UNKNOWN").split("+")]
+    if "*" in words.get("State", ""):
+        states.append("NOT_RESPONDING")
+    memory = _number(words.get("RealMemory", "")) - _number(words.get("MemSpecLimit", ""))
+    features = words.get("ActiveFeatures", "(null)")
+    return SlurmNode(
+        name=words["NodeName"],
+        address=words.get("NodeAddr", words["NodeName"]),
+        states=frozenset(states),
+        reason=words.get("Reason", "").partition(" [")[0],
+        cpus=_number(words.get("CPUEfctv", "")) or _number(words.get("CPUTot", "")),
+        memory_mib=max(0, memory),
+        gres=read_gres(words.get("Gres", "")),
+        features=() if features == "(null)" else tuple(features.split(",")),
+        partitions=tuple(words.get("Partitions", "").split(",")),
+    )
+
+
+def read_gres(text: str) -> tuple[tuple[str, int], ...]:
+    """`gpu:a100:8(S:0-1),gpu:1g.18gb:7` as types with numbers."""
+    found: dict[str, int] = {}
+    for word in re.findall(r"(?:[^,(]|\([^)]*\))+", text):
+        if match := _GRES.fullmatch(word):
+            found[match[1] or ""] = found.get(match[1] or "", 0) + int(match[2] or 1)
+    return tuple(sorted(found.items()))
+
+
+def read_partitions(text: str) -> list[Partition]:
+    """The lines of `scontrol show partition -o`."""
+    lines = [read_words(line) for line in text.splitlines() if line.startswith("PartitionName=")]
+    return [
+        Partition(
+            words["PartitionName"],
+            expand(words.get("Nodes", "")),
+            words.get("State", "UP") == "UP",
+            words.get("Default", "NO") == "YES",
+            minutes(words.get("MaxTime", "")),
+        )
+        for words in lines
+    ]
+
+
+def minutes(text: str) -> int:
+    """`1-02:30:00`, `30:00` or `UNLIMITED` in whole minutes; 0: no limit."""
+    days, _, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in parts) or (days and not days.isdecimal()):
+        return 0
+    hours, mins = ([0, *map(int, parts)] if len(parts) < 3 else list(map(int, parts)))[-3:-1]
+    return int(days or 0) * 1440 + hours * 60 + mins
+
+
+def read_reservations(text: str) -> list[Reservation]:
+    """The lines of `scontrol show reservation -o`."""
+    lines = [read_words(line) for line in text.splitlines() if line.startswith("ReservationName=")]
+    return [
+        Reservation(
+            words["ReservationName"],
+            expand(words.get("Nodes", "")),
+            seconds(words.get("StartTime", "")),
+            seconds(words.get("EndTime", "")),
+            frozenset(words.get("Flags", "").split(",")),
+        )
+        for words in lines
+    ]
+
+
+# ---- meaning
+
+
+def outcome_of(state: str) -> Outcome | None:
+    """How a job ended, in our words; None: it has not."""
+    return None if state in WAITS or state in LIVES else _OUTCOMES.get(state, Outcome.FAILED)
+
+
+def model_of(kind: str, types: Mapping[str, str]) -> str:
+    """The GPU model that a type of Slurm stands for: as configured, else the one of the catalogue, else its own name.
+
+    `a100` fits two models of the catalogue: then the type's own name stays, until someone says which.
+    """
+    if kind in types:
+        return types[kind]
+    plain = re.sub(r"[^a-z0-9]", "", kind.lower()).removeprefix("nvidia").removeprefix("tesla")
+    names = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in CATALOGUE}
+    fitting = [name for name, short in names.items() if plain == short] or [
+        name
+        for name, short in names.items()
+        if plain and (short.startswith(plain) or plain.startswith(short))
+    ]
+    return fitting[0] if len(fitting) == 1 else kind or "gpu"
+
+
+def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) -> Node:
+    """A node of Slurm as a node of the yard."""
+    kind, count = node.gpus
+    model = model_of(kind, types) if count else ""
+    known = CATALOGUE.get(model)
+    return Node(
+        name=node.name,
+        cluster=cluster,
+        pool=pool,
+        gpu_model=model,
+        gpus=count,
+        cpu_milli=node.cpus * MILLI,
+        memory_mib=node.memory_mib,
+        nvlink_group_size=count if known is not None and known.nvlink else 0,
+        features=node.features,
+    )
+
+
+def by_comment(jobs: Iterable[SlurmJob]) -> dict[str, list[SlurmJob]]:
+    """Jobs by what they are marked with."""
+    found: dict[str, list[SlurmJob]] = {}
+    for job in jobs:
+        found.setdefault(job.comment, []).append(job)
+    return found
+
+
+def pool_of(name: str, partitions: Sequence[Partition]) -> str:
+    """The first of these partitions that has the node; empty: none has."""
+    return next((each.name for each in partitions if name in each.nodes), "")

@@ -1,0 +1,220 @@
+"""How attempts stand: the folder and Slurm's queue brought together, and what follows from that done."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.local.client import read_as, read_own
+from gpuyard.engines.local.translate import flaw_of_key
+from gpuyard.engines.slurm import plan as plans
+from gpuyard.engines.slurm.client import Client, Queue
+from gpuyard.engines.slurm.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
+from gpuyard.engines.slurm.judge import Finding, Late, Settle, Traces, judge
+from gpuyard.engines.slurm.node import files
+from gpuyard.engines.slurm.translate import SlurmJob, by_comment
+from gpuyard.model import Outcome
+
+STALE_S = 3 * files.BEAT_S
+"""A wrapper that has shown no sign of life for so long is not counted on."""
+SURE_S = 2 * files.LEASE_S
+"""One that has shown none for so long has ended its tasks: it would have had to."""
+LINGER_S = 10.0
+"""A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
+_OLD_S_MIN, _OLD_S_MAX = 0.1, 5.0
+
+
+@dataclass(slots=True)
+class Known:
+    """What does not change about an attempt, and its last sign of life."""
+
+    uid: int
+    gid: int
+    checkpoint: str
+    parts: dict[str, list[int]]
+    """GPUs of each node as the yard counts them."""
+    beat: float = 0.0
+    beat_s: float = 0.0
+    """When that sign was first seen, on our own clock: those of the nodes may differ."""
+
+
+class Watcher:
+    """Answers for attempts. Not for several threads at once: the engine holds a lock."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        client: Client,
+        handoff_ms: int,
+        put_aside: Callable[[Sequence[str], str], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._folder, self._client = folder, client
+        self._handoff_ms = handoff_ms
+        self._put_aside = put_aside
+        self._now_ms = now_ms
+        self._ended: dict[str, Report] = {}
+        self._known: dict[str, Known] = {}
+        self._lingering: dict[int, float] = {}
+        self._queue: Queue | None = None
+        self._queue_s = 0.0
+
+    # ---- Slurm's queue
+
+    def queue(self, *, fresh: bool = False) -> Queue:
+        """What Slurm has; a moment old where asking is slow. Raises `OutOfReach`."""
+        held = self._queue
+        age_s = time.monotonic() - self._queue_s
+        if held is not None and not fresh and age_s < min(_OLD_S_MAX, max(_OLD_S_MIN, 4 * held.took_s)):
+            return held
+        self._queue = self._client.queue()
+        self._queue_s = time.monotonic()
+        return self._queue
+
+    # ---- answering
+
+    def look(self, keys: Sequence[str]) -> list[Report]:
+        """How these attempts stand. Slurm is asked once for all of them, and only if one has not ended."""
+        open_keys = [key for key in dict.fromkeys(keys) if key not in self._ended and self.known(key)]
+        jobs: dict[str, list[SlurmJob]] | None = {}
+        asked_ms = 0
+        if open_keys:
+            try:
+                queue = self.queue()
+                jobs, asked_ms = by_comment(queue.jobs), queue.asked_ms
+            except OutOfReach:
+                jobs = None
+        found = {key: self._look(key, jobs, asked_ms) for key in open_keys}
+        return [self._ended.get(key) or found.get(key) or Report(key, Phase.UNKNOWN) for key in keys]
+
+    def _look(self, key: str, jobs: dict[str, list[SlurmJob]] | None, asked_ms: int) -> Report:
+        known = self._known[key]
+        mine = None
+        if jobs is not None:
+            # A comment is anybody's to write: only jobs of the attempt's own user are taken for it.
+            mine = [job for job in jobs.get(self._folder.mark(key), ()) if job.uid == known.uid]
+        traces = self.traces(key, known)
+        now_ms = self._now_ms()
+        finding = judge(key, traces, mine, asked_ms=asked_ms, now_ms=now_ms, handoff_ms=self._handoff_ms)
+        return self._follow(key, known, traces, finding, mine or [])
+
+    def _follow(
+        self, key: str, known: Known, traces: Traces, finding: Finding, jobs: Sequence[SlurmJob]
+    ) -> Report:
+        report = finding.report
+        match finding.todo:
+            case Settle() as settle:
+                report = self._settle(key, known, settle)
+            case Late(why):
+                self._put_aside(list(known.parts), why)
+                report = self.withdraw(key, known, Outcome.PREEMPTED, why)
+                self.cancel([job.first_id for job in jobs])
+        if finding.extra:
+            self.cancel(finding.extra)
+        if report.phase is Phase.ENDED:
+            self._ended[key] = report
+        return report
+
+    def traces(self, key: str, known: Known) -> Traces:
+        """What lies in an attempt's folder."""
+        folder, uid = self._folder, known.uid
+        # The folder is listed, not asked for names: a network file system remembers that a name was not there.
+        here = set(files.names(folder.run(key)))
+        above = set(files.names(folder.attempt(key)))
+        end = folder.end(key, uid) if files.END in above | here else None
+        claim = folder.told(key, files.CLAIM, uid) if files.CLAIM in here else None
+        submit = (folder.own(key, SUBMIT) or {}) if SUBMIT in above else {}
+        claimed_by = claim.get("slurm_id") if claim else None
+        if files.CLAIM in here and type(claimed_by) is not int:
+            # Taken, and what is in it is not to be believed: no job can take it again.
+            claimed_by = -1
+        return Traces(
+            end=end,
+            claimed_by=claimed_by,
+            claimed_ms=claim["at_ms"] if claim and type(claim.get("at_ms")) is int else 0,
+            news=checked_news(folder.told(key, files.NEWS, uid)) if files.NEWS in here else None,
+            halt=folder.own(key, files.HALT) if files.HALT in above else None,
+            submitted_ms=submit.get("at_ms", 0),
+            alive=self.silent_s(key, known) < STALE_S,
+            checkpoint_ms=self._checkpoint_ms(known),
+        )
+
+    def silent_s(self, key: str, known: Known) -> float:
+        """For how long its wrapper has shown no sign of life, as far as we have watched."""
+        beat, now_s = files.changed(os.path.join(self._folder.run(key), files.BEAT)), time.monotonic()
+        if beat != known.beat or not known.beat_s:
+            known.beat, known.beat_s = beat, now_s
+        return now_s - known.beat_s
+
+    def _checkpoint_ms(self, known: Known) -> int:
+        return max(0, min(int(files.changed(known.checkpoint) * 1000), self._now_ms()))
+
+    def known(self, key: str) -> Known | None:
+        """What does not change about an attempt; None: there is none of that key."""
+        if found := self._known.get(key):
+            return found
+        if flaw_of_key(key):
+            return None
+        plan = self._folder.own(key, files.LAUNCH)
+        if plan is None or "parts" not in plan:
+            return None
+        parts = {node: part["gpus"] for node, part in plan["parts"].items()}
+        found = self._known[key] = Known(plan["uid"], plan["gid"], plan["checkpoint"], parts)
+        return found
+
+    def drop(self, key: str) -> None:
+        """Forget what is remembered of an attempt."""
+        self._ended.pop(key, None)
+        self._known.pop(key, None)
+
+    # ---- what follows
+
+    def _settle(self, key: str, known: Known, settle: Settle) -> Report:
+        why = settle.why
+        if settle.unclaimed:
+            if settle.outcome is Outcome.FAILED and (said := self._last_words(key, known)):
+                why = f"{why}: {said}"
+            return self.withdraw(key, known, settle.outcome, why)
+        end = plans.end_of(settle.outcome, why, settle.started_ms, self._now_ms(), settle.exit_code)
+        end["checkpoint_ms"] = self._checkpoint_ms(known)
+        self._folder.put(key, files.END, end, durable=True)
+        return plans.report_of_end(key, end, settle.outcome, self._now_ms())
+
+    def withdraw(self, key: str, known: Known, outcome: Outcome, why: str) -> Report:
+        """End an attempt that has not run, if it still has not: who takes the claim decides."""
+        if not self._folder.claim(key, self._now_ms()):
+            claim = self._folder.told(key, files.CLAIM, known.uid) or {}
+            if claim.get("slurm_id") != 0:
+                return Report(key, Phase.STARTING)
+        end: dict[str, Any] = plans.end_of(outcome, why, 0, self._now_ms())
+        self._folder.put(key, files.END, end, durable=True)
+        report = self._ended[key] = plans.report_of_end(key, end, outcome, self._now_ms())
+        return report
+
+    def _last_words(self, key: str, known: Known) -> str:
+        """What the batch script complained of, where the wrapper never ran."""
+        path = os.path.join(self._folder.run(key), "slurm.out")
+        own = known.uid == os.geteuid()
+        text = read_own(path, 0, 300) if own else read_as(known.uid, known.gid, path, 0, 300)
+        return " ".join(text.decode(errors="replace").split())
+
+    def cancel(self, ids: Sequence[int]) -> None:
+        """Take jobs back from Slurm as well as one can now: they can run nothing, and are looked for again."""
+        with suppress(OutOfReach, Refusal):
+            if ids:
+                self._client.cancel(list(dict.fromkeys(ids)))
+
+    def tidy(self, ours: Callable[[SlurmJob], bool]) -> None:
+        """Cancel jobs of Slurm that outlive their attempts: nothing that runs there is in the yard's books."""
+        with suppress(OutOfReach, Refusal):
+            now_s = time.monotonic()
+            left = [job for job in self.queue().jobs if (job.lives or job.waits) and ours(job)]
+            left = [job for job in left if job.state != "COMPLETING"]
+            self._lingering = {job.first_id: self._lingering.get(job.first_id, now_s) for job in left}
+            self.cancel(
+                [number for number, since_s in self._lingering.items() if now_s - since_s >= LINGER_S]
+            )

@@ -1,0 +1,178 @@
+"""A Slurm that is only told of: tries of jobs with their true times, a queue that forgets, an accounting that lags."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpuyard.control.books import Books
+from gpuyard.control.slurm_watch import FIRST_MS, Watcher
+from gpuyard.engines.slurm.accounting import JobRow, Jobs
+from gpuyard.engines.slurm.commands import OutOfReach
+from gpuyard.engines.slurm.forms import tres
+from gpuyard.engines.slurm.site import Site, read
+from gpuyard.model import ConfigSet, Settings, Tenant
+from gpuyard.policies.registry import PRESETS
+from gpuyard.store import open_store
+
+T0_MS = 1_794_738_600_000
+NODES = ("n1", "n2")
+MIN_JOB_AGE_MS = 60_000
+SETTINGS = Settings(tenants=(Tenant("research"), Tenant("research/nlp")), policy=PRESETS["fifo"])
+
+
+def attempt(
+    label: str,
+    submit_s: int,
+    start_s: int | None = None,
+    end_s: int | None = None,
+    state: str = "COMPLETED",
+    *,
+    gpus: int = 1,
+    nodes: Sequence[str] = ("n1",),
+    account: str = "nlp",
+    exit_code: int = 0,
+    eligible_s: int | None = -1,
+) -> JobRow:
+    """A try, by seconds after the beginning; as the accounting tells it once it has ended."""
+    array, _, index = label.partition("_")
+    text = f"cpu=1,mem=1G,node={max(1, len(nodes))},gres/gpu={gpus}"
+
+    def at(second: int | None) -> int:
+        return 0 if second is None else T0_MS + 1000 * second
+
+    return JobRow(
+        id=int(array),
+        label=label,
+        array_id=int(array) if index else 0,
+        array_index=int(index or 0),
+        name="train",
+        user="ann",
+        account=account,
+        qos="normal",
+        partition="main",
+        state=state,
+        exit_code=exit_code,
+        submit_ms=at(submit_s),
+        eligible_ms=at(submit_s if eligible_s == -1 else eligible_s),
+        start_ms=at(start_s),
+        end_ms=at(end_s),
+        limit_ms=3_600_000,
+        held=tres(text),
+        asked=tres(text),
+        nodes=tuple(nodes) if start_s is not None else (),
+    )
+
+
+@dataclass
+class World:
+    """What `ObservedSlurm` asks a real one. Times are simulated, and calls fail where they are told to."""
+
+    tries: list[JobRow] = field(default_factory=list)
+    now_ms: int = T0_MS
+    cluster: str = "rig"
+    gpu_types: dict[str, str] = field(default_factory=lambda: {"a100": "A100-80GB"})
+    reasons: dict[str, str] = field(default_factory=dict)
+    lag_ms: Callable[[JobRow], int] = lambda _row: 0
+    """How much later the accounting tells of an end."""
+    silent: set[str] = field(default_factory=set)
+    """Which questions find nobody to answer: queue, history, nodes."""
+    states: dict[str, str] = field(default_factory=dict)
+    """Of nodes; idle unless told."""
+    shuffle: random.Random | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if what in self.silent:
+            raise OutOfReach(f"{what}: nobody answers")
+
+    def queue(self) -> Jobs:
+        self._ask("queue")
+        found = []
+        for row in self.tries:
+            if row.submit_ms > self.now_ms or (row.end_ms and row.end_ms + MIN_JOB_AGE_MS < self.now_ms):
+                continue
+            found.append(self._as_now(row))
+        return Jobs(self._mixed(found))
+
+    def _as_now(self, row: JobRow) -> JobRow:
+        if row.end_ms and row.end_ms <= self.now_ms:
+            return row
+        if row.start_ms and row.start_ms <= self.now_ms:
+            return replace(row, state="SUSPENDED" if row.state == "SUSPENDED" else "RUNNING", end_ms=0)
+        return replace(row, state="PENDING", start_ms=0, end_ms=0, nodes=(), reason=row.reason or "Priority")
+
+    def history(self, from_ms: int) -> Jobs:
+        self._ask("history")
+        told = [
+            row
+            for row in self.tries
+            if row.end_ms and from_ms <= row.end_ms and row.end_ms + self.lag_ms(row) <= self.now_ms
+        ]
+        return Jobs(self._mixed(told))
+
+    def _mixed(self, rows: Iterable[JobRow]) -> list[JobRow]:
+        found = list(rows)
+        if self.shuffle is not None:
+            found += self.shuffle.choices(found, k=len(found) // 2) if found else []
+            self.shuffle.shuffle(found)
+        return found
+
+    def site(self) -> Site:
+        self._ask("nodes")
+        lines = [
+            f"NodeName={name} CPUTot=64 RealMemory=512000 Gres=gpu:a100:8 State={self.states.get(name, 'IDLE')} "
+            "Partitions=main Reason=bad fan [root@5]"
+            for name in NODES
+        ]
+        texts = {
+            "nodes.txt": "\n".join(lines),
+            "partitions.txt": f"PartitionName=main Nodes={','.join(NODES)}",
+        }
+        return read(texts, {})
+
+
+class Watched:
+    """A watcher over a store, with a clock that the test moves. `restart` begins it anew on what is on disk."""
+
+    def __init__(self, world: World, path: object) -> None:
+        self.world = world
+        self._path = path
+        self.store = open_store(path, durable=False)  # type: ignore[arg-type]
+        self.books = Books(self.store)
+        self.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS - FIRST_MS, SETTINGS)))
+        self._begin()
+
+    def _begin(self) -> None:
+        self.lease = self.store.elect("test")
+        assert self.lease is not None
+        self.watcher = Watcher(self.books, self.world, self.lease.epoch)  # type: ignore[arg-type]
+
+    def restart(self) -> None:
+        assert self.lease is not None
+        self.lease.release()
+        self.books = Books(self.store)
+        self._begin()
+
+    def look(self, after_s: float = 6.0) -> list[str]:
+        """Let time pass and look until nothing is left to write; what went wrong."""
+        self.world.now_ms += int(after_s * 1000)
+        errors = self.watcher.step(self.world.now_ms).errors
+        while self.watcher._moments:
+            errors += self.watcher.step(self.world.now_ms).errors
+        return errors
+
+    def ended(self) -> list[tuple[str, str, int, int, int]]:
+        """Key, state, start, end and GPUs of everything in the history, in order."""
+        rows, before = [], None
+        while page := self.store.ended_since(0, before):
+            rows += [self.store.history(row[0]) for row in page]
+            before = (page[-1][4], page[-1][0])
+        return sorted(
+            (row.detail["spec"]["origin"], row.state, row.started_ms, row.ended_ms, row.gpus_milli // 1000)
+            for row in rows
+            if row is not None
+        )
+
+    def close(self) -> None:
+        self.store.close()

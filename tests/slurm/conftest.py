@@ -1,0 +1,54 @@
+"""One real cluster for the tests of an admin's commands and of observing."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from rigs.postgres import skip_or_fail
+from rigs.slurm import SlurmCluster
+from rigs.slurm_packages import NoCluster
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command of yard did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[SlurmCluster]:
+    """2 nodes of 8 GPUs, accounting on, no REST."""
+    try:
+        cluster = SlurmCluster(nodes=2, gpus=8, rest=False)
+    except NoCluster as refusal:
+        skip_or_fail(str(refusal))
+        raise
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def yard(rig: SlurmCluster) -> Callable[..., Said]:
+    """`yard` as a process of its own, on the machine of the cluster."""
+
+    def call(*words: object, **more: str) -> Said:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "YARD"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuyard.cli", *map(str, words)],
+            env={**kept, **more},
+            cwd=rig.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    return call

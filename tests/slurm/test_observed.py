@@ -1,0 +1,131 @@
+"""A real Slurm cluster, observed: read-only, through restarts of its daemons and of the yard, nothing counted twice."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.conftest import Box
+from gpuyard.engines.slurm.accounting import read_jobs
+from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.observed import key_of
+from gpuyard.engines.slurm.site import sources
+from rigs.slurm import SlurmCluster
+
+pytestmark = pytest.mark.xdist_group("slurm-admin")
+
+PROGRAMS = ("squeue", "sacct", "sinfo", "scontrol", "sacctmgr", "sbatch", "scancel", "srun", "salloc")
+SHIM = """\
+#!/bin/sh
+echo "{name} $*" >> {log}
+exec {real} "$@"
+"""
+LONG, SHORT = "#!/bin/sh\nexec sleep 600\n", "#!/bin/sh\nexec sleep 1\n"
+
+
+@pytest.fixture
+def box(rig: SlurmCluster, yard: Callable, tmp_path: Path) -> Iterator[Box]:
+    """A yard over the cluster, with a witness to every command it runs."""
+    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
+    done = yard("slurm", "import", "--conf", rig.folder / "slurm.conf", "--dir", tmp_path / "site")
+    assert 0 == done.code, done.err
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in PROGRAMS:
+        shim = folder / name
+        shim.write_text(SHIM.format(name=name, log=tmp_path / "commands.log", real=shutil.which(name)))
+        shim.chmod(0o755)
+    config = yaml.safe_load((tmp_path / "site" / "yard.yaml").read_text())
+    config["clusters"]["yardrig"]["programs"] = str(folder)
+    found = Box(tmp_path / "data", yaml.safe_dump(config, sort_keys=False))
+    found.up()
+    yield found
+    found("down")
+
+
+def wait(what: Callable[[], object], s: float = 40.0) -> None:
+    until = time.monotonic() + s
+    while not what():
+        assert time.monotonic() < until, "it did not come true in time"
+        time.sleep(0.3)
+
+
+def labels(box: Box, command: str) -> list[str]:
+    with box.client() as client:
+        rows = client.queue()["rows"] if command == "queue" else client.history(limit=500).jobs
+    return [row[1] if command == "queue" else row["label"] for row in rows]
+
+
+def accounted(rig: SlurmCluster) -> dict[str, tuple[str, int, int]]:
+    """What Slurm's own accounting has, by key."""
+    words = next(source.words for source in sources(1) if source.file == "jobs.txt")
+    text = Commands(conf=str(rig.folder / "slurm.conf")).run(*words)
+    return {
+        key_of(row): (row.state, row.start_ms, row.end_ms)
+        for row in read_jobs(text).rows
+        if not row.live and row.end_ms
+    }
+
+
+def test_observed_through_restarts_and_never_touched(rig: SlurmCluster, box: Box) -> None:
+    free = ("--mem=1G", "-t10")
+    done = rig.submit(SHORT, "--gres=gpu:2", *free)
+    failed = rig.submit("#!/bin/sh\nexit 3\n", "--gres=gpu:1", *free)
+    array = rig.submit(SHORT, "--gres=gpu:1", "--array=1-3", *free)
+    long = rig.submit(LONG, "--gres=gpu:8", *free)
+    held = rig.submit(LONG, "--gres=gpu:1", "-H", *free)
+    wait(lambda: {str(done), str(failed), f"{array}_3"} <= {*labels(box, "history")})
+    wait(lambda: {str(long), str(held)} == {*labels(box, "queue")})
+    assert "Slurm says: JobHeldUser" in box("why", held).out
+    assert ("FAILED", 3) == (box.wait(failed, "FAILED")["state"], box.wait(failed, "FAILED")["exit_code"])
+    refused = box("submit", "--", "true")
+    assert 2 == refused.code
+    assert "Submit it with sbatch" in refused.err
+    assert "Use scancel" in box("cancel", long).err
+
+    # slurmctld dies and comes back; the yard says so, and concludes nothing.
+    rig.end("slurmctld", signal.SIGKILL)
+    time.sleep(7)
+    assert str(long) in labels(box, "queue")
+    rig.start("slurmctld")
+    # slurmdbd is away while a job runs, and the yard is killed meanwhile.
+    rig.end("slurmdbd")
+    unseen = rig.submit(SHORT, "--gres=gpu:1", *free)
+    os.kill(box.note()["pid"], signal.SIGKILL)
+    rig.command("scancel", str(long), str(held))
+    rig.start("slurmdbd")
+    box.up()
+    wait(lambda: {str(long), str(held), str(unseen)} <= {*labels(box, "history")}, 60)
+
+    _compare(rig, box, unknown={str(held)})
+    ran = (box.data.parent / "commands.log").read_text().splitlines()
+    assert ran
+    assert [] == [
+        line for line in ran if not line.startswith(("squeue ", "sacct ", "sinfo ")) and " show " not in line
+    ]
+
+
+def _compare(rig: SlurmCluster, box: Box, unknown: set[str]) -> None:
+    """Everything that Slurm's accounting has is in the history, once, with the same state and end.
+
+    It never hears of a job that was cancelled before it could have started.
+    """
+    with box.client() as client:
+        rows = client.history(limit=500).jobs
+        spans = {row["label"]: (row["started_ms"] or 0, row["ended_ms"], row["state"]) for row in rows}
+    # The accounting tells later what the queue told at once.
+    wait(lambda: len(accounted(rig)) >= len(rows) - len(unknown))
+    theirs = accounted(rig)
+    ours = [row["label"] for row in rows]
+    assert len(ours) == len({*ours})
+    assert {*ours} - {key.partition("@")[0] for key in theirs} <= unknown
+    assert {key.partition("@")[0] for key in theirs} <= {*ours}
+    for key, (state, start_ms, end_ms) in theirs.items():
+        began_ms, ended_ms, named = spans[key.partition("@")[0]]
+        assert (state, end_ms) == (named, ended_ms), key
+        assert not began_ms or abs(began_ms - start_ms) <= 15_000, key

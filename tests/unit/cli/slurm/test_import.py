@@ -1,0 +1,88 @@
+"""`yard slurm import` from saved files: what is written, what is said, what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.cli import quick
+from unit.cli.conftest import Done, Yard
+
+RECORDED = Path(__file__).parents[2] / "engines" / "slurm_22_05"
+
+
+@pytest.fixture
+def slurm(capfd: pytest.CaptureFixture[str], yard: Yard):
+    def call(*arguments: object) -> Done:
+        capfd.readouterr()
+        code = quick.run(["slurm", *map(str, arguments)])
+        written = capfd.readouterr()
+        assert code is not None
+        return Done(code, written.out, written.err)
+
+    return call
+
+
+def test_one_command_reads_a_site_and_one_replays_it(slurm, yard: Yard) -> None:
+    done = slurm("import", "--files", RECORDED, "--dir", "site")
+
+    assert (0, "") == (done.code, done.err)
+    assert "yardrig, Slurm 22.05.8: 4 nodes, 32 GPUs, 4 accounts, 3 QOS, 15 jobs\n" in done.out
+    assert "Replay it: yard simulate --trace site/trace.csv --config site/yard.yaml" in done.out
+    assert {"yard.yaml", "trace.csv", "notes.txt", "sacct.txt"} == {
+        path.name for path in Path("site").iterdir()
+    }
+    again = yard("simulate", "--trace", "site/trace.csv", "--config", "site/yard.yaml", "-o", "csv")
+    assert 0 == again.code
+    assert "slurm" in again.out
+    assert 0 == yard("validate", "site/yard.yaml").code
+
+
+def test_the_trace_has_who_what_and_when(slurm) -> None:
+    slurm("import", "--files", RECORDED, "--dir", "site")
+
+    lines = Path("site/trace.csv").read_text().splitlines()
+    assert "submit,run_s,limit_s,tenant,class,gpus,tasks,gpu_model,cpus,memory_mib" == lines[0]
+    assert "2026-11-15T10:30:05.000Z,3,300,research/nlp/nobody,normal,2,,,4,4096" == lines[1]
+    # A gang of 4 nodes x 8, and a requeued job that counts from when it could start again.
+    assert "2026-11-15T10:30:11.000Z,3,120,root,high,8,4,,1,1024" in lines
+    assert "2026-11-15T10:30:17.000Z,3,60,root,normal,1,,,1,1024" in lines
+
+
+def test_nothing_is_overwritten_unless_asked(slurm) -> None:
+    slurm("import", "--files", RECORDED, "--dir", "site")
+    Path("site/yard.yaml").write_text("mine")
+
+    done = slurm("import", "--files", RECORDED, "--dir", "site")
+
+    assert (2, "mine") == (done.code, Path("site/yard.yaml").read_text())
+    assert "site/yard.yaml is there already; nothing was written" in done.err
+    assert 0 == slurm("import", "--files", RECORDED, "--dir", "site", "--force").code
+
+
+def test_the_commands_are_those_whose_files_are_read(slurm) -> None:
+    done = slurm("import", "--commands", "--since", "7d")
+
+    assert 0 == done.code
+    assert "sacct --allusers --allocations --duplicates --parsable2 --starttime=now-7days" in done.out
+    named = {line.rpartition("> ")[2] for line in done.out.splitlines() if "> " in line}
+    assert named <= {path.name for path in RECORDED.iterdir()}
+    assert 8 == len(named)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("--files", "nowhere"), 2, "nowhere/config.txt: No such file or directory"),
+        (("--conf", "nowhere"), 2, "--conf nowhere: No such file or directory"),
+        (("--since", "soon"), 2, "--since must be a duration"),
+        (("--files", RECORDED, "--conf", "/dev/null"), 2, "two ways to read a cluster"),
+        (("--files", RECORDED, "--gpu-type", "a100=A100-40G"), 2, "did you mean 'A100-40GB'?"),
+        (("--fils", "x"), 2, "no such option: --fils"),
+    ],
+)
+def test_what_is_wrong_is_said(slurm, words: tuple[object, ...], code: int, complaint: str) -> None:
+    done = slurm("import", *words)
+
+    assert code == done.code
+    assert complaint in done.err
+    assert not Path("yard.yaml").exists()

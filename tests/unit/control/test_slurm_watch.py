@@ -1,0 +1,246 @@
+"""An observed cluster: what is seen is written once, with its own times, whatever comes late or twice."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.explained import Explained
+from gpuyard.control.labels import label_of
+from gpuyard.control.refusals import NotFound
+from gpuyard.control.slurm_watch import LOST_MS
+from gpuyard.control.views import Views
+from gpuyard.engines.contract import Answer, Halt, Permanent
+from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
+from gpuyard.model import JobState, Outcome
+from rigs.slurm_world import T0_MS, Watched, World, attempt
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    found = Watched(World(), tmp_path / "yard.db")
+    yield found
+    found.close()
+
+
+def at(second: int) -> int:
+    return T0_MS + 1000 * second
+
+
+def test_a_job_from_its_submission_to_its_end(watched: Watched) -> None:
+    world = watched.world
+    world.tries = [attempt("7", 1, 20, 40, gpus=8)]
+
+    watched.look()
+    (record,) = watched.books.state.jobs.values()
+    assert (JobState.PENDING, "7", "research/nlp/ann") == (
+        record.state, record.job.label, record.job.spec.tenant,
+    )  # fmt: skip
+    watched.look(20)
+    assert (JobState.RUNNING, at(20), 0) == (
+        record.state, record.started_ms, watched.books.state.nodes.free_mask[0],
+    )  # fmt: skip
+    watched.look(20)
+    assert {} == watched.books.state.jobs
+    assert [(f"7@{at(1)}", "COMPLETED", at(20), at(40), 8)] == watched.ended()
+    assert 255 == watched.books.state.nodes.free_mask[0]
+
+
+def test_what_happened_before_the_first_look_has_its_own_times(watched: Watched) -> None:
+    day = -86_400
+    watched.world.tries = [
+        attempt("1", 20 * day, 20 * day + 5, 20 * day + 905, gpus=4),
+        attempt("2", 3 * day, 3 * day + 5, 3 * day + 3605, "FAILED", gpus=2, exit_code=3),
+        attempt("3", 2 * day, None, 2 * day + 60, "CANCELLED"),
+        attempt("4", -60, -30, None, "RUNNING", gpus=8, nodes=("n2",)),
+    ]
+
+    watched.look()
+
+    assert [
+        (f"1@{at(20 * day)}", "COMPLETED", at(20 * day + 5), at(20 * day + 905), 4),
+        (f"2@{at(3 * day)}", "FAILED", at(3 * day + 5), at(3 * day + 3605), 2),
+        (f"3@{at(2 * day)}", "CANCELLED", 0, at(2 * day + 60), 1),
+    ] == watched.ended()
+    (record,) = watched.books.state.jobs.values()
+    assert (at(-30), "4") == (record.started_ms, record.job.label)
+    # What was used long ago has faded.
+    assert watched.books.state.tenants.usage[0] > 0
+
+
+def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watched) -> None:
+    watched.world.tries = [
+        attempt("6", 0, 1, 10, "PREEMPTED", gpus=8),
+        attempt("6", 10, 30, 50, gpus=8),
+        attempt("6", 4000, 4001, 4002, "FAILED", exit_code=1),
+    ]
+
+    for _ in range(3):
+        watched.look(30)
+    assert 2 == len(watched.ended())
+    watched.look(4000)
+
+    assert [
+        (f"6@{at(0)}", "CANCELLED", at(1), at(10), 8),
+        (f"6@{at(10)}", "COMPLETED", at(30), at(50), 8),
+        (f"6@{at(4000)}", "FAILED", at(4001), at(4002), 1),
+    ] == watched.ended()
+    views = Views(watched.books, lambda: watched.world.now_ms)
+    # The id stands for the last of them.
+    assert ("6", "FAILED") == (views.job(label_of("6"))["label"], views.job(label_of("6"))["state"])
+
+
+def test_slurmctld_and_slurmdbd_out_of_reach_conclude_nothing(watched: Watched) -> None:
+    world = watched.world
+    world.tries = [attempt("7", 1, 2, 100)]
+    watched.look()
+    world.silent = {"queue", "history", "nodes"}
+
+    for _ in range(30):
+        errors = watched.look(60)
+    assert any("queue: nobody answers" in error for error in errors)
+    (record,) = watched.books.state.jobs.values()
+    assert JobState.RUNNING is record.state
+
+    world.silent = {"queue"}
+    watched.look(60)
+    assert [(f"7@{at(1)}", "COMPLETED", at(2), at(100), 1)] == watched.ended()
+
+
+def test_the_accounting_may_lag_and_the_yard_be_away(watched: Watched) -> None:
+    world = watched.world
+    world.tries = [attempt("7", 1, 2, 100), attempt("8", 1, 3, 90, nodes=("n2",))]
+    world.lag_ms = lambda _row: 1_800_000
+    watched.look()
+    # It is not looked at for so long that the queue has forgotten both.
+    watched.look(600)
+    assert 2 == len(watched.books.state.running)
+    watched.restart()
+    watched.look(300)
+    assert (2, []) == (len(watched.books.state.running), watched.ended())
+    watched.look(2000)
+    assert [(at(2), at(100)), (at(3), at(90))] == [row[2:4] for row in watched.ended()]
+
+
+def test_asking_far_back_for_one_job_counts_no_other_again(watched: Watched) -> None:
+    day = -86_400
+    world = watched.world
+    world.tries = [
+        attempt("1", 5 * day, 5 * day + 1, 4 * day, gpus=2),
+        attempt("2", 6 * day, 6 * day + 1, 100, nodes=("n2",)),
+        attempt("3", -100, -90, -80),
+    ]
+    watched.look()
+    watched.restart()
+    watched.look(30)
+    # The queue has forgotten how the long one ended, and the accounting is asked about six days.
+    watched.look(600)
+    watched.look(40)
+
+    assert ["1", "2", "3"] == [row[0].partition("@")[0] for row in watched.ended()]
+
+
+def test_a_job_that_nobody_tells_of_any_more_is_given_up(watched: Watched) -> None:
+    world = watched.world
+    world.tries = [attempt("7", 1, 2, None, "RUNNING"), attempt("8", 1)]
+    world.tries[1] = replace(world.tries[1], state="PENDING")
+    watched.look()
+    world.tries = []
+
+    watched.look(30)
+    assert 2 == len(watched.books.state.jobs)
+    watched.look(LOST_MS / 1000)
+    watched.look()
+
+    assert {"7": "NODE_FAIL", "8": "CANCELLED"} == {
+        row[0].partition("@")[0]: row[1] for row in watched.ended()
+    }
+    assert {} == watched.books.state.jobs
+
+
+def test_jobs_on_hold_suspended_and_of_arrays(watched: Watched) -> None:
+    world = watched.world
+    held = replace(attempt("5_3", 1, eligible_s=None), state="PENDING", reason="JobHeldUser")
+    world.tries = [held, replace(attempt("9", 1, 2, None, "SUSPENDED"))]
+    watched.look()
+    by_label = {record.job.label: record for record in watched.books.state.jobs.values()}
+    assert (True, JobState.SUSPENDED) == (by_label["5_3"].held, by_label["9"].state)
+
+    world.tries = [replace(held, eligible_ms=at(5), reason=""), attempt("9", 1, 2, None, "RUNNING")]
+    watched.look()
+    assert (False, JobState.RUNNING) == (by_label["5_3"].held, by_label["9"].state)
+
+
+def test_nodes_are_drained_go_down_and_come_back(watched: Watched) -> None:
+    world, state = watched.world, watched.books.state
+    world.tries = [attempt("7", 1, 2, None, "RUNNING", nodes=("n1",))]
+    watched.look()
+    world.states = {"n1": "MIXED+DRAIN", "n2": "DOWN*"}
+    watched.look(40)
+    assert ("bad fan", "down*: bad fan") == (state.nodes.cordoned[0], state.nodes.down[1])
+    # Slurm starts something where the books held the node closed: then it is open.
+    world.tries.append(attempt("8", 50, 51, None, "RUNNING", nodes=("n2",)))
+    world.states = {}
+    watched.look(40)
+    assert [("", ""), ("", "")] == list(zip(state.nodes.cordoned, state.nodes.down, strict=True))
+    assert 2 == len(state.running)
+
+
+def test_more_than_the_books_have_room_for_is_counted_all_the_same(watched: Watched) -> None:
+    watched.world.tries = [attempt(str(n), 1, 2, 60, gpus=8) for n in (1, 2, 3)]
+
+    watched.look()
+    assert 3 == len(watched.books.state.running)
+    watched.look(90)
+
+    assert [8, 8, 8] == [row[4] for row in watched.ended()]
+    assert [255, 255] == watched.books.state.nodes.free_mask
+
+
+def test_jobs_of_nodes_that_are_gone_are_told_of_not_guessed(watched: Watched) -> None:
+    watched.world.tries = [attempt("1", -500, -400, -300, nodes=("old7",))]
+
+    assert any("1 jobs ran on nodes that Slurm no longer has" in error for error in watched.look())
+    assert [] == watched.ended()
+
+
+def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
+    world = watched.world
+    world.tries = [
+        *[attempt(str(n), 1, 2, None, "RUNNING", gpus=8, nodes=(f"n{n}",)) for n in (1, 2)],
+        replace(attempt("9", 3, gpus=8), state="PENDING", reason="QOSMaxGRESPerUser"),
+    ]
+    watched.look()
+
+    def said(record) -> str:
+        return world.reasons.get(record.job.spec.origin, "")
+
+    found = Explained(watched.books, lambda: world.now_ms, said).why(label_of("9"))
+
+    assert ("9", "QOSMaxGRESPerUser") == (found["label"], found["said"])
+    assert ["ROOM"] == [each["code"] for each in found["blockers"]]
+    views = Views(watched.books, lambda: world.now_ms, said)
+    assert "Slurm: QOSMaxGRESPerUser" == views.queue()["rows"][-1][-1]
+    with pytest.raises(NotFound):
+        views.job(label_of("77"))
+
+
+def test_only_commands_that_read_are_run() -> None:
+    engine = ObservedSlurm("rig", Commands(folder="/nonexistent"))
+    for words in (
+        ("scancel", "7"),
+        ("scontrol", "update", "x"),
+        ("sbatch", "x"),
+        ("sacctmgr", "-i", "add", "x"),
+    ):
+        with pytest.raises(Permanent, match="never touched"):
+            engine.ask(*words)
+    assert Answer.REFUSED is engine.stop(1, [Halt("k", Outcome.CANCELLED, 0)])[0].answer
+    with pytest.raises(Permanent, match="there is no program squeue"):
+        engine.queue()
+
+
+def test_a_key_tells_tries_apart() -> None:
+    assert key_of(attempt("4_3", 1)) != key_of(attempt("4_3", 2))
