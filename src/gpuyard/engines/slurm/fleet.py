@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.engines.contract import Busy, NodeReport
+from gpuyard.engines.local.machine import user_name
 from gpuyard.engines.slurm.translate import (
     Partition,
     Reservation,
@@ -108,20 +109,21 @@ class Others:
     def busy(self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]) -> tuple[Busy, ...]:
         """As many of the node's GPUs as others have; all that are free where they have all its cores."""
         count = node.gpus[1]
-        wanted = sum([-(-job.gpus // max(1, len(job.nodes))) for job in foreign])
+        owners: list[str] = []
+        for job in foreign:
+            owners += [f"Slurm job {job.id} of {user_name(job.uid)}"] * -(-job.gpus // max(1, len(job.nodes)))
         cpus = sum([-(-job.cpus // max(1, len(job.nodes))) for job in foreign])
+        if foreign and cpus >= node.cpus:
+            owners += [
+                f"Slurm job {foreign[0].id} of {user_name(foreign[0].uid)}, which has all cores"
+            ] * count
         free = [gpu for gpu in range(count) if gpu not in held]
-        if cpus >= node.cpus:
-            wanted = count
         kept = [gpu for gpu in self._before.get(node.name, ()) if gpu in free]
         # 1. those of last time; 2. the highest, since placement begins with the lowest.
         order = kept + [gpu for gpu in reversed(free) if gpu not in kept]
-        chosen = tuple(sorted(order[: min(wanted, len(order))]))
+        chosen = tuple(sorted(order[: len(owners)]))
         self._before[node.name] = chosen
-        who = foreign[0] if foreign else None
-        return tuple(
-            [Busy(gpu, 0, f"Slurm job {who.id}, uid {who.uid}") for gpu in chosen if who is not None]
-        )
+        return tuple([Busy(gpu, 0, owner) for gpu, owner in zip(chosen, owners, strict=False)])
 
 
 def reports(
