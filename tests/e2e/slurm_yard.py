@@ -74,7 +74,7 @@ class SlurmYard:
         with self.box.client() as client:
             while True:
                 page = client.history(limit=1000, cursor=cursor)
-                found |= {job["name"]: job["state"] for job in page.jobs}
+                found |= {job["name"]: " ".join([job["state"], job["reason"]]).strip() for job in page.jobs}
                 cursor = page.next_cursor
                 if cursor is None:
                     return found

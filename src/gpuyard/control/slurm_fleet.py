@@ -8,6 +8,7 @@ from gpuyard.engines.slurm.client import Client, CommandClient
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import Site
+from gpuyard.engines.slurm.rest import RestClient
 
 TIMEOUT_S = 20.0
 """A command of Slurm that has not answered by then is taken for one that came to no answer."""
@@ -30,4 +31,7 @@ def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
 def client_of(slurm: SlurmCluster) -> Client:
     """How Slurm is spoken to."""
     commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
-    return CommandClient(commands, as_user=os.geteuid() == 0)
+    by_command = CommandClient(commands, as_user=os.geteuid() == 0)
+    if slurm.rest is None:
+        return by_command
+    return RestClient(slurm.rest.url, slurm.rest.token_file, slurm.rest.user, by_command)

@@ -42,6 +42,8 @@ class Settle:
     outcome: Outcome
     why: str
     unclaimed: bool = False
+    bad_place: bool = False
+    """Whether its nodes are to be left out for a while."""
     started_ms: int = 0
     exit_code: int = 0
 
@@ -156,15 +158,12 @@ def _unclaimed(
         return Finding(report)
     if not jobs:
         return Finding(_unknown(key))
+    # Nothing of it ran, so it waits again: also where Slurm calls it cancelled, which it does by itself with a job that
+    # got the number of one that still runs. Who wants it gone for good says so to the yard.
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
-    outcome = outcome_of(newest.state) or Outcome.FAILED
     why = f"Slurm ended it before it ran: {newest.state}"
-    if outcome in (Outcome.NODE_FAIL, Outcome.TIMEOUT, Outcome.PREEMPTED):
-        # Nothing of it ran: it waits again, whatever it says of requeueing.
-        return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True))
-    if outcome is not Outcome.CANCELLED:
-        outcome, why = Outcome.FAILED, "its node could not run the wrapper"
-    return Finding(report, Settle(outcome, why, unclaimed=True))
+    bad_place = outcome_of(newest.state) is not Outcome.CANCELLED
+    return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
 
 
 def _stuck(job: SlurmJob) -> bool:

@@ -296,6 +296,11 @@ def read_reservations(text: str) -> list[Reservation]:
 # ---- meaning
 
 
+def main_state(states: Sequence[str]) -> str:
+    """One word for a list of them: that it still clears away outweighs how it ended."""
+    return "COMPLETING" if "COMPLETING" in states else states[0] if states else "UNKNOWN"
+
+
 def outcome_of(state: str) -> Outcome | None:
     """How a job ended, in our words; None: it has not."""
     return None if state in WAITS or state in LIVES else _OUTCOMES.get(state, Outcome.FAILED)

@@ -176,8 +176,10 @@ class Watcher:
     def _settle(self, key: str, known: Known, settle: Settle) -> Report:
         why = settle.why
         if settle.unclaimed:
-            if settle.outcome is Outcome.FAILED and (said := self._last_words(key, known)):
+            if said := self._last_words(key, known):
                 why = f"{why}: {said}"
+            if settle.bad_place:
+                self._put_aside(list(known.parts), why)
             return self.withdraw(key, known, settle.outcome, why)
         end = plans.end_of(settle.outcome, why, settle.started_ms, self._now_ms(), settle.exit_code)
         end["checkpoint_ms"] = self._checkpoint_ms(known)
