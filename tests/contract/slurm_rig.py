@@ -69,7 +69,7 @@ class SlurmRig:
 
     def close(self) -> None:
         """End whatever a failed test left and say so: nothing may be left behind."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + 90
         while (left := self.live_jobs()) and time.monotonic() < until:
             # An end is on disk a moment before Slurm has noticed.
             time.sleep(0.1)

@@ -107,7 +107,7 @@ class Others:
         self._before: dict[str, tuple[int, ...]] = {}
 
     def busy(self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]) -> tuple[Busy, ...]:
-        """As many of the node's GPUs as others have; all that are free where they have all its cores."""
+        """As many of the node's GPUs as others have; all that are free where they have all its cores or memory."""
         count = node.gpus[1]
         owners: list[str] = []
         for job in foreign:

@@ -55,6 +55,7 @@ def job_of(entry: Mapping[str, Any]) -> SlurmJob:
         nodes=expand(_text(entry.get("nodes"))),
         gpus=found.get("gres/gpu", 0),
         cpus=found.get("cpu", 0),
+        memory_mib=found.get("mem", 0),
         partition=_text(entry.get("partition")),
         comment=_text(entry.get("comment")),
     )

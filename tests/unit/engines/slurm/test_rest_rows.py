@@ -47,7 +47,7 @@ NEW_NODE.pop("state_flags")
 
 @pytest.mark.parametrize("entry", [OLD_JOB, NEW_JOB], ids=["v0.0.38", "v0.0.40"])
 def test_a_job(entry: dict[str, object]) -> None:
-    row = SlurmJob(7, 0, "RUNNING", "None", 0, 1794740732, ("n1", "n2"), 8, 4, "main", "y-1-1@ab")
+    row = SlurmJob(7, 0, "RUNNING", "None", 0, 1794740732, ("n1", "n2"), 8, 4, 512_000, "main", "y-1-1@ab")
 
     assert row == rest_rows.job_of(entry)
 

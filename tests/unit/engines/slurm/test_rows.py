@@ -23,14 +23,17 @@ from gpuyard.model import Node, Outcome
 NODE = (
     "NodeName=n1 Arch=aarch64 CoresPerSocket=32  CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=3.12 "
     "AvailableFeatures=nvme,ib ActiveFeatures=nvme,ib Gres=gpu:a100:8(S:0-1) "
-    "NodeAddr=10.0.0.1 NodeHostName=head Port=50573 Version=22.05.8 OS=Linux 6.1.0 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=512000 AllocMem=0 FreeMem=18341 Sockets=2 "
+    "NodeAddr=10.0.0.1 NodeHostName=head Port=50573 Version=22.05.8 OS=Linux 6.1.0 #1 SMP PREEMPT_DYNAMIC @0  "
+    "RealMemory=512000 AllocMem=0 FreeMem=18341 Sockets=2 "
     "Boards=1 MemSpecLimit=2000 State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A "
-    "Partitions=main  BootTime=1794705443 SlurmdStartTime=1794738713 LastBusyTime=1794738713 "
+    "Partitions=main  BootTime=1794705443 SlurmdStartTime=1794738713 "
+    "LastBusyTime=1794738713 "
     "CfgTRES=cpu=64,mem=500G,billing=64,gres/gpu=8,gres/gpu:a100=8 AllocTRES= CapWatts=n/a{reason}"
 )
 PARTITION = (
     "PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A "
-    "DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=1-02:30:00 MinNodes=0 LLN=NO "
+    "DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED "
+    "MaxTime=1-02:30:00 MinNodes=0 LLN=NO "
     "MaxCPUsPerNode=UNLIMITED Nodes=n[1-3,07-08] PriorityJobFactor=1 PriorityTier=1 State=UP TotalCPUs=512 TotalNodes=8"
 )
 RESERVATION = (
@@ -58,7 +61,9 @@ def test_the_queue() -> None:
     )
     first, second = read_queue(text, "n0")
 
-    assert SlurmJob(2, 2, "RUNNING", "None", 0, 1794738725, ("n2", "n3"), 4, 2, "main", "y-2-1@ab") == first
+    assert (
+        SlurmJob(2, 2, "RUNNING", "None", 0, 1794738725, ("n2", "n3"), 4, 2, 128, "main", "y-2-1@ab") == first
+    )
     assert (True, False, 2) == (first.lives, first.waits, first.first_id)
     assert ("Resources", 1000, True) == (second.reason, second.uid, second.waits)
 
