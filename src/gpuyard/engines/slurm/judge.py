@@ -18,6 +18,9 @@ ENGINE_CLAIM = 0
 """The number in a claim that the engine itself took: no job of Slurm has it."""
 
 
+DOOM_MS = 2_500
+
+
 @dataclass(frozen=True, slots=True)
 class Traces:
     """What is known of one attempt."""
@@ -28,6 +31,8 @@ class Traces:
     claimed_ms: int = 0
     news: dict[str, Any] | None = None
     halt: dict[str, Any] | None = None
+    doomed_ms: int = 0
+    """When what may be left of it was told to end; 0: it was not."""
     submitted_ms: int = 0
     """When it was last handed in; 0: never."""
     alive: bool = False
@@ -56,11 +61,16 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
+class Doom:
+    """Slurm has given a node up: what still lives there is told to end, and gets a moment for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A report, and what is to be done first where it is not final."""
 
     report: Report
-    todo: Settle | Late | None = None
+    todo: Settle | Late | Doom | None = None
     extra: tuple[int, ...] = ()
     """Jobs of Slurm under this key that can run nothing any more: to be cancelled."""
 
@@ -87,7 +97,7 @@ def judge(
             phase = _phase(traces)
         return Finding(_report(key, phase, traces))
     if traces.claimed_by is not None:
-        return _claimed(key, traces, jobs)
+        return _claimed(key, traces, jobs, now_ms)
     return _unclaimed(key, traces, jobs, asked_ms, now_ms, handoff_ms)
 
 
@@ -110,12 +120,18 @@ def _ended(
         outcome = Outcome.FAILED
     if outcome is Outcome.FAILED:
         why = end["why"] or why
-    return Finding(
-        _unknown(key), Settle(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
-    )
+    settle = Settle(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
+    return _settled(key, traces, settle, now_ms)
 
 
-def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob]) -> Finding:
+def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
+    """The end that Slurm names. A lost node may be only out of Slurm's reach, so what lives there is told first."""
+    if settle.outcome is Outcome.NODE_FAIL and now_ms - traces.doomed_ms < DOOM_MS:
+        return Finding(_report(key, Phase.STOPPING, traces), None if traces.doomed_ms else Doom())
+    return Finding(_unknown(key), settle)
+
+
+def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) -> Finding:
     mine = [job for job in jobs if job.first_id == traces.claimed_by]
     extra = tuple([job.first_id for job in jobs if job.first_id != traces.claimed_by and job.waits])
     states = {job.state for job in mine}
@@ -133,8 +149,8 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob]) -> Finding:
         outcome = outcome_of(worst[0]) or Outcome.FAILED
         if traces.halt is not None and outcome is not Outcome.NODE_FAIL:
             outcome = Outcome(traces.halt["outcome"])
-        why = f"Slurm ended it: {worst[0]}"
-        return Finding(_unknown(key), Settle(outcome, why, started_ms=started_ms), extra)
+        settle = Settle(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms)
+        return _settled(key, traces, settle, now_ms)
     # Slurm has forgotten it. Its wrapper may live all the same.
     return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
 

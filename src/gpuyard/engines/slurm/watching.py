@@ -14,7 +14,7 @@ from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.client import Client, Queue
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
-from gpuyard.engines.slurm.judge import Finding, Late, Settle, Traces, judge
+from gpuyard.engines.slurm.judge import Doom, Finding, Late, Settle, Traces, judge
 from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
@@ -109,6 +109,8 @@ class Watcher:
         match finding.todo:
             case Settle() as settle:
                 report = self._settle(key, known, settle)
+            case Doom():
+                self._folder.put(key, files.DEAD, {"at_ms": self._now_ms()})
             case Late(why):
                 self._put_aside(list(known.parts), why)
                 report = self.withdraw(key, known, Outcome.PREEMPTED, why)
@@ -138,6 +140,7 @@ class Watcher:
             claimed_ms=claim["at_ms"] if claim and type(claim.get("at_ms")) is int else 0,
             news=checked_news(folder.told(key, files.NEWS, uid)) if files.NEWS in here else None,
             halt=folder.own(key, files.HALT) if files.HALT in above else None,
+            doomed_ms=(folder.own(key, files.DEAD) or {}).get("at_ms", 0) if files.DEAD in above else 0,
             submitted_ms=submit.get("at_ms", 0),
             alive=self.silent_s(key, known) < STALE_S,
             checkpoint_ms=self._checkpoint_ms(known),

@@ -147,7 +147,11 @@ class Head:
             self.kill_at = min(self.kill_at, self.term_at + self.plan["grace_ms"] / 1000)
 
     def _obey(self) -> None:
-        halt = files.read("../" + files.HALT) if files.HALT in files.names("..") else None
+        above = files.names("..")
+        if files.DEAD in above:
+            self.verdict, self.why, self.kill_at = "NODE_FAIL", "a node of it is lost", time.monotonic()
+            return
+        halt = files.read("../" + files.HALT) if files.HALT in above else None
         if halt is None:
             return
         now = time.monotonic()
