@@ -112,11 +112,14 @@ class Others:
         owners: list[str] = []
         for job in foreign:
             owners += [f"Slurm job {job.id} of {user_name(job.uid)}"] * -(-job.gpus // max(1, len(job.nodes)))
-        cpus = sum([-(-job.cpus // max(1, len(job.nodes))) for job in foreign])
-        if foreign and cpus >= node.cpus:
-            owners += [
-                f"Slurm job {foreign[0].id} of {user_name(foreign[0].uid)}, which has all cores"
-            ] * count
+        for what, there, taken in (
+            ("cores", node.cpus, [-(-job.cpus // max(1, len(job.nodes))) for job in foreign]),
+            ("memory", node.memory_mib, [-(-job.memory_mib // max(1, len(job.nodes))) for job in foreign]),
+        ):
+            if foreign and sum(taken) >= there:
+                # GPUs without anything beside them are of no use.
+                who = max(zip(taken, foreign, strict=True), key=lambda pair: (pair[0], -pair[1].id))[1]
+                owners += [f"Slurm job {who.id} of {user_name(who.uid)} has all its {what}"] * count
         free = [gpu for gpu in range(count) if gpu not in held]
         kept = [gpu for gpu in self._before.get(node.name, ()) if gpu in free]
         # 1. those of last time; 2. the highest, since placement begins with the lowest.

@@ -126,8 +126,9 @@ def _ended(
 
 def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
     """The end that Slurm names. A lost node may be only out of Slurm's reach, so what lives there is told first."""
-    if settle.outcome is Outcome.NODE_FAIL and now_ms - traces.doomed_ms < DOOM_MS:
-        return Finding(_report(key, Phase.STOPPING, traces), None if traces.doomed_ms else Doom())
+    told = bool(traces.doomed_ms)
+    if settle.outcome is Outcome.NODE_FAIL and not (told and now_ms - traces.doomed_ms >= DOOM_MS):
+        return Finding(_report(key, Phase.STOPPING, traces), None if told else Doom())
     return Finding(_unknown(key), settle)
 
 

@@ -18,7 +18,7 @@ from gpuyard.engines.contract import Permanent
 from gpuyard.engines.local.machine import user_name
 from gpuyard.engines.slurm import rest_rows, submission
 from gpuyard.engines.slurm.client import CommandClient, Queue, Reach
-from gpuyard.engines.slurm.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.commands import OutOfReach, Refusal, out_of_reach
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
 
@@ -90,7 +90,7 @@ class RestClient:
                     " )", ")"
                 )
                 raise OutOfReach(f"{why}; make a new one with `scontrol token username={self._user}`")
-            if status >= 500:
+            if status >= 500 and (out_of_reach(found) or not _numbers(said)):
                 raise OutOfReach(f"slurmrestd: {status} {found}")
             if status >= 400 or found:
                 raise RestRefusal(f"slurmrestd: {found or status}", _numbers(said))
