@@ -242,10 +242,7 @@ def nobody(slurm_of_eight: SlurmCluster) -> pwd.struct_passwd:
 def test_a_job_of_another_user_runs_as_that_user(
     slurm: SlurmRig, nobody: pwd.struct_passwd, tmp_path: Path
 ) -> None:
-    # pytest keeps its folders to itself, and the job passes through them.
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        assert folder.name.startswith(("pytest-", "test_")), folder
-        folder.chmod(0o711)
+    open_up(tmp_path)
     recipe = Recipe(argv=("sh", "-c", "id -u; touch $YARD_CHECKPOINT_FILE; ls -ld $YARD_ATTEMPT_DIR/run"))
     recipe = replace(recipe, uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody")
     start(slurm, launch(slurm, "y-1-1", recipe=recipe))
@@ -344,3 +341,32 @@ def test_while_the_controller_is_away_nothing_is_concluded_and_ends_are_seen(slu
             break
         slurm.let_pass(500)
     assert [] == slurm.live_jobs()
+
+
+def test_a_user_cannot_have_the_files_of_others_read(
+    slurm: SlurmRig, nobody: pwd.struct_passwd, tmp_path: Path
+) -> None:
+    """By a plan of its own making, or by a link in place of what it printed."""
+    open_up(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_text("of root")
+    secret.chmod(0o600)
+    words = f"ln -sf {secret} $YARD_ATTEMPT_DIR/run/stdout; ls -l $YARD_ATTEMPT_DIR >&2"
+    lie = f's|"uid": [0-9]*|"uid": 0|; s|"stdout": ""|"stdout": "{secret}"|'
+    words += f"; sed -i '{lie}' $YARD_ATTEMPT_DIR/run/plan.json"
+    words += "; echo broken >$YARD_ATTEMPT_DIR/launch.json; echo broken >$YARD_ATTEMPT_DIR/end.json"
+    recipe = Recipe(argv=("sh", "-c", words), uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody")
+    start(slurm, launch(slurm, "y-1-1", recipe=recipe))
+    ended(slurm, "y-1-1")
+    again = slurm.reopen()
+
+    assert [b"", b""] == [each.log("y-1-1", "stdout", 0, 100) for each in (slurm.engine, again)]
+    again.forget(EPOCH, ["y-1-1"])
+    assert b"" == again.log("y-1-1", "stdout", 0, 100)
+
+
+def open_up(tmp_path: Path) -> None:
+    """pytest keeps its folders to itself, and jobs of others pass through them."""
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        assert folder.name.startswith(("pytest-", "test_")), folder
+        folder.chmod(0o711)

@@ -67,4 +67,4 @@ def test_the_controller_is_killed_while_jobs_are_handed_in(yard: SlurmYard) -> N
     assert {f"j{i}": 1 for i in range(JOBS)} == dict(ends)
     assert set(accepted) == set(history)
     until(lambda: foreign.exists() and foreign.read_text() == "well\n", 120)
-    assert str(number) not in cluster.command("squeue", "-h", "-o", "%A")
+    assert str(number) not in cluster.command("squeue", "-h", "-o", "%A").split()

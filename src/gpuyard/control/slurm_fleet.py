@@ -1,9 +1,11 @@
 """From the configuration of a Slurm cluster to the engine that drives it."""
 
 import os
+import shutil
 from pathlib import Path
 
 from gpuyard.config.values import SlurmCluster
+from gpuyard.engines.contract import Permanent
 from gpuyard.engines.slurm.client import Client, CommandClient
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
@@ -16,6 +18,7 @@ TIMEOUT_S = 20.0
 
 def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
     """The engine of a Slurm cluster. It is made whether Slurm can be reached or not."""
+    check_here(slurm)
     site = Site(
         cluster=cluster,
         partitions=slurm.partitions,
@@ -26,6 +29,17 @@ def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
         python=slurm.python,
     )
     return SlurmEngine(Path(slurm.shared_folder), client_of(slurm), site, yard=yard)
+
+
+def check_here(slurm: SlurmCluster) -> None:
+    """Refuse what no waiting will mend, before Slurm's commands wait a minute for it."""
+    if slurm.conf and not os.path.exists(slurm.conf):
+        raise Permanent(f"there is no {slurm.conf}; 'conf' names Slurm's own configuration, slurm.conf")
+    if slurm.rest is None and not shutil.which("sbatch", path=slurm.programs or None):
+        where = f"in {slurm.programs}" if slurm.programs else "on the PATH"
+        raise Permanent(
+            f"there is no program sbatch {where}; install Slurm's commands, or say under 'programs' where they are"
+        )
 
 
 def client_of(slurm: SlurmCluster) -> Client:

@@ -163,10 +163,9 @@ class Watcher:
         if flaw_of_key(key):
             return None
         plan = self._folder.own(key, files.LAUNCH)
-        if plan is None or "parts" not in plan:
+        if plan is None:
             return None
-        parts = {node: part["gpus"] for node, part in plan["parts"].items()}
-        found = self._known[key] = Known(plan["uid"], plan["gid"], plan["checkpoint"], parts)
+        found = self._known[key] = Known(plan["uid"], plan["gid"], plan["checkpoint"], plan["gpus"])
         return found
 
     def drop(self, key: str) -> None:

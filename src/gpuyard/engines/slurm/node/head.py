@@ -275,7 +275,7 @@ def main() -> int:
     except FileNotFoundError:
         # It was stopped and is forgotten.
         return 0
-    plan = files.read("../" + files.LAUNCH)
+    plan = files.read(files.PLAN)
     if plan is None:
         return 0
     adopt_orphans()
