@@ -47,6 +47,8 @@ class Settle:
     outcome: Outcome
     why: str
     unclaimed: bool = False
+    unwritten: bool = False
+    """Whether a node should have written its end, which may take a moment to be seen."""
     bad_place: bool = False
     """Whether its nodes are to be left out for a while."""
     started_ms: int = 0
@@ -83,8 +85,12 @@ def judge(
     asked_ms: int,
     now_ms: int,
     handoff_ms: int,
+    reached_ms: int = 0,
 ) -> Finding:
-    """How an attempt stands. `jobs`: those of Slurm under its key; None: Slurm is out of reach."""
+    """How an attempt stands. `jobs`: those of Slurm under its key; None: Slurm is out of reach.
+
+    `reached_ms`: since when it has been in reach without a break.
+    """
     if traces.end is not None:
         return _ended(key, traces, traces.end, jobs, now_ms)
     if traces.claimed_by == ENGINE_CLAIM:
@@ -98,7 +104,8 @@ def judge(
         return Finding(_report(key, phase, traces))
     if traces.claimed_by is not None:
         return _claimed(key, traces, jobs, now_ms)
-    return _unclaimed(key, traces, jobs, asked_ms, now_ms, handoff_ms)
+    waited_ms = now_ms - max(traces.submitted_ms, reached_ms) if traces.submitted_ms else 0
+    return _unclaimed(key, traces, jobs, asked_ms, waited_ms, handoff_ms)
 
 
 def _ended(
@@ -150,20 +157,20 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) ->
         outcome = outcome_of(worst[0]) or Outcome.FAILED
         if traces.halt is not None and outcome is not Outcome.NODE_FAIL:
             outcome = Outcome(traces.halt["outcome"])
-        settle = Settle(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms)
+        settle = Settle(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
         return _settled(key, traces, settle, now_ms)
     # Slurm has forgotten it. Its wrapper may live all the same.
     return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
 
 
 def _unclaimed(
-    key: str, traces: Traces, jobs: Sequence[SlurmJob], asked_ms: int, now_ms: int, handoff_ms: int
+    key: str, traces: Traces, jobs: Sequence[SlurmJob], asked_ms: int, waited_ms: int, handoff_ms: int
 ) -> Finding:
     live = [job for job in jobs if job.lives or job.waits]
     report = _report(key, Phase.STARTING, traces)
     if live:
         waits = all([job.waits for job in live])
-        late = waits and traces.submitted_ms and now_ms - traces.submitted_ms >= handoff_ms
+        late = waits and waited_ms >= handoff_ms
         held = waits and any([_stuck(job) for job in live])
         if late or held:
             since = f"within {handoff_ms // 1000} s" if late else ""

@@ -153,3 +153,12 @@ def test_components_of_one_job_are_one() -> None:
     finding = judged(Traces(claimed_by=7, news=NEWS), job("COMPLETED", 7, 7), job("RUNNING", 8, 7))
 
     assert (Phase.RUNNING, None) == (finding.report.phase, finding.todo)
+
+
+def test_while_slurm_was_away_it_could_start_nothing() -> None:
+    waits = Traces(submitted_ms=NOW - 90_000)
+    finding = judge(
+        "y-1-1", waits, [job("PENDING")], asked_ms=NOW, now_ms=NOW, handoff_ms=60_000, reached_ms=NOW - 5_000
+    )
+
+    assert (Phase.STARTING, None) == (finding.report.phase, finding.todo)
