@@ -19,7 +19,7 @@ class SlurmRig:
     """Real jobs of a real Slurm, with fake GPUs. Every job appends a line to a file when it starts."""
 
     name = "slurm"
-    slack = 10
+    slack = 6
     """Slurm takes about a second to start, to suspend and to clear away, and more on a busy machine."""
     settle_s = 60.0
 

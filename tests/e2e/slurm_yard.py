@@ -1,7 +1,9 @@
 """A yard over a private Slurm cluster, and what its jobs leave behind."""
 
+import json
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.conftest import Box
@@ -85,12 +87,19 @@ class SlurmYard:
             queue = client.queue(limit=1)
             return queue["running"] + queue["waiting"] + queue["set_aside"]
 
+    def handed_in_again(self) -> int:
+        """Attempts that were handed to Slurm more than once, because it had forgotten them."""
+        notes = [json.loads(path.read_text()) for path in self.shared.glob("*/*/submit.json")]
+        return sum(1 for note in notes if len(note["ids"]) > 1)
+
     def heal(self) -> None:
         """What an administrator does after Slurm has lost its memory: nodes that it drained are taken back."""
         for line in self.cluster.command("sinfo", "-h", "-N", "-o", "%N %T").splitlines():
             name, state = line.split()
             if state.startswith(("drain", "down")):
-                self.cluster.command("scontrol", "update", f"nodename={name}", "state=resume")
+                with suppress(RuntimeError):
+                    # It may have come back by itself in this moment.
+                    self.cluster.command("scontrol", "update", f"nodename={name}", "state=resume")
 
     def close(self) -> None:
         """End it with all its jobs."""

@@ -62,6 +62,7 @@ def test_the_controller_is_killed_while_jobs_are_handed_in(yard: SlurmYard) -> N
     ends = yard.ends()
     history = yard.history()
 
+    print(f"{yard.handed_in_again()} of {JOBS} were handed in again after two crashes")
     assert JOBS == len(accepted)
     assert {} == {name: state for name, state in history.items() if state != "COMPLETED"}
     assert {f"j{i}": 1 for i in range(JOBS)} == dict(ends)

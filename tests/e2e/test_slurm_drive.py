@@ -34,12 +34,12 @@ def yard(slurm_of_eight: SlurmCluster, tmp_path: Path) -> Iterator[SlurmYard]:
 def test_a_gang_over_four_nodes_a_preemption_with_checkpoint_and_a_foreign_job(yard: SlurmYard) -> None:
     foreign = yard.effects.parent / "foreign"
     number = yard.cluster.submit(
-        f"#!/bin/sh\nsleep 20; echo well >>{foreign}\n", "--gres=gpu:2", "--nodelist=n8", "--mem=100"
+        f"#!/bin/sh\nsleep 12; echo well >>{foreign}\n", "--gres=gpu:2", "--nodelist=n8", "--mem=100"
     )
     with yard.box.client() as client:
         until(lambda: any(node["gpus_foreign"] == 2 for node in client.nodes()))
         # Everything is taken, and just enough by jobs that may be stopped; one of them saves its work.
-        body = CHECKPOINTED.format(path=yard.effects / "saver", steps=40)
+        body = CHECKPOINTED.format(path=yard.effects / "saver", steps=25)
         saver = client.submit(
             command=yard.script("saver", body), name="saver", tenant="research", gpus=8, checkpoint_s=1
         )["id"]
@@ -139,3 +139,31 @@ def test_the_yard_is_killed_and_finds_its_jobs_in_slurm(yard: SlurmYard) -> None
     assert all(
         len([line for line in yard.written(f"j{i}") if line.startswith("start")]) == 1 for i in range(20)
     )
+
+
+FAIR = """tenants:
+  heavy: {weight: 3}
+  light: {weight: 1}
+fairness: {period: 1s, half_life: 1h}
+"""
+
+
+@pytest.mark.soak
+def test_two_teams_with_a_backlog_get_what_their_weights_say(
+    slurm_of_eight: SlurmCluster, tmp_path: Path
+) -> None:
+    yard = SlurmYard(tmp_path, slurm_of_eight, policy=FAIR)
+    yard.up()
+    try:
+        with yard.box.client() as client:
+            for i in range(60):
+                for tenant in ("light", "heavy"):
+                    command = ["/bin/sh", "-c", f"sleep 1; echo {tenant} >>{yard.effects}/order"]
+                    client.submit(command=command, name=f"{tenant}{i}", tenant=tenant, gpus=8)
+        until(lambda: len(yard.written("order")) >= 64, 200)
+        first = yard.written("order")[:64]
+    finally:
+        yard.close()
+
+    # Three of four, less what was started before anybody had used anything.
+    assert 0.62 <= first.count("heavy") / len(first) <= 0.85

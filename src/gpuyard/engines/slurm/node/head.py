@@ -75,10 +75,10 @@ class Head:
                 "cannot open standard input and output {}: {}".format(error.filename, error.strerror),
             )
         self._obey()
+        self.started_ms = files.now_ms()
         if failure is None and not self.verdict:
             failure = self.hands.go()
         now = time.monotonic()
-        self.started_ms = files.now_ms()
         if plan["limit_ms"] > 0:
             self.limit_at = now + plan["limit_ms"] / 1000
             if plan["warn_signal"] and plan["warn_ms"] > 0:
