@@ -5,7 +5,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-gpu lint format soak bench lock clean
+.PHONY: help setup demo test test-gpu test-slurm lint format soak bench lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ format: setup ## Rewrite the code in the project's style
 
 soak: setup ## The long tests (GPUYARD_SOAK=1, marker soak)
 	GPUYARD_SOAK=1 $(PYTEST) -m soak
+
+test-slurm: setup ## The tests over real Slurm daemons alone (SLURM_SOAK=1: the long ones too)
+	$(BIN)/pytest -n 0 $(if $(SLURM_SOAK),-m "slurm",-m "slurm and not soak") tests/contract tests/e2e tests/slurm tests/unit/rigs
 
 test-gpu: setup ## The tests that need an NVIDIA GPU (GPU_PYTHON: a Python with PyTorch)
 	$(BIN)/pytest -n 0 tests/hardware

@@ -19,7 +19,7 @@ class SlurmRig:
     """Real jobs of a real Slurm, with fake GPUs. Every job appends a line to a file when it starts."""
 
     name = "slurm"
-    slack = 10
+    slack = 6
     """Slurm takes about a second to start, to suspend and to clear away, and more on a busy machine."""
     settle_s = 60.0
 
@@ -69,7 +69,7 @@ class SlurmRig:
 
     def close(self) -> None:
         """End whatever a failed test left and say so: nothing may be left behind."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + 90
         while (left := self.live_jobs()) and time.monotonic() < until:
             # An end is on disk a moment before Slurm has noticed.
             time.sleep(0.1)

@@ -208,11 +208,13 @@ class Leader:
         standing.steps += 1
         standing.step_s = [*standing.step_s[-999:], standing.step_at_s - began_s]
         standing.decide_s = [*standing.decide_s[-999:], step.decide_ns / 1e9]
-        standing.troubles = tuple(step.errors)
+        before, standing.troubles = standing.troubles, tuple(step.errors)
         standing.difference = controller.difference.count
         standing.error = ""
         for trouble in step.errors:
-            _log.warning("%s", trouble)
+            # What goes on is told once, not at every step.
+            if trouble not in before:
+                _log.warning("%s", trouble)
         self._books.save(self._now_ms())
         if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
             self._tidied_s = standing.step_at_s

@@ -38,6 +38,7 @@ from gpuyard.model import (
     EarmarkSet,
     Event,
     JobCancelled,
+    Outcome,
     Plan,
     StopCause,
     Ticked,
@@ -111,6 +112,8 @@ class Controller:
         step = Step()
         now_ms = max(now_ms, self.books.state.now_ms)
         reports = self._observe(step)
+        if self._lost_a_place(reports):
+            self._nodes_ms = None
         found = self._look_at_nodes(step, now_ms)
 
         def note_and_decide(draft: Draft) -> None:
@@ -149,6 +152,15 @@ class Controller:
         except EngineError as error:
             step.errors.append(f"status: {error}")
             return {}
+
+    def _lost_a_place(self, reports: Mapping[str, Report]) -> bool:
+        """Whether an attempt ended for its node's sake: what is decided next should know how the nodes stand."""
+        gone = [key for key, report in reports.items() if report.outcome in _FOR_THE_NODE]
+        if not gone:
+            return False
+        with self.books.lock:
+            told = {key_of(self.yard, r) for r in self.books.state.running.values() if r.cause is not None}
+        return any([key not in told for key in gone])
 
     def _look_at_nodes(self, step: Step, now_ms: int) -> Sequence[NodeReport]:
         if self._nodes_ms is not None and 0 <= now_ms - self._nodes_ms < NODES_EVERY_MS:
@@ -347,6 +359,7 @@ class Controller:
             self._try("forget", step, lambda: self.engine.forget(self.epoch, over))
 
 
+_FOR_THE_NODE = (Outcome.NODE_FAIL, Outcome.PREEMPTED)
 _CAUSES = {Verb.CANCEL: StopCause.CANCEL, Verb.REQUEUE: StopCause.REQUEUE}
 
 

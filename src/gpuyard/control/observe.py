@@ -164,7 +164,11 @@ def _foreign(report: NodeReport) -> tuple[int, str]:
     mask = 0
     for busy in report.busy:
         mask |= 1 << busy.gpu
-    return mask, "; ".join([f"GPU {b.gpu}: pid {b.pid} of {b.user}" for b in report.busy])
+    users: dict[str, list[str]] = {}
+    for busy in report.busy:
+        who = f"pid {busy.pid} of {busy.user}" if busy.pid else busy.user
+        users.setdefault(who, []).append(str(busy.gpu))
+    return mask, "; ".join([f"GPU {', '.join(gpus)}: {who}" for who, gpus in users.items()])
 
 
 def by_key(reports: Sequence[Report]) -> Mapping[str, Report]:

@@ -105,14 +105,11 @@ class SlurmEngine:
         key = self._folder.key_of(job.comment)
         if not key:
             return False
-        for folder in (self._folder.kept(key), self._folder.attempt(key)):
-            submit = whole.read(os.path.join(folder, SUBMIT))
-            over = folder.startswith(os.path.join(self._folder.root, KEPT)) or os.path.exists(
-                os.path.join(folder, files.END)
-            )
-            if submit is not None and over:
-                return job.first_id in submit.get("ids", ())
-        return False
+        known = self._watcher.known(key)
+        over = known is None or self._folder.end(key, known.uid) is not None
+        folder = self._folder.kept(key) if known is None else self._folder.attempt(key)
+        submit = whole.read(os.path.join(folder, SUBMIT)) if over else None
+        return submit is not None and job.first_id in submit.get("ids", ())
 
     def _sight(self) -> Scene:
         if self._scene is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.engines.contract import Busy, NodeReport
+from gpuyard.engines.local.machine import user_name
 from gpuyard.engines.slurm.translate import (
     Partition,
     Reservation,
@@ -106,22 +107,26 @@ class Others:
         self._before: dict[str, tuple[int, ...]] = {}
 
     def busy(self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]) -> tuple[Busy, ...]:
-        """As many of the node's GPUs as others have; all that are free where they have all its cores."""
+        """As many of the node's GPUs as others have; all that are free where they have all its cores or memory."""
         count = node.gpus[1]
-        wanted = sum([-(-job.gpus // max(1, len(job.nodes))) for job in foreign])
-        cpus = sum([-(-job.cpus // max(1, len(job.nodes))) for job in foreign])
+        owners: list[str] = []
+        for job in foreign:
+            owners += [f"Slurm job {job.id} of {user_name(job.uid)}"] * -(-job.gpus // max(1, len(job.nodes)))
+        for what, there, taken in (
+            ("cores", node.cpus, [-(-job.cpus // max(1, len(job.nodes))) for job in foreign]),
+            ("memory", node.memory_mib, [-(-job.memory_mib // max(1, len(job.nodes))) for job in foreign]),
+        ):
+            if foreign and sum(taken) >= there:
+                # GPUs without anything beside them are of no use.
+                who = max(zip(taken, foreign, strict=True), key=lambda pair: (pair[0], -pair[1].id))[1]
+                owners += [f"Slurm job {who.id} of {user_name(who.uid)} has all its {what}"] * count
         free = [gpu for gpu in range(count) if gpu not in held]
-        if cpus >= node.cpus:
-            wanted = count
         kept = [gpu for gpu in self._before.get(node.name, ()) if gpu in free]
         # 1. those of last time; 2. the highest, since placement begins with the lowest.
         order = kept + [gpu for gpu in reversed(free) if gpu not in kept]
-        chosen = tuple(sorted(order[: min(wanted, len(order))]))
+        chosen = tuple(sorted(order[: len(owners)]))
         self._before[node.name] = chosen
-        who = foreign[0] if foreign else None
-        return tuple(
-            [Busy(gpu, 0, f"Slurm job {who.id}, uid {who.uid}") for gpu in chosen if who is not None]
-        )
+        return tuple([Busy(gpu, 0, owner) for gpu, owner in zip(chosen, owners, strict=False)])
 
 
 def reports(

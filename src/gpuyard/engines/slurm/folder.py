@@ -1,7 +1,7 @@
 """The yard's folder on a file system that the nodes share: one folder an attempt, and what is believed of its files.
 
     attempts/KEY/        the engine's: launch.json, submit.json, halt.json, end.json
-    attempts/KEY/run/    the job's user's: claim, news, sign of life, end, what it printed
+    attempts/KEY/run/    the job's user's: plan, claim, news, sign of life, end, what it printed
     jobs/ID/             the job's user's, for all attempts of a job: its checkpoint
     logs/KEY/            what is kept of an attempt that is forgotten
     news/                an empty file for each attempt that has ended
@@ -131,14 +131,19 @@ class Folder(Fence):
             os.chown(job, uid, gid)
             os.chown(run, uid, gid)
         path = os.path.join(folder, files.LAUNCH)
-        if not os.path.exists(path):
-            draft = whole.write_draft(path, json.dumps(plan).encode(), durable=True)
-            if os.geteuid() == 0:
-                # The environment is the user's own affair, and the nodes read it as this user.
-                os.chown(draft, uid, gid)
-            os.rename(draft, path)
-            whole.sync_folder(folder)
-            whole.sync_folder(os.path.join(self.root, ATTEMPTS))
+        if os.path.exists(path):
+            return
+        draft = whole.write_draft(os.path.join(folder, files.PLAN), json.dumps(plan).encode(), durable=True)
+        if os.geteuid() == 0:
+            # The environment is the user's own affair, and the nodes read it as this user.
+            os.chown(draft, uid, gid)
+        os.rename(draft, os.path.join(run, files.PLAN))
+        whole.sync_folder(run)
+        kept = {name: plan[name] for name in ("uid", "gid", "cwd", "stdout", "stderr", "checkpoint")}
+        gpus = {node: part["gpus"] for node, part in plan["parts"].items()}
+        whole.replace(path, {**kept, "gpus": gpus}, durable=True)
+        whole.sync_folder(folder)
+        whole.sync_folder(os.path.join(self.root, ATTEMPTS))
 
     def own(self, key: str, name: str) -> dict[str, Any] | None:
         """One of the engine's files about an attempt."""
@@ -172,17 +177,11 @@ class Folder(Fence):
     def forget(self, key: str) -> None:
         """Keep what an attempt printed and where, and that it once was; take the rest away."""
         folder = self.attempt(key)
-        plan = self.own(key, files.LAUNCH) or {}
-        kept: dict[str, Any] = {
-            name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan
-        }
-        whole.replace(os.path.join(folder, files.LAUNCH), kept)
-        for name in (files.SCRIPT, files.NEWS, files.BEAT, files.GO):
+        for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO):
             with suppress(OSError):
                 os.unlink(os.path.join(self.run(key), name))
-        for name in (files.HALT,):
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, name))
+        with suppress(OSError):
+            os.unlink(os.path.join(folder, files.HALT))
         # In one step: at any time the key is in one of the two places and so cannot start again.
         os.rename(folder, self.kept(key))
 

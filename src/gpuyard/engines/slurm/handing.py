@@ -23,6 +23,8 @@ _AT_ONCE = 4
 """Commands that hand in jobs at the same time: more would wait for one another in Slurm's controller."""
 SETTLE_S = 5.0
 """After Slurm was out of reach nothing is handed in for so long: its nodes report first what still runs there."""
+_OUT_OF_ORDER = 16
+"""Numbers of jobs that are handed in at the same time may come back a little out of order."""
 _OWN_FAULT = (
     "invalid account",
     "invalid user",
@@ -145,7 +147,7 @@ class Handing:
             return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
         except EngineError as error:
             return self._refused(job, str(error))
-        if number <= self._id_max - 1000 or number in ids:
+        if number < self._id_max - _OUT_OF_ORDER or number in ids:
             # Numbers begin again: Slurm has lost its memory, and its nodes may still run what had this number.
             self._hold_until_s = time.monotonic() + SETTLE_S
         self._id_max = max(self._id_max, number)

@@ -18,6 +18,9 @@ ENGINE_CLAIM = 0
 """The number in a claim that the engine itself took: no job of Slurm has it."""
 
 
+DOOM_MS = 2_500
+
+
 @dataclass(frozen=True, slots=True)
 class Traces:
     """What is known of one attempt."""
@@ -28,6 +31,8 @@ class Traces:
     claimed_ms: int = 0
     news: dict[str, Any] | None = None
     halt: dict[str, Any] | None = None
+    doomed_ms: int = 0
+    """When what may be left of it was told to end; 0: it was not."""
     submitted_ms: int = 0
     """When it was last handed in; 0: never."""
     alive: bool = False
@@ -42,6 +47,10 @@ class Settle:
     outcome: Outcome
     why: str
     unclaimed: bool = False
+    unwritten: bool = False
+    """Whether a node should have written its end, which may take a moment to be seen."""
+    bad_place: bool = False
+    """Whether its nodes are to be left out for a while."""
     started_ms: int = 0
     exit_code: int = 0
 
@@ -54,11 +63,16 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
+class Doom:
+    """Slurm has given a node up: what still lives there is told to end, and gets a moment for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A report, and what is to be done first where it is not final."""
 
     report: Report
-    todo: Settle | Late | None = None
+    todo: Settle | Late | Doom | None = None
     extra: tuple[int, ...] = ()
     """Jobs of Slurm under this key that can run nothing any more: to be cancelled."""
 
@@ -71,8 +85,12 @@ def judge(
     asked_ms: int,
     now_ms: int,
     handoff_ms: int,
+    reached_ms: int = 0,
 ) -> Finding:
-    """How an attempt stands. `jobs`: those of Slurm under its key; None: Slurm is out of reach."""
+    """How an attempt stands. `jobs`: those of Slurm under its key; None: Slurm is out of reach.
+
+    `reached_ms`: since when it has been in reach without a break.
+    """
     if traces.end is not None:
         return _ended(key, traces, traces.end, jobs, now_ms)
     if traces.claimed_by == ENGINE_CLAIM:
@@ -85,8 +103,9 @@ def judge(
             phase = _phase(traces)
         return Finding(_report(key, phase, traces))
     if traces.claimed_by is not None:
-        return _claimed(key, traces, jobs)
-    return _unclaimed(key, traces, jobs, asked_ms, now_ms, handoff_ms)
+        return _claimed(key, traces, jobs, now_ms)
+    waited_ms = now_ms - max(traces.submitted_ms, reached_ms) if traces.submitted_ms else 0
+    return _unclaimed(key, traces, jobs, asked_ms, waited_ms, handoff_ms)
 
 
 def _ended(
@@ -108,12 +127,19 @@ def _ended(
         outcome = Outcome.FAILED
     if outcome is Outcome.FAILED:
         why = end["why"] or why
-    return Finding(
-        _unknown(key), Settle(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
-    )
+    settle = Settle(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
+    return _settled(key, traces, settle, now_ms)
 
 
-def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob]) -> Finding:
+def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
+    """The end that Slurm names. A lost node may be only out of Slurm's reach, so what lives there is told first."""
+    told = bool(traces.doomed_ms)
+    if settle.outcome is Outcome.NODE_FAIL and not (told and now_ms - traces.doomed_ms >= DOOM_MS):
+        return Finding(_report(key, Phase.STOPPING, traces), None if told else Doom())
+    return Finding(_unknown(key), settle)
+
+
+def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) -> Finding:
     mine = [job for job in jobs if job.first_id == traces.claimed_by]
     extra = tuple([job.first_id for job in jobs if job.first_id != traces.claimed_by and job.waits])
     states = {job.state for job in mine}
@@ -131,20 +157,20 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob]) -> Finding:
         outcome = outcome_of(worst[0]) or Outcome.FAILED
         if traces.halt is not None and outcome is not Outcome.NODE_FAIL:
             outcome = Outcome(traces.halt["outcome"])
-        why = f"Slurm ended it: {worst[0]}"
-        return Finding(_unknown(key), Settle(outcome, why, started_ms=started_ms), extra)
+        settle = Settle(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
+        return _settled(key, traces, settle, now_ms)
     # Slurm has forgotten it. Its wrapper may live all the same.
     return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
 
 
 def _unclaimed(
-    key: str, traces: Traces, jobs: Sequence[SlurmJob], asked_ms: int, now_ms: int, handoff_ms: int
+    key: str, traces: Traces, jobs: Sequence[SlurmJob], asked_ms: int, waited_ms: int, handoff_ms: int
 ) -> Finding:
     live = [job for job in jobs if job.lives or job.waits]
     report = _report(key, Phase.STARTING, traces)
     if live:
         waits = all([job.waits for job in live])
-        late = waits and traces.submitted_ms and now_ms - traces.submitted_ms >= handoff_ms
+        late = waits and waited_ms >= handoff_ms
         held = waits and any([_stuck(job) for job in live])
         if late or held:
             since = f"within {handoff_ms // 1000} s" if late else ""
@@ -156,15 +182,12 @@ def _unclaimed(
         return Finding(report)
     if not jobs:
         return Finding(_unknown(key))
+    # Nothing of it ran, so it waits again: also where Slurm calls it cancelled, which it does by itself with a job that
+    # got the number of one that still runs. Who wants it gone for good says so to the yard.
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
-    outcome = outcome_of(newest.state) or Outcome.FAILED
     why = f"Slurm ended it before it ran: {newest.state}"
-    if outcome in (Outcome.NODE_FAIL, Outcome.TIMEOUT, Outcome.PREEMPTED):
-        # Nothing of it ran: it waits again, whatever it says of requeueing.
-        return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True))
-    if outcome is not Outcome.CANCELLED:
-        outcome, why = Outcome.FAILED, "its node could not run the wrapper"
-    return Finding(report, Settle(outcome, why, unclaimed=True))
+    bad_place = outcome_of(newest.state) is not Outcome.CANCELLED
+    return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
 
 
 def _stuck(job: SlurmJob) -> bool:

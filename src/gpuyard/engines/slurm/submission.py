@@ -139,32 +139,34 @@ def words(job: Submission, as_user: bool) -> list[str]:
 
 
 def body(job: Submission, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The same for slurmrestd, in the words of its API v0.0.38. Only where all nodes get the same."""
-    (group,) = job.groups
-    described: dict[str, Any] = {
-        "name": plain_name(job.name),
-        "comment": job.mark,
-        "requeue": False,
-        "current_working_directory": "/",
-        "standard_output": job.output.replace("%", "%%"),
-        "environment": dict(environment),
-        "nodes": [len(group.nodes), len(group.nodes)],
-        "required_nodes": ",".join(group.nodes),
-        "tasks_per_node": group.tasks,
-        "tasks": group.tasks * len(group.nodes),
-        "cpus_per_task": group.cpus // group.tasks,
-    }
+    """The same for slurmrestd, in the words of v0.0.40 and later: earlier ones have no place for the nodes."""
+    jobs = [_described(job, group, environment) for group in job.groups]
+    return {"script": job.script} | ({"job": jobs[0]} if len(jobs) == 1 else {"jobs": jobs})
+
+
+def _described(job: Submission, group: Group, environment: Mapping[str, str]) -> dict[str, Any]:
     optional = {
-        "gres": group.gres,
-        "memory_per_node": group.memory_mib,
-        "time_limit": job.minutes,
+        "tres_per_node": f"gres/{group.gres}" if group.gres else "",
+        "time_limit": {"set": True, "number": job.minutes} if job.minutes else "",
         "partition": group.partition,
         "reservation": job.reservation,
         "account": job.account,
     }
     return {
-        "script": job.script,
-        "job": described | {name: value for name, value in optional.items() if value},
+        "name": plain_name(job.name),
+        "comment": job.mark,
+        "requeue": False,
+        "current_working_directory": "/",
+        "standard_output": job.output.replace("%", "%%"),
+        "environment": [f"{name}={value}" for name, value in sorted(environment.items())],
+        "minimum_nodes": len(group.nodes),
+        "maximum_nodes": len(group.nodes),
+        "required_nodes": list(group.nodes),
+        "tasks_per_node": group.tasks,
+        "tasks": group.tasks * len(group.nodes),
+        "cpus_per_task": group.cpus // group.tasks,
+        "memory_per_node": {"set": True, "number": group.memory_mib},
+        **{name: value for name, value in optional.items() if value},
     }
 
 

@@ -59,6 +59,8 @@ _CLOSED = {
     "REBOOT_REQUESTED": "is to be rebooted",
     "POWERING_DOWN": "powers down",
 }
+_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTP])")
+_UNITS = {"K": 2**-10, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
 _WORD = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9_:/]*)=")
 _GRES = re.compile(r"gpu(?::([^:,()]+?))??(?::(\d+))?(?:\([^)]*\))?")
 
@@ -77,6 +79,7 @@ class SlurmJob(NamedTuple):
     gpus: int
     """On all its nodes together."""
     cpus: int
+    memory_mib: int
     partition: str
     comment: str
 
@@ -182,6 +185,7 @@ def read_queue(text: str, nonce: str) -> list[SlurmJob]:
                 nodes=expand(nodes.strip()),
                 gpus=found.get("gres/gpu", 0),
                 cpus=found.get("cpu", 0),
+                memory_mib=found.get("mem", 0),
                 partition=partition.strip(),
                 comment=comment.strip(),
             )
@@ -194,9 +198,13 @@ def _number(text: str) -> int:
 
 
 def read_tres(text: str) -> dict[str, int]:
-    """`cpu=2,mem=128M,gres/gpu=4` as counts; what is no count, like memory with its unit, is left out."""
+    """`cpu=2,mem=128M,gres/gpu=4` as counts, memory in MiB; what is no number is left out."""
     pairs = [word.partition("=") for word in text.strip().split(",")]
-    return {name: int(value) for name, _, value in pairs if value.isdecimal()}
+    found = {name: int(value) for name, _, value in pairs if value.isdecimal()}
+    for name, _, value in pairs:
+        if name == "mem" and (match := _MEMORY.fullmatch(value)):
+            found[name] = int(float(match[1]) * _UNITS[match[2]])
+    return found
 
 
 def seconds(text: str) -> int:
@@ -294,6 +302,11 @@ def read_reservations(text: str) -> list[Reservation]:
 
 
 # ---- meaning
+
+
+def main_state(states: Sequence[str]) -> str:
+    """One word for a list of them: that it still clears away outweighs how it ended."""
+    return "COMPLETING" if "COMPLETING" in states else states[0] if states else "UNKNOWN"
 
 
 def outcome_of(state: str) -> Outcome | None:

@@ -11,10 +11,10 @@ from gpuyard.engines.contract import Phase, Report
 from gpuyard.engines.local.client import read_as, read_own
 from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import plan as plans
-from gpuyard.engines.slurm.client import Client, Queue
+from gpuyard.engines.slurm.client import Client, Queue, Reach
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
-from gpuyard.engines.slurm.judge import Finding, Late, Settle, Traces, judge
+from gpuyard.engines.slurm.judge import Doom, Finding, Late, Settle, Traces, judge
 from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
@@ -25,6 +25,7 @@ SURE_S = 2 * files.LEASE_S
 """One that has shown none for so long has ended its tasks: it would have had to."""
 LINGER_S = 10.0
 """A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
+_END_S = 2.0
 _OLD_S_MIN, _OLD_S_MAX = 0.1, 5.0
 
 
@@ -37,6 +38,8 @@ class Known:
     checkpoint: str
     parts: dict[str, list[int]]
     """GPUs of each node as the yard counts them."""
+    final_s: float = 0.0
+    """When Slurm was first seen to be done with it while no end was there."""
     beat: float = 0.0
     beat_s: float = 0.0
     """When that sign was first seen, on our own clock: those of the nodes may differ."""
@@ -108,16 +111,35 @@ class Watcher:
         report = finding.report
         match finding.todo:
             case Settle() as settle:
-                report = self._settle(key, known, settle)
+                if settle.unwritten and self._too_soon(known):
+                    report = Report(key, Phase.STOPPING, started_ms=settle.started_ms)
+                else:
+                    report = self._settle(key, known, settle)
+            case Doom():
+                self._folder.put(key, files.DEAD, {"at_ms": self._now_ms()})
             case Late(why):
-                self._put_aside(list(known.parts), why)
                 report = self.withdraw(key, known, Outcome.PREEMPTED, why)
-                self.cancel([job.first_id for job in jobs])
+                if report.phase is Phase.ENDED:
+                    # It has not started in this very moment, and cannot any more.
+                    self._put_aside(list(known.parts), why)
+                    self.cancel([job.first_id for job in jobs])
         if finding.extra:
             self.cancel(finding.extra)
         if report.phase is Phase.ENDED:
             self._ended[key] = report
         return report
+
+    def _reached_ms(self, now_ms: int) -> int:
+        """Since when Slurm has been in reach without a break; 0: always. While it was away it could start nothing."""
+        reach: Reach | None = getattr(self._client, "reach", None)
+        if reach is None or reach.returned_s is None:
+            return 0
+        return now_ms - int((time.monotonic() - reach.returned_s) * 1000)
+
+    def _too_soon(self, known: Known) -> bool:
+        """Whether an end may still be on its way through a network file system."""
+        known.final_s = known.final_s or time.monotonic()
+        return time.monotonic() - known.final_s < _END_S
 
     def traces(self, key: str, known: Known) -> Traces:
         """What lies in an attempt's folder."""
@@ -138,6 +160,7 @@ class Watcher:
             claimed_ms=claim["at_ms"] if claim and type(claim.get("at_ms")) is int else 0,
             news=checked_news(folder.told(key, files.NEWS, uid)) if files.NEWS in here else None,
             halt=folder.own(key, files.HALT) if files.HALT in above else None,
+            doomed_ms=(folder.own(key, files.DEAD) or {}).get("at_ms", 0) if files.DEAD in above else 0,
             submitted_ms=submit.get("at_ms", 0),
             alive=self.silent_s(key, known) < STALE_S,
             checkpoint_ms=self._checkpoint_ms(known),
@@ -160,10 +183,9 @@ class Watcher:
         if flaw_of_key(key):
             return None
         plan = self._folder.own(key, files.LAUNCH)
-        if plan is None or "parts" not in plan:
+        if plan is None:
             return None
-        parts = {node: part["gpus"] for node, part in plan["parts"].items()}
-        found = self._known[key] = Known(plan["uid"], plan["gid"], plan["checkpoint"], parts)
+        found = self._known[key] = Known(plan["uid"], plan["gid"], plan["checkpoint"], plan["gpus"])
         return found
 
     def drop(self, key: str) -> None:
@@ -176,8 +198,10 @@ class Watcher:
     def _settle(self, key: str, known: Known, settle: Settle) -> Report:
         why = settle.why
         if settle.unclaimed:
-            if settle.outcome is Outcome.FAILED and (said := self._last_words(key, known)):
+            if said := self._last_words(key, known):
                 why = f"{why}: {said}"
+            if settle.bad_place:
+                self._put_aside(list(known.parts), why)
             return self.withdraw(key, known, settle.outcome, why)
         end = plans.end_of(settle.outcome, why, settle.started_ms, self._now_ms(), settle.exit_code)
         end["checkpoint_ms"] = self._checkpoint_ms(known)

@@ -8,12 +8,16 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-LAUNCH, HALT, RUN = "launch.json", "halt.json", "run"
-"""What to run; the wish that it stop; the part of the folder that the job's user owns."""
+LAUNCH, HALT, RUN, PLAN = "launch.json", "halt.json", "run", "plan.json"
+"""What the engine goes by; the wish that it stop; the part of the folder that the job's user owns; in it, what to run.
+
+The engine never goes by what a user owns: a plan that names another user's files would have them read."""
 CLAIM, NEWS, END, BEAT, GO, SCRIPT = "claim.json", "running.json", "end.json", "beat", "go", "script"
 """Who runs it, taken once; how it stands; how it ended; a sign of life; all nodes are ready; what to run."""
 READY, FAILED, ORDER = "ready.", "failed.", "order."
 """Of one node: its tasks wait at the gate; one of them failed. For all nodes: a signal to pass on."""
+DEAD = "dead.json"
+"""Slurm has given a node of it up: whoever of it still lives, cut off from the others, is to end at once."""
 TOLD = "TOLD"
 """The outcome where Slurm ended it: only Slurm knows what to call that."""
 BEAT_S = 5.0

@@ -75,10 +75,10 @@ class Head:
                 "cannot open standard input and output {}: {}".format(error.filename, error.strerror),
             )
         self._obey()
+        self.started_ms = files.now_ms()
         if failure is None and not self.verdict:
             failure = self.hands.go()
         now = time.monotonic()
-        self.started_ms = files.now_ms()
         if plan["limit_ms"] > 0:
             self.limit_at = now + plan["limit_ms"] / 1000
             if plan["warn_signal"] and plan["warn_ms"] > 0:
@@ -147,7 +147,11 @@ class Head:
             self.kill_at = min(self.kill_at, self.term_at + self.plan["grace_ms"] / 1000)
 
     def _obey(self) -> None:
-        halt = files.read("../" + files.HALT) if files.HALT in files.names("..") else None
+        above = files.names("..")
+        if files.DEAD in above:
+            self.verdict, self.why, self.kill_at = "NODE_FAIL", "a node of it is lost", time.monotonic()
+            return
+        halt = files.read("../" + files.HALT) if files.HALT in above else None
         if halt is None:
             return
         now = time.monotonic()
@@ -271,7 +275,7 @@ def main() -> int:
     except FileNotFoundError:
         # It was stopped and is forgotten.
         return 0
-    plan = files.read("../" + files.LAUNCH)
+    plan = files.read(files.PLAN)
     if plan is None:
         return 0
     adopt_orphans()

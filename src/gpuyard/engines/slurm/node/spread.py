@@ -130,7 +130,9 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
         beat = files.changed(files.BEAT)
         if beat != seen:
             seen, seen_at = beat, time.monotonic()
-        gone = files.END in here or time.monotonic() - seen_at > files.LEASE_S
+        gone = (
+            files.END in here or files.DEAD in files.names("..") or time.monotonic() - seen_at > files.LEASE_S
+        )
         if dying or failure is not None or gone:
             crew.signal(signal.SIGKILL)
             crew.mouths = []

@@ -1,0 +1,57 @@
+"""From the configuration of a Slurm cluster to its engine: what no waiting will mend is refused at once."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.config import loads
+from gpuyard.config.values import Rest, SlurmCluster
+from gpuyard.control.fleet import chosen
+from gpuyard.control.slurm_fleet import client_of, slurm_engine
+from gpuyard.engines.contract import Permanent
+from gpuyard.engines.slurm.client import CommandClient
+from gpuyard.engines.slurm.rest import RestClient
+from gpuyard.errors import BadInput
+
+FILE = "version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n"
+
+
+def fleet_of(keys: str, emulate: str = "") -> object:
+    return chosen(loads(FILE.format(keys=keys), "yard.yaml"), emulate)
+
+
+@pytest.mark.parametrize(
+    ("keys", "emulate", "text"),
+    [
+        (
+            "shared_folder: /s",
+            "8 x H100",
+            "--emulate is for this machine, and cluster 'hpc' has engine slurm",
+        ),
+        ("mode: observe", "", "cluster 'hpc' is to be observed"),
+        ("pools: {a: {nodes: 1, gpus: 8 x H100, cpus: 8, memory: 8G}}", "", "'hpc' has no 'shared_folder'"),
+    ],
+)
+def test_what_cannot_be_driven(keys: str, emulate: str, text: str) -> None:
+    with pytest.raises(BadInput, match=text):
+        fleet_of(keys, emulate)
+
+
+def test_what_can(tmp_path: Path) -> None:
+    fleet = fleet_of("shared_folder: /s, partitions: [gpu], handoff: 90s, gpu_types: {a100: A100-80GB}")
+
+    assert SlurmCluster(
+        partitions=("gpu",), shared_folder="/s", handoff_ms=90_000, gpu_types={"a100": "A100-80GB"}
+    ) == getattr(fleet, "slurm", None)
+
+
+def test_a_file_or_programs_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match=r"there is no /nowhere/slurm\.conf"):
+        slurm_engine("hpc", SlurmCluster(conf="/nowhere/slurm.conf"), tmp_path)
+    with pytest.raises(Permanent, match="there is no program sbatch in /nowhere"):
+        slurm_engine("hpc", SlurmCluster(programs="/nowhere"), tmp_path)
+
+
+def test_the_way_to_speak() -> None:
+    assert isinstance(client_of(SlurmCluster()), CommandClient)
+    assert isinstance(client_of(SlurmCluster(rest=Rest("http://h:1", "/t", "root"))), RestClient)

@@ -1,0 +1,46 @@
+"""The code that runs on the nodes: by itself, with what an old Python has."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard.engines.slurm import node
+
+FILES = sorted(Path(node.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_python_3_6_can_read_it(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_it_needs_nothing_but_the_standard_library_and_itself(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names]
+    froms = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)]
+
+    assert [] == [name for name in names if name not in sys.stdlib_module_names]
+    assert [] == [
+        each.module for each in froms if not each.level and each.module not in sys.stdlib_module_names
+    ]
+
+
+def test_it_runs_alone(tmp_path: Path) -> None:
+    """Without a folder to work in there is nothing to do, which it finds out without gpuyard."""
+    (tmp_path / "node").mkdir()
+    for path in FILES:
+        (tmp_path / "node" / path.name).write_bytes(path.read_bytes())
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from node.head import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "gone")],
+        env={"SLURMD_NODENAME": "n1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,91 @@
+"""Which nodes may be used, which are left out, and how many GPUs others have."""
+
+from dataclasses import replace
+
+from gpuyard.engines.slurm.fleet import Aside, Others, Site, notes, reports, scene_of, window
+from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
+
+SITE = Site("hpc", gpu_types={"a100": "A100-80GB"})
+
+
+def node(name: str, *states: str) -> SlurmNode:
+    found = frozenset(states or ("IDLE",))
+    return SlurmNode(name, name, found, "", 64, 512_000, (("a100", 8),), (), ("gpu",))
+
+
+def other(gpus: int, cpus: int = 1, memory_mib: int = 1, nodes: tuple[str, ...] = ("n1",)) -> SlurmJob:
+    return SlurmJob(9, 0, "RUNNING", "None", 0, 1, nodes, gpus, cpus, memory_mib, "gpu", "")
+
+
+GPU = Partition("gpu", ("n1", "n2"), True, True, 0)
+
+
+def up(site: Site, *partitions: Partition, reservations: tuple[Reservation, ...] = ()) -> dict[str, str]:
+    scene = scene_of(site, [node("n1"), node("n2", "IDLE", "DRAIN")], partitions, reservations)
+    return {each.node.name: each.why for each in reports(site, scene, Aside(), Others(), {}, {}, 100)}
+
+
+def test_the_default_partition_is_ours_unless_others_are_named() -> None:
+    other_one = Partition("cpu", ("n2",), True, False, 0)
+
+    assert {"n1": "", "n2": "drained in Slurm"} == up(SITE, GPU, other_one)
+    assert {"n2": "drained in Slurm"} == up(replace(SITE, partitions=("cpu",)), GPU, other_one)
+
+
+def test_a_partition_that_is_down_or_gone() -> None:
+    assert "partition gpu is not up" == up(SITE, replace(GPU, up=False))["n1"]
+    site = replace(SITE, partitions=("gpu", "gone"))
+    assert "Slurm has no partition gone" == up(site, GPU)["n1"]
+    assert ("Slurm has no partition gone: nothing can start there",) == notes(
+        site, scene_of(site, [node("n1")], [GPU], [])
+    )
+
+
+def test_only_the_reservation_is_ours_where_there_is_one() -> None:
+    site = replace(SITE, reservation="yard")
+    mine = Reservation("yard", ("n2",), 0, 1000, frozenset())
+
+    assert "not in reservation yard" == up(site, GPU, reservations=(mine,))["n1"]
+    assert "Slurm has no reservation yard" == up(site, GPU)["n1"]
+
+
+def test_what_would_run_into_a_maintenance() -> None:
+    later = Reservation("fix", ("n1",), 1000, 2000, frozenset({"MAINT"}))
+    scene = scene_of(SITE, [node("n1")], [GPU], [later])
+
+    assert "" == window(SITE, scene, "n1", 100, 899)
+    assert "maintenance fix of Slurm begins before it would end" == window(SITE, scene, "n1", 100, 900)
+    assert "" != window(SITE, scene, "n1", 100, None)
+    assert "" == window(SITE, scene, "n2", 100, None)
+    assert "" == window(SITE, scene, "n1", 2000, None)
+
+
+def test_gpus_of_others_are_those_that_we_do_not_hold_and_stay_the_same() -> None:
+    others = Others()
+
+    assert [4, 5, 6] == [busy.gpu for busy in others.busy(node("n1"), {7}, [other(3)])]
+    assert [4, 5, 6] == [busy.gpu for busy in others.busy(node("n1"), set(), [other(3)])]
+    assert [3, 5, 6] == [busy.gpu for busy in others.busy(node("n1"), {4, 7}, [other(3)])]
+    assert [] == list(others.busy(node("n1"), set(), []))
+
+
+def test_a_node_without_cores_or_memory_left_has_no_gpus_to_give() -> None:
+    assert 7 == len(Others().busy(node("n1"), {0}, [other(0, cpus=64)]))
+    assert 8 == len(Others().busy(node("n1"), set(), [other(0, memory_mib=512_000)]))
+    assert 0 == len(Others().busy(node("n1"), set(), [other(0, cpus=64, nodes=("n1", "n2"))]))
+
+
+def test_a_node_is_left_out_longer_each_time_and_taken_back_when_something_runs() -> None:
+    clock = [0.0]
+    aside = Aside(lambda: clock[0])
+    aside.put(["n1"], "Resources")
+    aside.put(["n1"], "again")
+
+    assert "left out for a while: Resources" == aside.why("n1")
+    clock[0] = 31.0
+    assert "" == aside.why("n1")
+    aside.put(["n1"], "Resources")
+    clock[0] = 80.0
+    assert "" != aside.why("n1")
+    aside.clear(["n1"])
+    assert "" == aside.why("n1")

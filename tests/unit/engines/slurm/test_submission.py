@@ -1,0 +1,117 @@
+"""What is handed to Slurm: nodes named, counts exact, nothing left for it to decide."""
+
+import pytest
+
+from gpuyard.engines.contract import Launch, Part, Recipe
+from gpuyard.engines.slurm import submission
+from gpuyard.engines.slurm.submission import Group, Submission, amounts, groups_of, minutes_of
+from gpuyard.engines.slurm.translate import Partition, SlurmNode
+
+PARTITIONS = [Partition("gpu", ("n1", "n2", "n3"), True, True, 60)]
+
+
+def node(name: str) -> SlurmNode:
+    return SlurmNode(name, name, frozenset({"IDLE"}), "", 64, 512_000, (("a100", 8),), (), ("gpu",))
+
+
+NODES = {name: node(name) for name in ("n1", "n2", "n3")}
+
+
+def launch(*parts: Part, batch: bool = False, limit_ms: int = 0) -> Launch:
+    recipe = Recipe(argv=("true",), batch=batch)
+    return Launch("y-1-1", 1, 1, "1", "train", recipe, parts, limit_ms, 30_000)
+
+
+def part(name: str, gpus: int, tasks: int = 1, cpu_milli: int = 4000, memory_mib: int = 1000) -> Part:
+    return Part(name, tuple(range(gpus)), 1000, cpu_milli, memory_mib, tasks)
+
+
+def test_nodes_that_get_the_same_are_one_group() -> None:
+    (group,) = groups_of(launch(part("n1", 2), part("n2", 2)), NODES, PARTITIONS)
+
+    assert Group(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu") == group
+    assert "gpu:a100:2" == group.gres
+
+
+def test_nodes_that_get_different_amounts_are_several() -> None:
+    groups = groups_of(launch(part("n1", 4, 2), part("n2", 2), part("n3", 4, 2)), NODES, PARTITIONS)
+
+    assert [("n1", "n3"), ("n2",)] == [group.nodes for group in groups]
+    assert ["--het-group=0", "--het-group=1"] == [words[1] for words in submission.sruns(groups)]
+
+
+def test_a_batch_script_finds_its_tasks_in_slurm() -> None:
+    (group,) = groups_of(launch(part("n1", 4, 4), batch=True), NODES, PARTITIONS)
+    (uneven,) = groups_of(launch(part("n1", 4, 3), batch=True), NODES, PARTITIONS)
+
+    assert (4, 1) == (group.tasks, uneven.tasks)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cpus", "memory_mib"),
+    [
+        (part("n1", 2), 4, 1000),
+        (part("n1", 2, cpu_milli=1500), 2, 1000),
+        # Slurm would give one core, and all the memory.
+        (part("n1", 2, cpu_milli=0, memory_mib=0), 16, 128_000),
+        (part("n1", 0, cpu_milli=0, memory_mib=0), 1, 8_000),
+        (part("n1", 0, cpu_milli=2000, memory_mib=0), 2, 16_000),
+    ],
+)
+def test_who_asks_for_nothing_gets_its_part(asked: Part, cpus: int, memory_mib: int) -> None:
+    assert (cpus, memory_mib) == amounts(asked, NODES["n1"])
+
+
+def test_the_time_limit_lies_behind_ours_and_within_the_partitions() -> None:
+    assert 0 == minutes_of(launch(part("n1", 1)), PARTITIONS)
+    assert 13 == minutes_of(launch(part("n1", 1), limit_ms=600_000), PARTITIONS)
+    assert 60 == minutes_of(launch(part("n1", 1), limit_ms=86_400_000), PARTITIONS)
+
+
+def job(*groups: Group) -> Submission:
+    return Submission(
+        "y-1-1", "y-1-1@ab", "a\nname", 1000, 100, groups, 13, "/s/%j", "#!/bin/sh\n", account="ml"
+    )
+
+
+ONE = Group(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu")
+
+
+def test_words_for_sbatch() -> None:
+    assert [
+        "--parsable",
+        "--uid=1000",
+        "--gid=100",
+        "--no-requeue",
+        "--job-name=a name",
+        "--comment=y-1-1@ab",
+        "--chdir=/",
+        "--output=/s/%%j",
+        "--export=ALL",
+        "--partition=gpu",
+        "--account=ml",
+        "--nodes=2",
+        "--nodelist=n1,n2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=4",
+        "--gres=gpu:a100:2",
+        "--mem=1000M",
+        "--time=13",
+    ] == submission.words(job(ONE), as_user=True)
+    assert ":" in submission.words(job(ONE, ONE), as_user=False)
+
+
+def test_the_body_for_slurmrestd() -> None:
+    body = submission.body(job(ONE), {"PATH": "/bin"})["job"]
+
+    assert (["n1", "n2"], 2, 2) == (body["required_nodes"], body["minimum_nodes"], body["maximum_nodes"])
+    assert ("gres/gpu:a100:2", {"set": True, "number": 13}) == (body["tres_per_node"], body["time_limit"])
+    assert ["PATH=/bin"] == body["environment"]
+    assert 2 == len(submission.body(job(ONE, ONE), {})["jobs"])
+
+
+def test_nothing_of_a_user_is_in_the_batch_script() -> None:
+    text = submission.script_of("python3", submission.program_of("/a 'b"), "/a 'b/attempts/y-1-1")
+
+    assert text.startswith("#!/bin/sh\nexec python3 -I -S -c ")
+    assert 2 == text.count("\n")
