@@ -177,9 +177,8 @@ def compared(name: str, site: Site, every_s: float) -> list[Row]:
     more_ms = int(every_s * 500)
     return [
         figures(name, past, replayed(config, past)),
-        figures(f"{name}, conservative", past, replayed(config, past, "conservative")),
+        figures(f"{name}, EASY instead", past, replayed(config, past, "easy")),
         figures(f"{name}, pause {more_ms / 1000:.1f} s", past, replayed(config, past, "", more_ms)),
-        figures(f"{name}, conservative, pause", past, replayed(config, past, "conservative", more_ms)),
     ]
 
 

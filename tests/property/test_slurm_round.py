@@ -72,7 +72,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     )
     policy = {
         "order": draw(st.sampled_from([["fifo"], ["class"], ["fair"], ["class", "fair"], ["fair", "class"]])),
-        "backfill": draw(st.sampled_from(["easy", "none"])),
+        "backfill": draw(st.sampled_from(["easy", "conservative", "none"])),
         "backfill_depth": draw(st.integers(1, 900)),
         "depth_per_tenant": draw(st.integers(1, 900)),
         "preemption": draw(st.sampled_from([[], ["class"]])),

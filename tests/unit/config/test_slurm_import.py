@@ -49,7 +49,7 @@ def test_the_recorded_site() -> None:
     assert (0, True, 86_400_000, 0, 5000) == _plain(classes["scav"])
     assert "normal" == config.settings.default_class
     policy = config.settings.policy
-    assert (("fair", "class"), "easy", 500, ("class",)) == (
+    assert (("fair", "class"), "conservative", 500, ("class",)) == (
         policy.order, policy.backfill, policy.backfill_depth, policy.preemption,
     )  # fmt: skip
     assert any("DenyOnLimit" in text for text in notes.unsaid)

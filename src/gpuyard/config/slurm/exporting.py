@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gpuyard.config.problems import quoted
 from gpuyard.config.slurm.exporting_accounts import people, script
+from gpuyard.config.slurm.importing_policy import EASY
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.values import Config
 from gpuyard.engines.slurm.forms import duration_text, models_of
@@ -148,8 +149,6 @@ def _weights(policy: PolicySpec, notes: Notes) -> list[str]:
 
 def _scheduler(policy: PolicySpec, notes: Notes) -> list[str]:
     kind = _BACKFILLS.get(policy.backfill, "sched/backfill")
-    if policy.backfill == "conservative":
-        notes.guess("backfill 'conservative': Slurm's plans for as many jobs as bf_max_job_test allows")
     for rule in policy.preemption:
         if rule != "class":
             notes.leave(f"preemption {quoted(rule)}: Slurm preempts by QOS only")
@@ -162,7 +161,9 @@ def _scheduler(policy: PolicySpec, notes: Notes) -> list[str]:
             if policy.depth_per_tenant == policy.backfill_depth
             else f",bf_max_job_user={policy.depth_per_tenant}"
         )
-        lines.append(f"SchedulerParameters=bf_max_job_test={policy.backfill_depth}{user},bf_continue")
+        # Slurm keeps room for all jobs that it looks at, unless it is told to for the first one only.
+        first = f",{EASY}=1" if policy.backfill == "easy" else ""
+        lines.append(f"SchedulerParameters=bf_max_job_test={policy.backfill_depth}{user}{first},bf_continue")
     if "class" in policy.preemption:
         lines += [
             "PreemptType=preempt/qos",

@@ -14,6 +14,8 @@ NAME = "slurm"
 """What the imported policy is called."""
 NEVER_MS = 3650 * DAY_MS
 """The half-life of usage that does not fade, as good as."""
+EASY = "bf_job_part_count_reserve"
+"""For how many jobs of a partition backfill keeps room; without it, for all."""
 BF_MAX_JOB_TEST = 500
 """Slurm's default: jobs that its backfill looks at."""
 
@@ -38,12 +40,12 @@ def weight(site: Site, name: str) -> int:
 
 def policy(site: Site, notes: Notes) -> dict[str, Any]:
     """`policy` and `policies`: one policy, named `slurm`."""
+    parameters = words(site.setting("SchedulerParameters"))
     entry: dict[str, Any] = {
         "order": _order(site, notes),
         "placement": "best-fit",
-        "backfill": "easy" if site.setting("SchedulerType") != "sched/builtin" else "none",
+        "backfill": _backfill(site, parameters),
     }
-    parameters = words(site.setting("SchedulerParameters"))
     entry["backfill_depth"] = _count(parameters.get("bf_max_job_test", ""), BF_MAX_JOB_TEST)
     entry["depth_per_tenant"] = _count(parameters.get("bf_max_job_user", ""), entry["backfill_depth"])
     kind, mode = site.setting("PreemptType"), site.setting("PreemptMode").upper()
@@ -80,6 +82,13 @@ def _order(site: Site, notes: Notes) -> list[str]:
         )
     # Age is at the end of every order.
     return [each for each in order if each != "fifo"] or ["fifo"]
+
+
+def _backfill(site: Site, parameters: dict[str, str]) -> str:
+    """Slurm's backfill plans for every job that it looks at, unless it is told to plan for the first ones only."""
+    if site.setting("SchedulerType") == "sched/builtin":
+        return "none"
+    return "easy" if _count(parameters.get(EASY, ""), 0) else "conservative"
 
 
 def _count(text: str, default: int) -> int:
