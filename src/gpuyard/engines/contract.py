@@ -267,3 +267,15 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of the engine. What runs goes on."""
         ...
+
+
+class Uncut:
+    """The part of the contract that is about slices, for engines that cut no GPUs."""
+
+    def pin(self, _epoch: int, _node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
+        """Refused, GPU by GPU."""
+        return dict.fromkeys(layouts, Reply(Answer.REFUSED, "this engine does not cut GPUs"))
+
+    def cuts(self) -> dict[str, tuple[Slice, ...]]:
+        """None."""
+        return {}
