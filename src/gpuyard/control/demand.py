@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+from gpuyard.control.explained import told
 from gpuyard.control.plain_views import View
 from gpuyard.control.rights import Sight
 from gpuyard.core import Policy, State, explain
@@ -92,16 +93,17 @@ def waiting_rows(state: State, policy: Policy, now_ms: int, sight: Sight) -> tup
                 "jobs": len(records),
                 "slices": sum([record.shape.slices for record in records]),
                 "first": first.job.label if seen else str(first.id),
-                "why": _kept_from(state, policy, first, now_ms),
+                "why": _kept_from(state, policy, first, now_ms, sight) if seen else "it is another tenant's",
             }
         )
     return rows, _next_layouts(waits)
 
 
-def _kept_from(state: State, policy: Policy, record: JobRecord, now_ms: int) -> str:
+def _kept_from(state: State, policy: Policy, record: JobRecord, now_ms: int, sight: Sight) -> str:
     """Why the first who waits for a size has none. The state is a copy, and is tried out on."""
     found = explain(state, policy, record.id, now_ms)
-    other = [reason.text for reason in (found.reasons if found else ()) if reason.code is not ReasonCode.ROOM]
+    reasons = [told(reason, sight) for reason in (found.reasons if found else ())]
+    other = [reason.text for reason in reasons if reason.code is not ReasonCode.ROOM]
     if other:
         return other[0]
     nodes, shape = state.nodes, record.shape

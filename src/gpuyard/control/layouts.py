@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 
 from gpuyard.control.act import Pace
 from gpuyard.control.books import Books
+from gpuyard.core import State
+from gpuyard.core.bits import positions
 from gpuyard.core.claims import Pin
 from gpuyard.engines.contract import Answer, Capability, Engine, EngineError, Reply, Stale
 from gpuyard.model import Event, LayoutMade
@@ -40,7 +42,7 @@ class Keeper:
         events: list[Event] = []
         errors: list[str] = []
         for number, name, pins in self._wanted():
-            layouts = {gpu: tuple([Slice(gpu, *place) for place in pin.held]) for gpu, pin in pins.items()}
+            layouts = {gpu: _slices(gpu, pin) for gpu, pin in pins.items()}
             if self._told.get(name) == layouts and all([pin.made for pin in pins.values()]):
                 continue
             if self._tried.get(name) == layouts and not self._pace.due("pin", name, now_ms):
@@ -61,6 +63,15 @@ class Keeper:
             events += _news(number, pins, replies, now_ms, took_ms)
         return events, errors
 
+    def holds(self, state: State, news: Event) -> bool:
+        """Whether what the engine said is still about the layouts that are wanted: others may be pinned meanwhile."""
+        assert isinstance(news, LayoutMade)
+        pins = state.nodes.pins.get(news.node, {})
+        tried = self._tried[state.nodes.node[news.node].name]
+        return all(
+            [gpu in pins and _slices(gpu, pins[gpu]) == tried.get(gpu) for gpu in positions[news.gpus]]
+        )
+
     def _wanted(self) -> list[tuple[int, str, dict[int, Pin]]]:
         """Nodes with pinned GPUs, and those of which the engine may think that they have some."""
         with self._books.lock:
@@ -76,6 +87,10 @@ class Keeper:
         if Capability.SLICES not in self._engine.capabilities:
             return dict.fromkeys(layouts, Reply(Answer.REFUSED, _CANNOT))
         return self._engine.pin(self._epoch, name, layouts)
+
+
+def _slices(gpu: int, pin: Pin) -> tuple[Slice, ...]:
+    return tuple([Slice(gpu, *place) for place in pin.held])
 
 
 def _news(

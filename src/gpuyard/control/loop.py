@@ -290,7 +290,10 @@ class Controller:
         news, errors = self._keeper.step(now_ms)
         step.errors += errors
         if news:
-            step.events += self._commit(lambda draft: _offer_all(draft, news))
+            holds = self._keeper.holds
+            step.events += self._commit(
+                lambda draft: _offer_all(draft, [e for e in news if holds(draft.state, e)])
+            )
 
     def _start(self, records: list[JobRecord], now_ms: int, step: Step) -> None:
         launches, ends = [], []

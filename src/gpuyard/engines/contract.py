@@ -281,3 +281,15 @@ class LeavesOut(Protocol):
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where reading on from an offset makes sense: the offset itself, or behind what is left out."""
         ...
+
+
+class Uncut:
+    """The part of the contract that is about slices, for engines that cut no GPUs."""
+
+    def pin(self, _epoch: int, _node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
+        """Refused, GPU by GPU."""
+        return dict.fromkeys(layouts, Reply(Answer.REFUSED, "this engine does not cut GPUs"))
+
+    def cuts(self) -> dict[str, tuple[Slice, ...]]:
+        """None."""
+        return {}

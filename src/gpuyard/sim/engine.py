@@ -21,10 +21,11 @@ from gpuyard.engines.contract import (
     Report,
     Stale,
     Transient,
+    Uncut,
 )
 from gpuyard.model import Node, Outcome
 from gpuyard.sim.engine_faults import Faults, Misfortune
-from gpuyard.sim.engine_world import Life, NodeState, Run, Uncut, World, flaw_of
+from gpuyard.sim.engine_world import Life, NodeState, Run, World, flaw_of
 
 __all__ = ["Faults", "Life", "Misfortune", "Run", "SimEngine", "World"]
 

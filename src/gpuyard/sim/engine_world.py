@@ -1,11 +1,9 @@
 """What really ran in the simulated engine, kept apart from its books: checkers compare the two."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.engines.contract import Answer, Capability, Launch, Part, Reply
+from gpuyard.engines.contract import Capability, Launch, Part
 from gpuyard.model import Node, Outcome
-from gpuyard.model.mig import Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +96,3 @@ def flaw_of(launch: Launch, nodes: dict[str, Node], capabilities: frozenset[Capa
     if sum([part.tasks for part in launch.parts]) > 1 and Capability.GANG not in capabilities:
         return "this engine runs single tasks only"
     return ""
-
-
-class Uncut:
-    """The part of the contract that is about slices, of an engine that cuts no GPUs."""
-
-    def pin(self, _epoch: int, _node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
-        """Refused, GPU by GPU."""
-        return dict.fromkeys(layouts, Reply(Answer.REFUSED, "this engine does not cut GPUs"))
-
-    def cuts(self) -> dict[str, tuple[Slice, ...]]:
-        """None."""
-        return {}

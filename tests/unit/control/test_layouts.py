@@ -1,6 +1,6 @@
 """Pinned layouts between log and engine: asked for until they are so, and what became of it is in the log."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -32,6 +32,8 @@ class Engine(SimEngine):
     """One that cuts GPUs, as the test says."""
 
     answer: Reply | Exception = DONE
+    meanwhile: Callable[[], None] | None = None
+    """What happens once, while it is cutting."""
 
     def __init__(self) -> None:
         able = frozenset({Capability.GANG, Capability.SLICES})
@@ -41,6 +43,9 @@ class Engine(SimEngine):
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
         assert "n0" == node
         self.told.append(dict(layouts))
+        if self.meanwhile is not None:
+            then, self.meanwhile = self.meanwhile, None
+            then()
         if isinstance(self.answer, Exception):
             raise self.answer
         return dict.fromkeys(layouts, self.answer)
@@ -86,6 +91,18 @@ def test_a_layout_is_asked_for_once_and_written_down_when_it_is_made() -> None:
     world.add(LayoutReleased(world.now_ms, 0, 0b01))
     world.step()
     assert {1: ()} == world.engine.told[-1]
+
+
+def test_what_is_said_of_a_layout_that_was_replaced_meanwhile_is_not_written() -> None:
+    world = World()
+    world.step()
+    world.add(LayoutPinned(world.now_ms, 0, 0b01, SEVEN))
+    other = (Slice(0, "7g.141gb", 0),)
+    world.engine.meanwhile = lambda: world.add(LayoutPinned(world.now_ms, 0, 0b01, other))
+    assert [] == world.step()
+    assert not world.books.state.nodes.pins[0][0].made
+    assert [LayoutMade(1000, 0, 0b01)] == world.step()
+    assert [{}, {0: SEVEN}, {0: other}] == world.engine.told
 
 
 def test_trouble_is_written_once_and_tried_again_ever_more_rarely() -> None:

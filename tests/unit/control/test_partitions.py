@@ -10,11 +10,10 @@ from gpuyard.control.audit import audit
 from gpuyard.control.defragmenting import defrag_view
 from gpuyard.control.partitions import Partitions, Wanted
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
-from gpuyard.engines.contract import Transient
+from gpuyard.engines.contract import Transient, Uncut
 from gpuyard.model import AttemptConfirmed, AttemptStarted, Grant, LayoutMade, Node, NodeAdded, Settings
 from gpuyard.model.mig import Slice
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.engine_world import Uncut
 from rigs.desk import ANA, ROOT, Rig, rig
 
 H100 = "n1"

@@ -36,7 +36,15 @@ def ask_text(ask: Ask) -> str:
     assert all(
         getattr(ask, each.name) == each.default for each in fields(ask) if each.name not in FIRST_FIELDS
     )
-    return f"Ask({', '.join(f'{name}={getattr(ask, name)!r}' for name in FIRST_FIELDS)})"
+    return f"Ask({', '.join(f'{name}={said(getattr(ask, name))}' for name in FIRST_FIELDS)})"
+
+
+def said(value: object) -> str:
+    """A value as it was first written: shares did not name their user then, and these traces name none."""
+    if isinstance(value, Milli):
+        assert "" == value.user
+        return f"Milli(count={value.count!r}, milli={value.milli!r})"
+    return repr(value)
 
 
 def fingerprint(trace: Trace) -> str:

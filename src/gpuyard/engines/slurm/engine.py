@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpuyard.engines.contract import (
     Phase,
     Reply,
     Report,
+    Uncut,
 )
 from gpuyard.engines.local import files as whole
 from gpuyard.engines.local.client import read_as, read_own
@@ -31,7 +32,6 @@ from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import SlurmJob
 from gpuyard.engines.slurm.watching import SURE_S, Known, Watcher
-from gpuyard.model.mig import Slice
 
 _DONE = Reply(Answer.DONE)
 _LISTEN_S = 0.05
@@ -39,7 +39,7 @@ _OVERDUE_S = 30.0
 """A stop that the wrapper has not carried out so long after the grace is carried out by Slurm."""
 
 
-class SlurmEngine:
+class SlurmEngine(Uncut):
     """Hands attempts to Slurm, each with its nodes and counts named. Any number of objects may share one folder."""
 
     name = "slurm"
@@ -229,15 +229,6 @@ class SlurmEngine:
             return
 
     # ---- freezing
-
-    def pin(self, _epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
-        """Refused: Slurm's nodes are cut before slurmd starts, and gres.conf says into what."""
-        why = f"Slurm cuts no GPUs while it runs: cut those of {node} there, and name the slices in gres.conf"
-        return dict.fromkeys(layouts, Reply(Answer.REFUSED, why))
-
-    def cuts(self) -> dict[str, tuple[Slice, ...]]:
-        """Slurm knows slices as devices of a type, not where they lie."""
-        return {}
 
     def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
         """Freeze attempts. The time limit waits with them."""

@@ -18,13 +18,13 @@ from gpuyard.engines.contract import (
     Phase,
     Reply,
     Report,
+    Uncut,
 )
 from gpuyard.engines.slurm.accounting import JOB_FIELDS, JobRow, Jobs, read_jobs, read_queue
 from gpuyard.engines.slurm.commands import Commands, Refusal
 from gpuyard.engines.slurm.doctor.examine import queue_words
 from gpuyard.engines.slurm.forms import Unreadable
 from gpuyard.engines.slurm.site import Site, read
-from gpuyard.model.mig import Slice
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
 """Commands that cannot change anything."""
@@ -33,7 +33,7 @@ HISTORY_S = 300.0
 
 
 @dataclass(slots=True)
-class ObservedSlurm:
+class ObservedSlurm(Uncut):
     """The commands of a site, and what they last said."""
 
     cluster: str
@@ -105,14 +105,6 @@ class ObservedSlurm:
     def stop(self, _epoch: int, halts: Sequence[Halt]) -> list[Reply]:
         """Refused."""
         return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in halts]
-
-    def pin(self, _epoch: int, _node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
-        """Refused."""
-        return dict.fromkeys(layouts, Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}"))
-
-    def cuts(self) -> dict[str, tuple[Slice, ...]]:
-        """Slurm does not say how GPUs are cut."""
-        return {}
 
     def suspend(self, _epoch: int, keys: Sequence[str]) -> list[Reply]:
         """Refused."""
