@@ -152,25 +152,16 @@ class WaitQueue:
         has no hope has none. No node has more than `most` GPUs free.
         """
         self.settle()
-        first: Row | None = None
-        hopeful: list[list[Row]] = []
-        for rows in self.groups[()].streams[ROOT].values():
-            row = rows[0]
-            shape = row[-1].shape
-            if shape.hopeless_at != freed:
-                if shape.node_gpus <= most and not hopeless(shape):
-                    hopeful.append(rows)
-                    continue
+        streams = self.groups[()].streams[ROOT].values()
+        hopeful = []
+        for rows in [rows for rows in streams if rows[0][-1].shape.hopeless_at != freed]:
+            shape = rows[0][-1].shape
+            if shape.node_gpus > most or hopeless(shape):
                 shape.hopeless_at = freed
-            if first is None or row < first:
-                first = row
-        if first is None:
-            return None
-        for rows in hopeful:
-            if rows[0] < first:
-                return None
-        record: JobRecord = first[-1]
-        return record, hopeful
+            else:
+                hopeful.append(rows)
+        first: JobRecord = min([rows[0] for rows in streams])[-1]
+        return None if first.shape.hopeless_at != freed else (first, hopeful)
 
     def only(self) -> JobRecord:
         """The job, where there is just one."""

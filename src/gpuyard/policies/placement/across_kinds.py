@@ -23,11 +23,12 @@ def ranked(nodes: Nodes, shape: Shape, members: int, best: Best) -> Iterator[Way
                 bare |= kinds[way.kind].members
         parts = [members & bare, members & ~bare]
     for part in parts:
-        while part:
-            number = best(nodes, shape, part)
+        rest = part
+        while rest:
+            number = best(nodes, shape, rest)
             if number < 0:
                 break
             kind = nodes.kind[number]
-            part &= ~kinds[kind].members
+            rest &= ~kinds[kind].members
             yield left.pop(kind)
     yield from left.values()
