@@ -152,16 +152,21 @@ class WaitQueue:
         has no hope has none. No node has more than `most` GPUs free.
         """
         self.settle()
-        streams = self.groups[()].streams[ROOT].values()
+        first: Row | None = None
         hopeful = []
-        for rows in [rows for rows in streams if rows[0][-1].shape.hopeless_at != freed]:
-            shape = rows[0][-1].shape
-            if shape.node_gpus > most or hopeless(shape):
-                shape.hopeless_at = freed
-            else:
-                hopeful.append(rows)
-        first: JobRecord = min([rows[0] for rows in streams])[-1]
-        return None if first.shape.hopeless_at != freed else (first, hopeful)
+        for rows in self.groups[()].streams[ROOT].values():
+            row = rows[0]
+            if first is None or row < first:
+                first = row
+            shape = row[-1].shape
+            if shape.hopeless_at != freed:
+                if shape.node_gpus > most or hopeless(shape):
+                    shape.hopeless_at = freed
+                else:
+                    hopeful.append(rows)
+        assert first is not None
+        record: JobRecord = first[-1]
+        return None if record.shape.hopeless_at != freed else (record, hopeful)
 
     def only(self) -> JobRecord:
         """The job, where there is just one."""
