@@ -5,7 +5,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-gpu test-slurm lint format soak bench lock clean
+.PHONY: help setup demo test test-gpu test-slurm lint format soak bench compiled lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-gpu: setup ## The tests that need an NVIDIA GPU (GPU_PYTHON: a Python with 
 
 bench: setup ## Run every benchmarks/bench_*.py
 	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+compiled: setup ## Compile the core into build/compiled (wants a C compiler)
+	$(BIN)/python scripts/compile.py
 
 lock: ## Rewrite requirements/constraints.txt (UPGRADE=1 takes newer releases)
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \

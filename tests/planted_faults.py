@@ -45,11 +45,11 @@ FAULTS = [
         MACHINE,
     ),
     Planted(
-        "a promise is remembered by a version that a try moved on",
+        "a promise stands though something started on its nodes",
         "core/reserve.py",
-        "_Known(record.id, current.version,",
-        "_Known(record.id, state.nodes.version,",
-        "tests/unit/core/test_preemption.py",
+        "not self.promise.where.keys().isdisjoint(touched[self._read :])",
+        "False",
+        MACHINE + " tests/unit/core/test_backfill.py",
     ),
     Planted(
         "jobs pass a promise though they outlast it",
@@ -68,8 +68,8 @@ FAULTS = [
     Planted(
         "deciding leaves a draft behind",
         "core/passes.py",
-        "        for function, arguments in reversed(self._undo):\n",
-        "        for function, arguments in reversed(self._undo[1:]):\n",
+        "        while self._undo:\n",
+        "        while len(self._undo) > 1:\n",
         MACHINE,
     ),
     Planted(

@@ -3,4 +3,12 @@
 The packages below are layers; imports go down only. See ARCHITECTURE.md for the picture.
 """
 
+import os
+
 __version__ = "0.1.0"
+
+
+def compiled() -> bool:
+    """Whether the core beside this file was compiled (`make compiled`). It decides the same either way."""
+    core = os.path.join(os.path.dirname(__file__), "core")
+    return any(name.startswith("life.") and name.endswith(".so") for name in os.listdir(core))

@@ -30,9 +30,9 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from gpuyard import __version__
+        from gpuyard import __version__, compiled
 
-        print(f"yard {__version__}")
+        print(f"yard {__version__}{' (compiled core)' if compiled() else ''}")
         raise typer.Exit
 
 

@@ -115,9 +115,9 @@ class Pass:
 
     def undo(self) -> None:
         """Put everything back, last first."""
-        for function, arguments in reversed(self._undo):
+        while self._undo:
+            function, arguments = self._undo.pop()
             function(*arguments)
-        self._undo.clear()
 
     def draft_stop(self, victim: JobRecord) -> None:
         """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""
@@ -158,14 +158,12 @@ class Pass:
 
     def find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room for a job now, or why there is none."""
-        state = self.state
-        shape = record.shape
-        kinds = state.nodes.kinds
-        freed = state.nodes.freed
+        state, policy = self.state, self.policy
+        shape, nodes, no_room = record.shape, state.nodes, state.no_room
+        freed = nodes.freed
         refused: ReasonCode | None = None
         guarded = self.rules and self.ruled(record)
-        rank = self.policy.rank
-        for way in shape.ways if rank is None else rank(state.nodes, shape):
+        for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
             if guarded:
                 code = self._quota_refusal(record, way.model)
                 if code is _HELD_BACK and not self._has_room(shape, way):
@@ -174,20 +172,21 @@ class Pass:
                 if code is not None:
                     refused = refused or code
                     continue
-            if state.no_room.get(way.index) == freed or way.index in self.no_room:
+            index = way.index
+            if no_room.get(index) == freed or index in self.no_room:
                 continue
-            grants, kind = None, kinds[way.kind]
+            grants, kind = None, nodes.kinds[way.kind]
             if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
-                grants = self.policy.place(state.nodes, shape, way, way.pools)
+                grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 if refused is not None:
                     # It starts on another GPU model than the one it lacks quota of: nobody waits for that.
                     self.drop_walls(record)
                 return grants
             if self.drafted:
-                self.no_room.add(way.index)
+                self.no_room.add(index)
             else:
-                state.no_room[way.index] = freed
+                no_room[index] = freed
         if refused is not None:
             return refused
         if not shape.ways:

@@ -153,24 +153,20 @@ class WaitQueue:
         """
         self.settle()
         first: Row | None = None
-        hopeful: list[list[Row]] = []
+        hopeful = []
         for rows in self.groups[()].streams[ROOT].values():
             row = rows[0]
-            shape = row[-1].shape
-            if shape.hopeless_at != freed:
-                if shape.node_gpus <= most and not hopeless(shape):
-                    hopeful.append(rows)
-                    continue
-                shape.hopeless_at = freed
             if first is None or row < first:
                 first = row
-        if first is None:
-            return None
-        for rows in hopeful:
-            if rows[0] < first:
-                return None
+            shape = row[-1].shape
+            if shape.hopeless_at != freed:
+                if shape.node_gpus > most or hopeless(shape):
+                    shape.hopeless_at = freed
+                else:
+                    hopeful.append(rows)
+        assert first is not None
         record: JobRecord = first[-1]
-        return record, hopeful
+        return None if record.shape.hopeless_at != freed else (record, hopeful)
 
     def only(self) -> JobRecord:
         """The job, where there is just one."""

@@ -3,7 +3,7 @@
 Ended jobs leave the state; the log and its readers keep them.
 """
 
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from gpuyard.core.bills import Bill
 from gpuyard.core.shapes import Shape
@@ -14,30 +14,33 @@ _PENDING = JobState.PENDING
 _NO_BILL = Bill(0, 0, 0, 0)
 _NOWHERE = (0, 0, 0)
 
-T = TypeVar("T")
+
+class Rare:
+    """What few jobs ever need: kept apart, so that the others do not carry it."""
+
+    __slots__ = (
+        "cause",
+        "doomed",
+        "failures",
+        "for_job",
+        "held",
+        "pending",
+        "saved_ms",
+        "suspended_ms",
+        "wanted",
+    )
+
+    def __init__(self) -> None:
+        self.held = False
+        self.suspended_ms = self.saved_ms = self.for_job = self.failures = 0
+        self.cause: StopCause | None = None
+        self.pending: tuple[After, ...] = ()
+        self.doomed = ""
+        self.wanted: Verb | None = None
 
 
-class _Rare(Generic[T]):
-    """A field that few jobs ever need: kept apart, so that the others do not carry it."""
-
-    __slots__ = ("_default", "_name")
-
-    def __init__(self, default: T) -> None:
-        self._default = default
-        self._name = ""
-
-    def __set_name__(self, _owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, record: "JobRecord", _owner: type | None = None) -> T:
-        rare = record.rare
-        return self._default if rare is None else rare.get(self._name, self._default)
-
-    def __set__(self, record: "JobRecord", value: T) -> None:
-        if record.rare is not None:
-            record.rare[self._name] = value
-        elif value != self._default:
-            record.rare = {self._name: value}
+_NOTHING_RARE = Rare()
+"""Never written to."""
 
 
 class JobRecord:
@@ -68,22 +71,6 @@ class JobRecord:
         "stream",
     )
 
-    held = _Rare(False)
-    suspended_ms = _Rare(0)
-    """Since when it is frozen."""
-    saved_ms = _Rare(0)
-    """Work that need not be done again."""
-    cause: _Rare[StopCause | None] = _Rare(None)
-    for_job = _Rare(0)
-    failures = _Rare(0)
-    """How often it failed by itself and was tried again."""
-    pending: _Rare[tuple[After, ...]] = _Rare(())
-    """Jobs it still waits for."""
-    doomed = _Rare("")
-    """Why it can never start: one of them ended otherwise than it was to."""
-    wanted: _Rare[Verb | None] = _Rare(None)
-    """What someone asked for about the current attempt and has not been done yet."""
-
     def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int) -> None:
         self.job = job
         self.id = job[0]
@@ -104,7 +91,7 @@ class JobRecord:
         self.bill = _NO_BILL
         """What the current attempt is charged for."""
         self.earmark: Earmark | None = None
-        self.rare: dict[str, Any] | None = None
+        self.rare: Rare | None = None
         self.grants: tuple[Grant, ...] = ()
         # Its place in the queue.
         self.group: tuple[int, ...] = ()
@@ -151,3 +138,100 @@ class JobRecord:
         if self.checkpoint_ms or spec.checkpoint_ms:
             saved_at_ms = self.last_saved_ms(now_ms)
         return (now_ms - saved_at_ms + spec.restart_cost_ms) * (self.shape.gpu_milli or 1)
+
+    # -- rarely -------------------------------------------------------------------------------------------------
+
+    def _rarely(self) -> Rare:
+        if self.rare is None:
+            self.rare = Rare()
+        return self.rare
+
+    @property
+    def held(self) -> bool:
+        """Not to start until it is released."""
+        return (self.rare or _NOTHING_RARE).held
+
+    @held.setter
+    def held(self, value: bool) -> None:
+        if value or self.rare is not None:
+            self._rarely().held = value
+
+    @property
+    def suspended_ms(self) -> int:
+        """Since when it is frozen."""
+        return (self.rare or _NOTHING_RARE).suspended_ms
+
+    @suspended_ms.setter
+    def suspended_ms(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().suspended_ms = value
+
+    @property
+    def saved_ms(self) -> int:
+        """Work that need not be done again."""
+        return (self.rare or _NOTHING_RARE).saved_ms
+
+    @saved_ms.setter
+    def saved_ms(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().saved_ms = value
+
+    @property
+    def cause(self) -> StopCause | None:
+        """Why the current attempt was told to stop."""
+        return (self.rare or _NOTHING_RARE).cause
+
+    @cause.setter
+    def cause(self, value: StopCause | None) -> None:
+        if value or self.rare is not None:
+            self._rarely().cause = value
+
+    @property
+    def for_job(self) -> int:
+        """For whom it was told to."""
+        return (self.rare or _NOTHING_RARE).for_job
+
+    @for_job.setter
+    def for_job(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().for_job = value
+
+    @property
+    def failures(self) -> int:
+        """How often it failed by itself and was tried again."""
+        return (self.rare or _NOTHING_RARE).failures
+
+    @failures.setter
+    def failures(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().failures = value
+
+    @property
+    def pending(self) -> tuple[After, ...]:
+        """Jobs it still waits for."""
+        return (self.rare or _NOTHING_RARE).pending
+
+    @pending.setter
+    def pending(self, value: tuple[After, ...]) -> None:
+        if value or self.rare is not None:
+            self._rarely().pending = value
+
+    @property
+    def doomed(self) -> str:
+        """Why it can never start: one of them ended otherwise than it was to."""
+        return (self.rare or _NOTHING_RARE).doomed
+
+    @doomed.setter
+    def doomed(self, value: str) -> None:
+        if value or self.rare is not None:
+            self._rarely().doomed = value
+
+    @property
+    def wanted(self) -> Verb | None:
+        """What someone asked for about the current attempt and has not been done yet."""
+        return (self.rare or _NOTHING_RARE).wanted
+
+    @wanted.setter
+    def wanted(self, value: Verb | None) -> None:
+        if value or self.rare is not None:
+            self._rarely().wanted = value

@@ -104,15 +104,16 @@ class Simulation:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._loop(progress)
-        except KeyboardInterrupt:
-            self.result.interrupted = True
+            try:
+                self._loop(progress)
+            except KeyboardInterrupt:
+                self.result.interrupted = True
+            for record in self.state.running.values():
+                self._stopped(record, self.state.now_ms - record.started_ms)
+            self._meter.finish(self._ran)
         finally:
             if collecting:
                 gc.enable()
-        for record in self.state.running.values():
-            self._stopped(record, self.state.now_ms - record.started_ms)
-        self._meter.finish(self._ran)
         self.result.cpu_s = process_time() - started
         self.result.finished = self.ended - self.result.timeouts
         self.result.unfinished = self.result.jobs - self.ended - self.result.rejected

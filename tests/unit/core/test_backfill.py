@@ -6,7 +6,8 @@ import pytest
 
 from builders import Yard, ask, nodes, share, tenant
 from checked import CheckedYard
-from gpuyard.model import ConfigSet, JobSuspended, NodeCordoned, NodeDown, ReasonCode, Reservation
+from gpuyard.core import apply
+from gpuyard.model import ConfigSet, GpusTaken, JobSuspended, NodeCordoned, NodeDown, ReasonCode, Reservation
 
 S = 1000
 
@@ -169,3 +170,34 @@ def test_shares_of_a_gpu_are_promised_one_by_one() -> None:
     assert [fine] == here.started(plan)
     assert (Reservation(head, 10 * S),) == plan.reservations
     assert ReasonCode.RESERVATION is here.code(plan, long)
+
+
+def test_a_node_with_a_gpu_that_someone_else_uses_is_not_promised_whole() -> None:
+    """Whoever wants a whole node waits for the last job there, but not where one more GPU stays taken."""
+    here = Yard("fifo", nodes(2))
+    # The books that tests keep beside the state know of the yard's own jobs only.
+    apply(here.state, GpusTaken(0, 0, 0b1000_0000, "someone"))
+    here.submit(6, limit_ms=10 * S)
+    here.submit(8, limit_ms=100 * S)
+    assert 2 == len(here.step().starts)
+    head = here.submit(8, limit_ms=S)
+    small = here.submit(1, limit_ms=50 * S)
+    plan = here.step()
+    assert (Reservation(head, 100 * S),) == plan.reservations
+    assert [small] == here.started(plan)
+
+
+def test_a_promise_follows_what_starts_on_its_nodes_and_what_ends_anywhere() -> None:
+    """Two nodes; the head is promised the one that is empty first, and that changes with every start and end."""
+    here = CheckedYard("fifo", nodes(2))
+    first, second = here.submit(7, limit_ms=10 * S), here.submit(7, limit_ms=20 * S)
+    here.step()
+    head = here.submit(8, limit_ms=S)
+    here.submit(1, limit_ms=5 * S)
+    assert (Reservation(head, 10 * S),) == here.step().reservations
+    here.apply(JobSuspended(here.now_ms, first))
+    here.submit(1, limit_ms=5 * S)
+    assert (Reservation(head, 20 * S),) == here.step().reservations
+    here.end(second)
+    here.submit(2, limit_ms=100 * S)
+    assert (Reservation(head, 5 * S),) == here.step().reservations

@@ -7,6 +7,7 @@ where the log has no request, what was allocated.
 from itertools import repeat
 from json import loads
 from operator import mul
+from typing import cast
 
 from gpuyard.model import JobSpec
 from gpuyard.model.units import MILLI
@@ -17,9 +18,8 @@ from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source
 
 FIELDS = 18
-_END_OF_LINE = ";"
-_STRIDE = FIELDS + 1
-"""Cells of a line and the mark behind it."""
+_USED = 13
+"""Those that are looked at stand before this place."""
 _AT_ONCE = 256
 """Lines that are taken together. One that is not plain has all of them looked at one by one."""
 
@@ -66,35 +66,45 @@ def _plain_rows(lines: list[str], known: Known, builder: Builder, options: Optio
 
     False, and nothing taken: one of them needs a closer look.
     """
-    cells = f" {_END_OF_LINE} ".join(lines).split()
-    cells.append(_END_OF_LINE)
-    if len(cells) != len(lines) * _STRIDE or cells[FIELDS::_STRIDE].count(_END_OF_LINE) != len(lines):
+    rows = [line.split(None, _USED) for line in lines]
+    if set(map(len, rows)) != {_USED + 1}:
         return False
-    submit, run, asked = cells[_SUBMIT::_STRIDE], cells[_RUN::_STRIDE], cells[_REQUESTED_TIME::_STRIDE]
-    if not "".join([*submit, *run, *asked]).isdecimal() or not _BURSTS.isdisjoint(cells[_STATUS::_STRIDE]):
+    cells = list(zip(*rows, strict=True))
+    # What nobody reads is hardly ever told, so it is mostly the same on every line.
+    if any(len(unused.split()) != FIELDS - _USED for unused in set(cells[_USED])) or ";" in "".join(cells[0]):
+        return False
+    times = (cells[_SUBMIT], cells[_RUN], cells[_REQUESTED_TIME])
+    digits = "".join(["".join(column) for column in times])
+    # Bytes are looked at sooner than letters, and have no digits of other scripts.
+    if not (digits.isascii() and digits.encode().isdigit() and _BURSTS.isdisjoint(cells[_STATUS])):
         return False
     try:
-        columns = [_whole_ms(column) for column in (submit, run, asked)]
+        columns = [_whole_ms(column) for column in times]
     except ValueError:
         return False
-    if max(map(sum, columns)) > TIME_MS_MAX or _END_OF_LINE in "".join(cells[::_STRIDE]):
+    if max(map(sum, columns)) > TIME_MS_MAX:
         return False
-    asks = (cells[place::_STRIDE] for place in (_REQUESTED, _ALLOCATED, _GROUP, _USER))
-    keys = list(zip(*asks, strict=True))
-    try:
-        # In the order of the rows: specs are numbered as they appear.
-        for key in dict.fromkeys(keys):
-            if key not in known:
-                known[key] = builder.index(_spec(key, options))
-    except RowError:
-        return False
-    builder.extend(list(map(known.__getitem__, keys)), *columns)
+    keys = list(zip(*[cells[place] for place in (_REQUESTED, _ALLOCATED, _GROUP, _USER)], strict=True))
+    specs = list(map(known.get, keys))
+    if None in specs:
+        try:
+            # In the order of the rows: specs are numbered as they appear.
+            for key in dict.fromkeys(keys):
+                if key not in known:
+                    known[key] = builder.index(_spec(key, options))
+        except RowError:
+            return False
+        specs = list(map(known.get, keys))
+    builder.extend(cast("list[int]", specs), *columns)
     return True
 
 
-def _whole_ms(seconds: list[str]) -> list[int]:
+def _whole_ms(seconds: tuple[str, ...]) -> list[int]:
     """Whole seconds, in milliseconds. A JSON reader takes a list of numbers sooner than `int` takes them apart."""
-    return list(map(mul, loads(f"[{','.join(seconds)}]"), repeat(1000)))
+    if "0" in seconds:
+        return list(map(mul, loads(f"[{','.join(seconds)}]"), repeat(1000)))
+    found: list[int] = loads(f"[{'000,'.join(seconds)}000]")
+    return found
 
 
 def _row(number: int, line: str, known: Known, builder: Builder, options: Options) -> None:

@@ -1,0 +1,51 @@
+"""The compiled core decides what the interpreted one does, to the GPU. Where there is no C compiler it says so."""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILE = ROOT / "scripts" / "compile.py"
+COMPILED = ROOT / "build" / "compiled"
+
+PROGRAM = """
+import sys
+import gpuyard, gpuyard.core.life, gpuyard.core.nodes
+assert gpuyard.compiled(), gpuyard.__file__
+assert gpuyard.core.life.__file__.endswith(".so"), gpuyard.core.life.__file__
+import pytest
+sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.soak
+def test_the_compiled_core_decides_the_same() -> None:
+    trouble = runpy.run_path(str(COMPILE))["missing"]()
+    if trouble:
+        pytest.skip(trouble)
+    subprocess.run([sys.executable, COMPILE], check=True, timeout=3600)
+    tests = ["tests/golden/test_decisions.py", "tests/property/test_same_plan.py", "tests/unit/core"]
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *tests],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(COMPILED)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == ran.returncode, f"{ran.stdout[-3000:]}{ran.stderr[-1000:]}"
+
+
+def test_what_runs_here_says_that_it_is_interpreted() -> None:
+    yard = subprocess.run(
+        [sys.executable, "-m", "gpuyard.cli", "--version"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "compiled" not in yard.stdout
