@@ -93,8 +93,7 @@ class EasyPass:
         ):
             return False
         self._head = first
-        self._promised()
-        self.settled = self._head is not None
+        self.settled = self._promised() is not None
         return self.settled
 
     def holds(self) -> tuple[Grant, ...]:
@@ -122,8 +121,7 @@ class EasyPass:
             elif code in _WAITS_FOR_ROOM and not self._first_waits_for_room():
                 self._head = record
         if self._head is record:
-            if self._pass.state.nodes.closed_count or self._pass.state.earmarks:
-                # Only then can there be no time to promise. Then it is not this one that the others wait for.
-                self._promised()
-            self.settled = self._head is not None
+            # Only then can there be no time to promise. Then it is not this one that the others wait for.
+            unsure = self._pass.state.nodes.closed_count or self._pass.state.earmarks
+            self.settled = not unsure or self._promised() is not None
         return True
