@@ -8,6 +8,8 @@ counted, after the imports, for reading the trace, building the cluster and simu
 program is given its best. AccaSim is measured twice: with its output files off, and as its users run it,
 with the file of the schedule written, which it does in child processes whose CPU time is counted too.
 
+Where `make compiled` was run, its core is measured too, in turns with the others.
+
 AccaSim gets an environment of its own, made once in build/peers-venv from benchmarks/peers/requirements.txt.
 """
 
@@ -26,6 +28,8 @@ from gpuyard.sim.traces.swf_write import save_swf
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "peers" / "requirements.txt"
 VENV = ROOT / "build" / "peers-venv"
+COMPILED = ROOT / "build" / "compiled"
+INTERPRETED_ROW, COMPILED_ROW = "gpuyard fifo", "gpuyard fifo, compiled"
 
 CAVEAT = """\
 Not the same scheduler: AccaSim's EASY does not keep its reservation (backfilling may delay the head of the
@@ -56,8 +60,11 @@ def compare(swf: Path, gpus: int, rounds: int, accasim: Path) -> dict[str, Row]:
     commands: dict[str, list[str | Path]] = {
         "AccaSim EASY, outputs off": peer,
         "AccaSim EASY, schedule written": [*peer, "--schedule-file"],
-        "gpuyard fifo": [sys.executable, HERE / "gpuyard_run.py", *where, "--policy", "fifo"],
+        INTERPRETED_ROW: [sys.executable, HERE / "gpuyard_run.py", *where, "--policy", "fifo"],
     }
+    if (COMPILED / "gpuyard").exists():
+        ours = commands[INTERPRETED_ROW]
+        commands[COMPILED_ROW] = ["env", f"PYTHONPATH={COMPILED}", *ours]
     runs: dict[str, list[Row]] = {name: [] for name in commands}
     for turn in range(rounds):
         for name, command in commands.items():
@@ -68,10 +75,10 @@ def compare(swf: Path, gpus: int, rounds: int, accasim: Path) -> dict[str, Row]:
 
 def rows_of(load: float, found: dict[str, Row]) -> list[list[object]]:
     """Table rows of one load; the ratio says how many times as many jobs gpuyard simulates."""
-    ours = found["gpuyard fifo"]
+    ours = found[INTERPRETED_ROW]
     rows: list[list[object]] = []
     for name, row in found.items():
-        ratio = None if row is ours else f"{row['cpu_s'] / ours['cpu_s']:.1f} ×"
+        ratio = f"{row['cpu_s'] / ours['cpu_s']:.1f} ×" if "AccaSim" in name else None
         cells = [row[key] for key in ("cpu_s", "jobs_per_cpu_s", "peak_rss_mib", "mean_wait_s")]
         rows.append([f"{name}, load {load:g}", *cells, ratio])
     return rows
@@ -96,13 +103,18 @@ def main() -> int:
             save_swf(poisson(options.jobs, options.gpus, load, options.seed), swf)
             found = by_load[f"load {load:g}"] = compare(swf, options.gpus, options.rounds, accasim)
             rows += rows_of(load, found)
-            ours, theirs = found["gpuyard fifo"], found["AccaSim EASY, outputs off"]
+            ours, theirs = found[INTERPRETED_ROW], found["AccaSim EASY, outputs off"]
             alone_s = ours["cpu_s_simulation"]
             inner.append(
                 f"At load {load:g} gpuyard's simulation without reading the file takes {alone_s:.3f} CPU-s "
                 f"({ours['jobs'] / alone_s:,.0f} jobs per CPU-s); whole processes, imports included: AccaSim "
                 f"{theirs['cpu_s_process']:.2f} CPU-s, gpuyard {ours['cpu_s_process']:.2f}."
             )
+            if COMPILED_ROW in found:
+                faster = theirs["cpu_s"] / found[COMPILED_ROW]["cpu_s"]
+                inner.append(
+                    f"At load {load:g} the compiled core (`make compiled`) is faster by {faster:.1f} ×."
+                )
     head = ["program", "CPU s", "jobs per CPU-s", "peak MiB", "mean wait s", "gpuyard is faster by"]
     title = (
         f"{options.jobs:,} jobs, {options.gpus:,} GPUs, seed {options.seed}, best of {options.rounds}, "

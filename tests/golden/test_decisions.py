@@ -33,12 +33,14 @@ SETTINGS = Settings(
 )
 
 
-class Recorded(Simulation):
-    """A simulation that writes down what was decided."""
+class Recorded:
+    """Writes down what a simulation decides."""
 
-    lines: list[str]
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self.nodes = nodes
+        self.lines: list[str] = []
 
-    def _commit(self, plan: Plan, now_ms: int) -> None:
+    def __call__(self, plan: Plan, now_ms: int) -> None:
         said = [f"start {s.job_id}.{s.attempt} on {self._where(s.grants)}" for s in plan.starts]
         said += [f"stop {s.job_id}.{s.attempt} for {s.for_job} ({s.cause.value})" for s in plan.stops]
         said += [f"keep {self._where(e.grants)} for {e.job_id}" for e in plan.earmarks]
@@ -54,10 +56,9 @@ class Recorded(Simulation):
             self.lines.append(
                 f"{now_ms / 1000:.3f} {'; '.join(said)}" + (f"; {left} wait ({waits})" if left else "")
             )
-        super()._commit(plan, now_ms)
 
     def _where(self, grants) -> str:
-        names = self.state.nodes.node
+        names = self.nodes
         return " ".join(f"{names[g.node].name}:{g.gpus:0{names[g.node].gpus}b}" for g in grants)
 
 
@@ -69,20 +70,20 @@ def decisions(name: str) -> str:
         Node(f"n{i}", "c", "p", "H100", 8, 96_000, 1_000_000, 4, switch=f"s{i // 4}")
         for i in range(GPUS // 8)
     )
-    run = Recorded(
+    recorded = Recorded(nodes)
+    result = Simulation(
         trace,
         [Pool("p", "c", Market.RESERVED, 2_500_000, nodes)],
         SETTINGS,
         registry.build(registry.PRESETS[name]),
-    )
-    run.lines = []
-    result = run.run()
-    run.lines.append(
+        watch=recorded,
+    ).run()
+    recorded.lines.append(
         f"end: {result.finished} finished, {result.timeouts} timed out, {result.preemptions} preempted, "
         f"mean wait {sum(result.wait_ms) // max(1, len(result.wait_ms)) / 1000:.3f} s, "
         f"destroyed {result.destroyed_gpu_ms // 1000} GPU-s"
     )
-    return "\n".join(run.lines) + "\n"
+    return "\n".join(recorded.lines) + "\n"
 
 
 @pytest.mark.parametrize("name", sorted(registry.PRESETS))

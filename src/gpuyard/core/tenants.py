@@ -189,22 +189,17 @@ class Tenants:
         # Nothing waits to be entered: straight into the columns, in one go.
         charges, column, chain = self._charges, 1 + model, self.chain[leaf]
         used_of, running, rates, accrued = self._used, self._running, charges.rate, charges.accrued
+        keyed, usage, weight, keys = self._keyed, charges.usage, self.weight, self.fair_key
+        period_ms = self.settings.period_ms
         for number in chain:
             used = used_of[number]
             used[0] += milli
             used[column] += milli
             running[number] += sign
-            rates[number] += rate
+            rates[number] = total = rates[number] + rate
             accrued[number] -= offset
-        if self._keyed:
-            usage, weight, keys, period_ms = (
-                charges.usage,
-                self.weight,
-                self.fair_key,
-                self.settings.period_ms,
-            )
-            for number in chain:
-                keys[number] = (usage[number] + rates[number] * period_ms << _SCALE) // weight[number]
+            if keyed:
+                keys[number] = (usage[number] + total * period_ms << _SCALE) // weight[number]
         if self.holding:
             self._claim(leaf, 1 + model, milli)
 

@@ -43,6 +43,9 @@ _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outco
 Progress = Callable[[int, int], None]
 """Told how many jobs have ended, of how many."""
 
+Watch = Callable[[Plan, int], None]
+"""Told what is decided, and when, before it is committed."""
+
 
 class Simulation:
     """One policy on one trace."""
@@ -56,6 +59,7 @@ class Simulation:
         *,
         node_changes: Iterable[NodeChange] = (),
         time_decisions: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.trace = trace
         self.policy = policy
@@ -80,6 +84,7 @@ class Simulation:
         """Of nodes, the next one last."""
         self._team = self._meter.spec_team
         self._time_decisions = time_decisions
+        self._watch = watch
         self._tick_ms = self._change_ms = NEVER_MS
         """When time alone may change a decision, and when a node next changes."""
         self._due_ms = 0
@@ -286,6 +291,8 @@ class Simulation:
 
     def _commit(self, plan: Plan, now_ms: int) -> None:
         state, run_ms, push = self.state, self.trace.run_ms, self._ends.push
+        if self._watch is not None:
+            self._watch(plan, now_ms)
         if plan[1]:
             self._stop(plan, now_ms)
         for job_id, attempt, grants in plan[0]:

@@ -93,8 +93,7 @@ class EasyPass:
         ):
             return False
         self._head = first
-        self._promised()
-        self.settled = self._head is not None
+        self.settled = self._promised() is not None
         return self.settled
 
     def holds(self) -> tuple[Grant, ...]:
@@ -122,9 +121,8 @@ class EasyPass:
             elif code in _WAITS_FOR_ROOM and not self._first_waits_for_room():
                 self._head = record
         if self._head is record:
+            # Only then can there be no time to promise. Then it is not this one that the others wait for.
             state = self._pass.state
-            if state.nodes.closed_count or state.nodes.pins or state.earmarks:
-                # Only then can there be no time to promise. Then it is not this one that the others wait for.
-                self._promised()
-            self.settled = self._head is not None
+            unsure = state.nodes.closed_count or state.nodes.pins or state.earmarks
+            self.settled = not unsure or self._promised() is not None
         return True
