@@ -70,8 +70,29 @@ def test_a_gang_over_four_nodes_a_preemption_with_checkpoint_and_a_foreign_job(y
     assert str(number) not in yard.cluster.command("squeue", "-h", "-o", "%A").split()
 
 
+QUOTAS = """tenants:
+  research: {weight: 2}
+  product: {weight: 1, limit: 16}
+  interns: {weight: 1}
+classes:
+  # Nobody is stopped for others here, so that every job reaches its end exactly once.
+  batch: {preemptible: false}
+"""
+
+
 @pytest.mark.soak
-def test_three_teams_with_quotas_and_an_array_of_two_hundred(yard: SlurmYard) -> None:
+def test_three_teams_with_quotas_and_an_array_of_two_hundred(
+    slurm_of_eight: SlurmCluster, tmp_path: Path
+) -> None:
+    yard = SlurmYard(tmp_path, slurm_of_eight, policy=QUOTAS)
+    yard.up()
+    try:
+        _teams_and_array(yard)
+    finally:
+        yard.close()
+
+
+def _teams_and_array(yard: SlurmYard) -> None:
     with yard.box.client() as client:
         array = client.submit(
             command=["/bin/sh", "-c", f"echo end >>{yard.effects}/a$SLURM_ARRAY_TASK_ID"],
@@ -101,19 +122,23 @@ def test_three_teams_with_quotas_and_an_array_of_two_hundred(yard: SlurmYard) ->
 
 
 @pytest.mark.soak
-def test_a_node_goes_down_under_a_gang_which_waits_again_and_finishes(yard: SlurmYard) -> None:
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_node_goes_down_under_a_gang_which_waits_again_and_finishes(yard: SlurmYard, rank: int) -> None:
+    """The first node, which leads the others, or another one."""
     with yard.box.client() as client:
         words = f"exec >>{yard.effects}/gang; echo $YARD_ATTEMPT $RANK $YARD_NODE; sleep 6; echo end $YARD_ATTEMPT"
         command = ["/bin/sh", "-c", words]
         gang = client.submit(command=command, name="gang", tenant="research", gpus=8, tasks=4)["id"]
         until(lambda: len(yard.written("gang")) >= 4)
-        lost = yard.written("gang")[0].split()[2]
+        (lost,) = [line.split()[2] for line in yard.written("gang") if line.startswith(f"1 {rank} ")]
         # Its slurmd is killed as well, so that it does not come back by itself.
         yard.cluster.end(lost, 9)
-        yard.cluster.command("scontrol", "update", f"nodename={lost}", "state=down", "reason=pulled")
-        job = yard.box.wait(gang, "COMPLETED", s=120)
-        why = {node["name"]: node["why"] for node in client.nodes()}[lost]
-    yard.cluster.start(lost)
+        try:
+            yard.cluster.command("scontrol", "update", f"nodename={lost}", "state=down", "reason=pulled")
+            job = yard.box.wait(gang, "COMPLETED", s=120)
+            why = {node["name"]: node["why"] for node in client.nodes()}[lost]
+        finally:
+            yard.cluster.start(lost)
     written = yard.written("gang")
 
     assert 2 == job["attempts"]

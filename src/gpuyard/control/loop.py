@@ -162,19 +162,20 @@ class Controller:
             told = {key_of(self.yard, r) for r in self.books.state.running.values() if r.cause is not None}
         return any([key not in told for key in gone])
 
-    def _look_at_nodes(self, step: Step, now_ms: int) -> Sequence[NodeReport]:
+    def _look_at_nodes(self, step: Step, now_ms: int) -> Sequence[NodeReport] | None:
+        """Every node that the engine has; None: it was not asked, or did not answer."""
         if self._nodes_ms is not None and 0 <= now_ms - self._nodes_ms < NODES_EVERY_MS:
-            return ()
+            return None
         try:
             found = self.engine.nodes()
         except EngineError as error:
             step.errors.append(f"nodes: {error}")
-            return ()
+            return None
         self._nodes_ms = now_ms
         return found
 
     def _note(
-        self, draft: Draft, reports: Mapping[str, Report], nodes: Sequence[NodeReport], now_ms: int
+        self, draft: Draft, reports: Mapping[str, Report], nodes: Sequence[NodeReport] | None, now_ms: int
     ) -> None:
         """Write down what was seen. Reports are about attempts, so one that is over by now is passed over."""
         state = draft.state
@@ -190,7 +191,7 @@ class Controller:
                 draft.add(event)
             if report.phase is not Phase.ENDED:
                 self._watch_unknown(draft, record, key, report, now_ms)
-        for event in node_events(state, nodes, now_ms):
+        for event in node_events(state, nodes, now_ms) if nodes is not None else ():
             draft.add(event)
 
     def _watch_unknown(self, draft: Draft, record: JobRecord, key: str, report: Report, now_ms: int) -> None:

@@ -114,7 +114,7 @@ def _saved_ms(record: JobRecord, checkpoint_ms: int) -> int:
 
 
 def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> list[Event]:
-    """Nodes that joined, went, came back, or whose GPUs someone else uses."""
+    """Nodes that joined, went, came back, or whose GPUs someone else uses. `reports` are of all there are."""
     events: list[Event] = []
     nodes = state.nodes
     added = 0
@@ -137,6 +137,10 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
             events.append(NodeDown(now_ms, number, report.why or "the engine reports it down"))
         if taken != before:
             events.append(GpusTaken(now_ms, number, taken, why))
+    there = {report.node.name for report in reports}
+    for name, number in state.node_number.items():
+        if name not in there and not nodes.down[number]:
+            events.append(NodeDown(now_ms, number, "the engine no longer has it"))
     return events
 
 

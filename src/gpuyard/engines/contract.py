@@ -208,7 +208,11 @@ class Engine(Protocol):
     """The contract."""
 
     name: str
-    capabilities: frozenset[Capability]
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do."""
+        ...
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """Capacity and health, as found now."""

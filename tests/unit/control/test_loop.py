@@ -37,6 +37,7 @@ from gpuyard.model import (
     Outcome,
     Requested,
     Settings,
+    StopCause,
     Verb,
     Whole,
 )
@@ -301,6 +302,35 @@ def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
     here.step(10_000)
     here.step(100)
     assert AttemptState.RUNNING is here.phase(job_id)
+
+
+def test_a_node_that_the_engine_no_longer_has_takes_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here()
+    here.step()
+    found = here.engine.nodes()
+    monkeypatch.setattr(here.engine, "nodes", lambda: ())
+    here.step(10_000)
+    here.submit()
+    here.step(100)
+    assert [] == here.live()
+    assert "the engine no longer has it" == here.books.state.nodes.down[0]
+    monkeypatch.setattr(here.engine, "nodes", lambda: found)
+    here.step(10_000)
+    here.step(100)
+    assert 1 == len(here.live())
+
+
+def test_one_that_lost_its_place_is_decided_with_the_nodes_as_they_are_now() -> None:
+    here = Here(run_ms=1_000_000)
+    job_id = here.submit()
+    here.step()
+    here.step(100)
+    record = here.books.state.jobs[job_id]
+    gone = Report(key(job_id), Phase.ENDED, Outcome.NODE_FAIL)
+    assert here.controller._lost_a_place({gone.key: gone})
+    assert not here.controller._lost_a_place({gone.key: Report(gone.key, Phase.ENDED, Outcome.FAILED)})
+    record.cause = StopCause.CANCEL
+    assert not here.controller._lost_a_place({gone.key: gone})
 
 
 def test_a_deposed_leader_neither_writes_nor_acts() -> None:

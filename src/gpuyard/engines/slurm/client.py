@@ -41,6 +41,10 @@ class Client(Protocol):
     def partitions(self) -> list[Partition]: ...
     def reservations(self) -> list[Reservation]: ...
 
+    def holds_limits(self) -> bool:
+        """Whether memory and cores of a job are more than a count."""
+        ...
+
     def submit(self, job: Submission) -> int:
         """Hand in a job; gives its number."""
         ...
@@ -133,6 +137,11 @@ class CommandClient:
     def reservations(self) -> list[Reservation]:
         """As `scontrol` describes them."""
         return translate.read_reservations(self._run("scontrol", "--oneliner", "show", "reservation"))
+
+    def holds_limits(self) -> bool:
+        """Whether the nodes put jobs into cgroups."""
+        lines = self._run("scontrol", "show", "config").splitlines()
+        return any(["cgroup" in line for line in lines if line.split("=")[0].strip() == "TaskPlugin"])
 
     def submit(self, job: Submission) -> int:
         """`sbatch`, with the script on its standard input."""

@@ -59,18 +59,26 @@ class SlurmEngine(Uncut):
         self._now_ms = now_ms
         self._mutex = threading.RLock()
         self._scene: Scene | None = None
+        self._limits: bool | None = None
         self._aside, self._others = Aside(), Others()
         self._watcher = Watcher(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
         self._handing = Handing(
             self._folder, client, site, self._watcher, self._aside, str(yard or ""), now_ms
         )
-        root = {Capability.SUSPEND} if os.geteuid() == 0 else set()
-        self.capabilities = frozenset({Capability.GANG, Capability.LIMITS} | root)
+        self._able = {Capability.GANG} | ({Capability.SUSPEND} if os.geteuid() == 0 else set())
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this cluster can do, as far as it has been asked."""
+        return frozenset(self._able | ({Capability.LIMITS} if self._limits else set()))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this cluster, in sentences."""
-        return fleet.notes(self._site, self._scene) if self._scene is not None else ()
+        if self._scene is None:
+            return ()
+        lacking = "memory and CPU limits are not enforced: Slurm's TaskPlugin is not task/cgroup"
+        return fleet.notes(self._site, self._scene) + ((lacking,) if self._limits is False else ())
 
     # ---- nodes
 
@@ -78,6 +86,8 @@ class SlurmEngine(Uncut):
         """The nodes of our partitions, and what others use of them."""
         client = self._client
         scene = fleet.scene_of(self._site, client.nodes(), client.partitions(), client.reservations())
+        if self._limits is None:
+            self._limits = client.holds_limits()
         with self._mutex:
             self._scene = scene
             keys = self._folder.keys()
@@ -221,7 +231,8 @@ class SlurmEngine(Uncut):
                     self._client.resume(job.first_id)
                 else:
                     poke.append(job.first_id)
-            self._watcher.cancel(cancel)
+            if cancel:
+                self._client.cancel(list(dict.fromkeys(cancel)))
             if poke:
                 self._client.poke(list(dict.fromkeys(poke)))
         except (OutOfReach, Refusal):
@@ -246,18 +257,25 @@ class SlurmEngine(Uncut):
                 if report.phase not in (Phase.RUNNING, Phase.SUSPENDED):
                     replies.append(Reply(Answer.REFUSED, "it does not run"))
                     continue
-                known = self._watcher.known(key)
-                assert known is not None, "what runs has a folder"
-                number = self._watcher.traces(key, known).claimed_by
                 try:
-                    if report.phase is not wanted and number is not None:
-                        call(number)
+                    if report.phase is not wanted:
+                        call(self._number_of(key))
                     replies.append(_DONE)
                 except OutOfReach as error:
                     replies.append(Reply(Answer.UNSURE, str(error)))
                 except Refusal as error:
                     replies.append(Reply(Answer.REFUSED, f"Slurm refused it: {error}"))
         return replies
+
+    def _number_of(self, key: str) -> int:
+        """The number of the job of Slurm that runs an attempt, as Slurm has it this moment: numbers are given twice."""
+        known = self._watcher.known(key)
+        assert known is not None, "what runs has a folder"
+        claimed_by, mark = self._watcher.traces(key, known).claimed_by, self._folder.mark(key)
+        for job in self._watcher.queue(fresh=True).jobs:
+            if job.first_id == claimed_by and job.comment == mark and job.lives:
+                return job.first_id
+        raise OutOfReach("Slurm does not know it")
 
     # ---- looking
 

@@ -73,7 +73,7 @@ class Finding:
 
     report: Report
     todo: Settle | Late | Doom | None = None
-    extra: tuple[int, ...] = ()
+    extra: tuple[SlurmJob, ...] = ()
     """Jobs of Slurm under this key that can run nothing any more: to be cancelled."""
 
 
@@ -111,7 +111,7 @@ def judge(
 def _ended(
     key: str, traces: Traces, end: dict[str, Any], jobs: Sequence[SlurmJob] | None, now_ms: int
 ) -> Finding:
-    extra = tuple([job.first_id for job in jobs or () if job.waits or job.state == "SUSPENDED"])
+    extra = tuple([job for job in jobs or () if job.waits or job.state == "SUSPENDED"])
     if end["outcome"] != files.TOLD:
         report = plans.report_of_end(key, end, Outcome(end["outcome"]), now_ms)
         return Finding(replace(report, gpus=plans.gpus_of(traces.news)), extra=extra)
@@ -141,7 +141,7 @@ def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
 
 def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) -> Finding:
     mine = [job for job in jobs if job.first_id == traces.claimed_by]
-    extra = tuple([job.first_id for job in jobs if job.first_id != traces.claimed_by and job.waits])
+    extra = tuple([job for job in jobs if job.first_id != traces.claimed_by and job.waits])
     states = {job.state for job in mine}
     started_ms = (traces.news or {}).get("started_ms", traces.claimed_ms)
     if any([job.lives or job.waits for job in mine]):

@@ -148,6 +148,13 @@ class RestClient:
         found = self._call("GET", "/reservations").get("reservations", [])
         return [rest_rows.reservation_of(each) for each in found]
 
+    def holds_limits(self) -> bool:
+        """By the commands; where there are none it is not known, and so not promised."""
+        try:
+            return self._commands.holds_limits()
+        except Permanent:
+            return False
+
     # ---- acting
 
     def submit(self, job: Submission) -> int:

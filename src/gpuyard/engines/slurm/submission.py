@@ -76,11 +76,19 @@ def groups_of(
     for (_, kind, _, _, _, partition), parts in alike.items():
         first = parts[0]
         cpus, memory_mib = amounts(first, nodes[first.node])
-        # A batch script may start its ranks by `srun`, which asks Slurm how many tasks there are.
-        tasks = first.tasks if launch.recipe.batch and cpus % first.tasks == 0 else 1
+        tasks = _tasks(launch, cpus)
         names = tuple([part.node for part in parts])
         found.append(Group(names, len(first.gpus), kind, cpus, memory_mib, tasks, partition))
     return tuple(found)
+
+
+def _tasks(launch: Launch, cpus: int) -> int:
+    """Tasks of a node, as Slurm counts them: a batch script may start its ranks by `srun`, which asks how many."""
+    if not launch.recipe.batch:
+        return 1
+    ranks = launch.recipe.ranks or sum([part.tasks for part in launch.parts])
+    each, rest = divmod(ranks, len(launch.parts))
+    return each if each and not rest and cpus % each == 0 else 1
 
 
 def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:

@@ -122,7 +122,7 @@ class Watcher:
                 if report.phase is Phase.ENDED:
                     # It has not started in this very moment, and cannot any more.
                     self._put_aside(list(known.parts), why)
-                    self.cancel([job.first_id for job in jobs])
+                    self.cancel(jobs)
         if finding.extra:
             self.cancel(finding.extra)
         if report.phase is Phase.ENDED:
@@ -226,11 +226,19 @@ class Watcher:
         text = read_own(path, 0, 300) if own else read_as(known.uid, known.gid, path, 0, 300)
         return " ".join(text.decode(errors="replace").split())
 
-    def cancel(self, ids: Sequence[int]) -> None:
-        """Take jobs back from Slurm as well as one can now: they can run nothing, and are looked for again."""
+    def cancel(self, jobs: Sequence[SlurmJob]) -> None:
+        """Take jobs back from Slurm as well as one can now: they can run nothing, and are looked for again.
+
+        Slurm is asked again first: after a crash it gives numbers to others. Ours is only what still matches in number,
+        mark and time of submission.
+        """
         with suppress(OutOfReach, Refusal):
-            if ids:
-                self._client.cancel(list(dict.fromkeys(ids)))
+            if jobs:
+                ours = {(job.id, job.comment, job.submit_s) for job in jobs}
+                there = [
+                    job for job in self.queue(fresh=True).jobs if (job.id, job.comment, job.submit_s) in ours
+                ]
+                self._client.cancel(list(dict.fromkeys([job.first_id for job in there])))
 
     def tidy(self, ours: Callable[[SlurmJob], bool]) -> None:
         """Cancel jobs of Slurm that outlive their attempts: nothing that runs there is in the yard's books."""
@@ -238,7 +246,5 @@ class Watcher:
             now_s = time.monotonic()
             left = [job for job in self.queue().jobs if (job.lives or job.waits) and ours(job)]
             left = [job for job in left if job.state != "COMPLETING"]
-            self._lingering = {job.first_id: self._lingering.get(job.first_id, now_s) for job in left}
-            self.cancel(
-                [number for number, since_s in self._lingering.items() if now_s - since_s >= LINGER_S]
-            )
+            self._lingering = {job.id: self._lingering.get(job.id, now_s) for job in left}
+            self.cancel([job for job in left if now_s - self._lingering[job.id] >= LINGER_S])

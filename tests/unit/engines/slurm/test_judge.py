@@ -145,8 +145,10 @@ def test_one_that_the_engine_claimed_never_runs() -> None:
 
 
 def test_doubles_that_wait_are_cancelled() -> None:
-    assert (8,) == judged(Traces(claimed_by=7, news=NEWS), job("RUNNING"), job("PENDING", number=8)).extra
-    assert (8,) == judged(Traces(end=end()), job("COMPLETED"), job("PENDING", number=8)).extra
+    double = job("PENDING", number=8)
+
+    assert (double,) == judged(Traces(claimed_by=7, news=NEWS), job("RUNNING"), double).extra
+    assert (double,) == judged(Traces(end=end()), job("COMPLETED"), double).extra
 
 
 def test_components_of_one_job_are_one() -> None:

@@ -1,5 +1,7 @@
 """What is handed to Slurm: nodes named, counts exact, nothing left for it to decide."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuyard.engines.contract import Launch, Part, Recipe
@@ -44,7 +46,10 @@ def test_a_batch_script_finds_its_tasks_in_slurm() -> None:
     (group,) = groups_of(launch(part("n1", 4, 4), batch=True), NODES, PARTITIONS)
     (uneven,) = groups_of(launch(part("n1", 4, 3), batch=True), NODES, PARTITIONS)
 
-    assert (4, 1) == (group.tasks, uneven.tasks)
+    spread = launch(part("n1", 4), part("n2", 4), batch=True)
+    (ranks,) = groups_of(replace(spread, recipe=replace(spread.recipe, ranks=4)), NODES, PARTITIONS)
+
+    assert (4, 1, 2) == (group.tasks, uneven.tasks, ranks.tasks)
 
 
 @pytest.mark.parametrize(

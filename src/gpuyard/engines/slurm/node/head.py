@@ -35,7 +35,7 @@ class Head:
         self.started_ms = 0
         self.verdict = self.why = ""
         """What its end is to be called, once someone other than the job has decided it."""
-        self.stopping = False
+        self.stopping = self.running = False
         self.frozen_at: Optional[float] = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = _NEVER
         self.beat_at, self.beaten_at = 0.0, time.monotonic()
@@ -75,9 +75,12 @@ class Head:
                 "cannot open standard input and output {}: {}".format(error.filename, error.strerror),
             )
         self._obey()
-        self.started_ms = files.now_ms()
+        if isinstance(self.hands, Remote):
+            # Until all nodes were there nothing ran. Beside one node's own start the clock of its files may lag.
+            self.started_ms = files.now_ms()
         if failure is None and not self.verdict:
             failure = self.hands.go()
+            self.running = True
         now = time.monotonic()
         if plan["limit_ms"] > 0:
             self.limit_at = now + plan["limit_ms"] / 1000
@@ -155,7 +158,10 @@ class Head:
         if halt is None:
             return
         now = time.monotonic()
-        if self.verdict or self.stopping or self.hands.failed is not None:
+        if self.running:
+            # One that ended by itself before it was told keeps its own end.
+            self.hands.reap()
+        if self.verdict or self.stopping or self.hands.failed is not None or self._over():
             self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
             return
         self.verdict = halt["outcome"]
@@ -166,6 +172,9 @@ class Head:
             if self.verdict == "PREEMPTED":
                 # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
                 self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
+
+    def _over(self) -> bool:
+        return self.running and not self.hands.alive()
 
     def _keep_time(self) -> None:
         now = time.monotonic()
@@ -201,12 +210,18 @@ class Head:
 
     # ---- the end
 
+    def _was_it_slurm(self, failed: Failure) -> bool:
+        """Whether Slurm may have ended a task: for memory, or on other nodes because it has lost this one."""
+        if not isinstance(self.hands, Remote):
+            return failed[0] == 128 + signal.SIGKILL
+        return self.hands.lost or failed[0] in (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+
     def _end(self, failure: Optional[Failure]) -> int:
         failed = failure or self.hands.failed
         outcome, why = ("COMPLETED", "") if failed is None else ("FAILED", failed[1])
         if self.verdict:
             outcome, why = self.verdict, self.why
-        elif isinstance(self.hands, Remote) and self.hands.lost:
+        elif failed is not None and self._was_it_slurm(failed):
             outcome = files.TOLD
         end: Dict[str, Any] = {
             "outcome": outcome,
