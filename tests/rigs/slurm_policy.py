@@ -10,7 +10,7 @@ from typing import Any
 from gpuyard.config import Config
 from gpuyard.config.slurm.exporting_accounts import people
 from gpuyard.engines.slurm.forms import duration_text
-from gpuyard.model import CATALOGUE
+from gpuyard.model import CATALOGUE, Tenant
 from gpuyard.model.units import MILLI
 
 
@@ -44,6 +44,7 @@ def said(config: Config, users: tuple[str, ...] = ()) -> dict[str, Any]:
                 tenant.quota.max_running_jobs,
             )
             for tenant in settings.tenants
+            if not _plain_user(tenant, known)
         },
         "users": known,
         "classes": {
@@ -57,6 +58,11 @@ def said(config: Config, users: tuple[str, ...] = ()) -> dict[str, Any]:
         "preemption": policy.preemption,
         "quotas": policy.quotas,
     }
+
+
+def _plain_user(tenant: Tenant, known: dict[str, str]) -> bool:
+    """A person who has nothing of their own: no entry among the tenants says the same as one with all defaults."""
+    return tenant.path.rpartition("/")[2] in known and tenant == Tenant(tenant.path)
 
 
 def _own_job_limit(config: Config, path: str) -> int | None:

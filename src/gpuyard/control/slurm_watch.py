@@ -47,8 +47,8 @@ OVERLAP_MS = HOUR_MS
 """How far behind the accounting may lag: so much is read again each time."""
 START_OVERLAP_MS = DAY_MS
 """The same, after a start."""
-LOST_MS = 10 * 60_000
-"""How long a job may be in neither queue nor accounting before it is taken for gone."""
+LOST_MS = OVERLAP_MS
+"""How long a job may be in neither queue nor accounting, both answering all the while, before it is taken for gone."""
 SLICE = 4_000
 """Moments in one write."""
 _DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "FAIL", "FAILING"})
@@ -165,8 +165,9 @@ class Watcher:
             before = (rows[-1][4], rows[-1][0])
 
     def _miss(self, queue: Sequence[JobRow] | None, known: _Known, now_ms: int) -> None:
-        """Who has left the queue. Where it could not be asked, nobody has."""
+        """Who has left the queue. Where it could not be asked, nobody has, and the time does not count."""
         if queue is None:
+            self._missing = dict.fromkeys(self._missing, now_ms)
             return
         here = {key_of(row) for row in queue}
         gone = known.live.keys() - here
@@ -186,6 +187,8 @@ class Watcher:
             found = self.engine.history(min([from_ms, *waiting]))
         except EngineError as error:
             step.errors.append(f"history: {error}")
+            # Who could not be asked has not kept silent about anybody.
+            self._missing = dict.fromkeys(self._missing, now_ms)
             return []
         self._position_ms = max(self._position_ms or 0, now_ms)
         rows = [row for row in found.rows if row.end_ms >= self._covered_ms or key_of(row) in known.live]
