@@ -249,7 +249,7 @@ def test_a_job_of_another_user_runs_as_that_user(
     report = ended(slurm, "y-1-1")
     said = slurm.engine.log("y-1-1", "stdout", 0, 1000).decode()
 
-    assert (Outcome.COMPLETED, True) == (report.outcome, report.checkpoint_ms > 0), said
+    assert (Outcome.COMPLETED, True) == (report.outcome, report.checkpoint_ms > 0), (said, report.why)
     assert str(nobody.pw_uid) == said.splitlines()[0]
     assert (slurm.data / "attempts" / "y-1-1").stat().st_uid == os.geteuid()
 
@@ -367,6 +367,7 @@ def test_a_user_cannot_have_the_files_of_others_read(
 
 def open_up(tmp_path: Path) -> None:
     """pytest keeps its folders to itself, and jobs of others pass through them."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        assert folder.name.startswith(("pytest-", "test_")), folder
+    for folder in (tmp_path, *tmp_path.parents):
         folder.chmod(0o711)
+        if folder.name.startswith("pytest-of-"):
+            break

@@ -1,6 +1,7 @@
 """Points in time as people write them."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +13,12 @@ NOW_MS = 1_794_729_600_000
 
 
 @pytest.fixture(autouse=True)
-def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place two hours ahead of UTC, where it is 14:00."""
-    monkeypatch.setenv("TZ", "XXX-2")
+def somewhere() -> Iterator[None]:
+    """A place two hours ahead of UTC, where it is 14:00; afterwards we are back, which the C library must be told."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "XXX-2")
+        time.tzset()
+        yield
     time.tzset()
 
 
