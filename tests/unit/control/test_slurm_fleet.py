@@ -28,7 +28,6 @@ def fleet_of(keys: str, emulate: str = "") -> object:
             "8 x H100",
             "--emulate is for this machine, and cluster 'hpc' has engine slurm",
         ),
-        ("mode: observe", "", "cluster 'hpc' is to be observed"),
         ("pools: {a: {nodes: 1, gpus: 8 x H100, cpus: 8, memory: 8G}}", "", "'hpc' has no 'shared_folder'"),
     ],
 )
