@@ -81,11 +81,13 @@ class BareCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill in the values that are left out."""
         full: list[str] = []
-        for place, word in enumerate(args):
+        # Behind `--` nothing is an option, however it looks.
+        end = args.index("--") if "--" in args else len(args)
+        for place, word in enumerate(args[:end]):
             full.append(word)
             if word in self.bare and not (place + 1 < len(args) and args[place + 1].isdecimal()):
                 full.append(self.bare[word])
-        return super().parse_args(ctx, full)
+        return super().parse_args(ctx, [*full, *args[end:]])
 
 
 def bare_values(command: Callable[..., Any]) -> dict[str, str]:

@@ -91,6 +91,7 @@ def test_both_ways_read_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     for word in VALUES:
         check([word])
+        check(["--", word])
     any_words = st.lists(st.sampled_from([*options, *[f"{o}=2" for o in options], *VALUES]), max_size=5)
     settings(max_examples=60, deadline=None)(given(any_words)(check))()
     assert understood, "nothing was plain"
