@@ -47,9 +47,9 @@ class Side(Protocol):
         """End what was started."""
 
 
-def cluster(folder: Path, scheduler: str = SCHEDULER) -> SlurmCluster:
-    """Eight nodes, the tenants as accounts of root with their shares."""
-    slurm = SlurmCluster(NODES, GPUS_PER_NODE, scheduler=scheduler, extra=EXTRA, parent=folder)
+def cluster(folder: Path) -> SlurmCluster:
+    """Eight nodes, the tenants as accounts of root with their shares: the same for both sides."""
+    slurm = SlurmCluster(NODES, GPUS_PER_NODE, scheduler=SCHEDULER, extra=EXTRA, parent=folder)
     try:
         for tenant, weight in WEIGHTS.items():
             slurm.command("sacctmgr", "-i", "add", "account", tenant, f"fairshare={weight}")
@@ -130,7 +130,7 @@ class Driven:
 
     def __init__(self, folder: Path, order: Sequence[str]) -> None:
         self.name = f"gpuyard, {' then '.join(order)}"
-        self._slurm = cluster(folder, "bf_interval=30")
+        self._slurm = cluster(folder)
         try:
             shared = folder / "shared"
             shared.mkdir(mode=0o755)
