@@ -176,5 +176,7 @@ def _worth(expected: tuple[tuple[Task, int], ...], kinds: tuple[tuple[NodeShape,
 def _task(shape: Shape) -> Task:
     gpus, milli = shape.gpus, shape.milli if shape.gpus else 0
     if shape.profile:
-        gpus, milli = shape.slices, charge_of(shape.profile)
+        # A slice that no GPU has takes nothing of any.
+        milli = charge_of(shape.profile)
+        gpus = shape.slices if milli else 0
     return Task(shape.cpu_milli, shape.memory_mib, gpus, milli, tuple(shape.ask.models))

@@ -77,7 +77,7 @@ def by_size(expected: Expected) -> list[Demand]:
     """The expected tasks that want GPUs, put together by size and sorted."""
     found: dict[Size, tuple[int, int]] = {}
     for task, weight in expected:
-        if task.gpus and weight > 0:
+        if task.asked_milli > 0 and weight > 0:
             size = Size(task.gpus, task.gpu_milli, tuple(sorted(set(task.models))))
             count, cpu_milli = found.get(size, (0, 0))
             found[size] = (count + weight, cpu_milli + weight * task.cpu_milli)

@@ -115,3 +115,12 @@ def test_without_slices_in_the_demand_geometry_decides() -> None:
     job = here.submit(ask(Mig(1, "2g.20gb")))
     here.step()
     assert expected == here.state.jobs[job].grants
+
+
+def test_a_slice_that_no_gpu_has_is_expected_in_vain() -> None:
+    """Counted as a task that takes nothing of a GPU, it would fit for ever."""
+    here = Yard("pack", nodes(1, gpus=2, model="H100"))
+    expecting(here, (ask(Mig(1, "9g.999gb")), 5), (share(500), 1), (ask(Mig(1, "2g.20gb")), 1))
+    for wanted in (share(500), ask(Mig(1, "2g.20gb")), ask(1)):
+        here.submit(wanted)
+    assert 2 == len(here.step().starts)
