@@ -1,7 +1,7 @@
 # Every target works in a fresh clone; `make` alone lists them.
 BIN := .venv/bin
 JOBS ?= 2
-PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

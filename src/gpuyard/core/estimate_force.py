@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from gpuyard.core.decide import decide
+from gpuyard.core.decide import rehearse
 from gpuyard.core.policy import Policy
 from gpuyard.core.preempt import protected_until_ms
 from gpuyard.core.records import JobRecord
@@ -37,7 +37,8 @@ def forced(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forc
         }
     )
     for at_ms in times[:LOOKS_MAX]:
-        plan = decide(state, policy, at_ms)
+        # Not `decide`, which would remember for now what it found for then.
+        plan = rehearse(state, policy, at_ms, lambda: None)
         victims = [state.jobs[stop.job_id] for stop in plan.stops if stop.for_job == record.id]
         if victims:
             grace_ms = max([victim.klass.grace_ms for victim in victims])
