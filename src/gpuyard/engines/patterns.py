@@ -6,6 +6,11 @@ and the letter fills numbers up with zeros (`%4j` is 0128); a backslash anywhere
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Commands that only check a pattern start without the engines' contract.
+    from gpuyard.engines.contract import Launch
 
 LETTERS: dict[str, str] = {
     "A": "the array's id, or the job's",
@@ -48,3 +53,17 @@ def expand(pattern: str, values: Mapping[str, str | int]) -> str:
         return value.zfill(min(int(match[2] or 0), _WIDTH_MAX)) if letter in _NUMBERS else value
 
     return _PATTERN.sub(fill, pattern)
+
+
+def file_of(pattern: str, launch: "Launch") -> str:
+    """The file for what a job writes, now that it is known where it runs."""
+    values: dict[str, str | int] = {
+        "j": launch.job_id,
+        "A": launch.array_id or launch.job_id,
+        "x": launch.name,
+        "N": launch.parts[0].node,
+        "u": launch.recipe.user,
+        "n": 0,
+        "t": 0,
+    }
+    return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report
-from gpuyard.engines.patterns import expand
+from gpuyard.engines.patterns import file_of
 from gpuyard.model import CATALOGUE, Node, Outcome
 from gpuyard.model.units import MILLI
 
@@ -147,8 +147,8 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "argv": list(recipe.argv),
         "script": recipe.script,
         "cwd": cwd,
-        "stdout": _file(recipe.stdout, launch),
-        "stderr": _file(recipe.stderr, launch),
+        "stdout": file_of(recipe.stdout, launch),
+        "stderr": file_of(recipe.stderr, launch),
         "append": launch.restarts > 0,
         "uid": account.uid,
         "gid": account.gid,
@@ -221,20 +221,6 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
     if place.yard:
         base["YARD_DATA"] = place.yard
     return base | recipe.env | yard
-
-
-def _file(pattern: str, launch: Launch) -> str:
-    """A file for what a job writes: its name may hold what is known only now."""
-    values: dict[str, str | int] = {
-        "j": launch.job_id,
-        "A": launch.array_id or launch.job_id,
-        "x": launch.name,
-        "N": launch.parts[0].node,
-        "u": launch.recipe.user,
-        "n": 0,
-        "t": 0,
-    }
-    return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))
 
 
 def _task_environment(part: Part, rank: int, place: Place, batch: bool) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Launch, Phase, Report
 from gpuyard.engines.local.translate import CHECKPOINT, Account, flaw_of_key, flaw_of_recipe
-from gpuyard.engines.patterns import expand
+from gpuyard.engines.patterns import file_of
 from gpuyard.engines.slurm.submission import LOOSE_VARIABLES
 from gpuyard.engines.slurm.translate import SlurmNode
 from gpuyard.model import Outcome
@@ -71,8 +71,8 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "script": recipe.script,
         "batch": recipe.batch,
         "cwd": cwd,
-        "stdout": _file(recipe.stdout, launch),
-        "stderr": _file(recipe.stderr, launch),
+        "stdout": file_of(recipe.stdout, launch),
+        "stderr": file_of(recipe.stderr, launch),
         "append": launch.restarts > 0,
         "uid": account.uid,
         "gid": account.gid,
@@ -121,20 +121,6 @@ def _yard(launch: Launch, place: Place) -> dict[str, str]:
             "SLURM_ARRAY_TASK_ID": str(launch.array_index),
         }
     return yard
-
-
-def _file(pattern: str, launch: Launch) -> str:
-    """A file for what a job writes: its name may hold what is known only now."""
-    values: dict[str, str | int] = {
-        "j": launch.job_id,
-        "A": launch.array_id or launch.job_id,
-        "x": launch.name,
-        "N": launch.parts[0].node,
-        "u": launch.recipe.user,
-        "n": 0,
-        "t": 0,
-    }
-    return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))
 
 
 def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: int) -> Report:
