@@ -1,13 +1,17 @@
 """The code that runs on the nodes: by itself, with what an old Python has."""
 
 import ast
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from gpuyard.engines.slurm import node
+from gpuyard.engines.slurm.node import files
+from gpuyard.engines.slurm.node.head import Head
 
 FILES = sorted(Path(node.__file__).parent.glob("*.py"))
 
@@ -44,3 +48,25 @@ def test_it_runs_alone(tmp_path: Path) -> None:
     )
 
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(("halted", "verdict"), [(False, files.TOLD), (True, "")])
+def test_a_job_that_ended_of_slurms_signal_before_its_wrapper_had_it_was_ended_by_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halted: bool, verdict: str
+) -> None:
+    """Slurm signals one process after another, and a script whose `sleep` is gone goes on to `exit 0`."""
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    if halted:
+        (tmp_path / files.HALT).write_text("{}")
+    wrapper = Head({"world": 1, "order": ["n1"], "batch": True}, "n1")
+    wrapper.running = True
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    try:
+        wrapper._heed_late_word()
+    finally:
+        signal.sigtimedwait((signal.SIGTERM,), 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert verdict == wrapper.verdict

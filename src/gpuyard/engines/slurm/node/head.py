@@ -19,7 +19,7 @@ from .spread import POLL_S as _POLL_NODE_S
 from .spread import SIGNALS, Remote, on_node
 
 _POLL_S, _RETRY_S = 1.0, 1.0
-_TERM_RACE_S = 0.5
+_TERM_RACE_S, _END_RACE_S = 0.5, 0.05
 _GAP_S = 2.0
 _NEVER = float("inf")
 
@@ -55,6 +55,7 @@ class Head:
             self.verdict, self.why = "NODE_FAIL", "its wrapper failed: {!r}".format(error)
             self.hands.signal(signal.SIGKILL)
         self.hands.sweep()
+        self._heed_late_word()
         return self._end(failure)
 
     def _start(self) -> Optional[Failure]:
@@ -209,6 +210,12 @@ class Head:
             self.kill_at = now
 
     # ---- the end
+
+    def _heed_late_word(self) -> None:
+        """Slurm signals one process after another: a job may end of it, and even end well, before it comes here."""
+        told = self.verdict or files.HALT in files.names("..")
+        if self.running and not told and signal.sigtimedwait((signal.SIGTERM,), _END_RACE_S):
+            self.verdict = files.TOLD
 
     def _was_it_slurm(self, failed: Failure) -> bool:
         """Whether Slurm may have ended a task: for memory, or on other nodes because it has lost this one."""
