@@ -98,7 +98,7 @@ def text_of(rows: Sequence[Row], sent: Sequence[Sent]) -> str:
         "alone s": "alone_s",
         "CPU ms a job": "cpu_ms_each",
     }
-    odd = ["never", "unfinished", "twice"]
+    odd = ["never", "unfinished", "twice", "short"]
     lines = [[row["side"], *[row[key] for key in keys.values()], *[row[key] for key in odd]] for row in rows]
     own, driven = rows[0], rows[1]
     return "\n\n".join(

@@ -25,9 +25,11 @@ SCHEDULER = (
 """As eager as Slurm can be: both of its loops every second, over the whole queue."""
 
 EXTRA = (
+    "Epilog=/bin/true",
     f"PriorityDecayHalfLife=00:{HALF_LIFE_MIN}:00",
     "PriorityCalcPeriod=00:01:00",
-    "PriorityWeightTRES=GRES/gpu=0",
+    # Shares are of GPUs; without it Slurm counts cores.
+    "PartitionName=DEFAULT TRESBillingWeights=GRES/gpu=1",
 )
 
 
@@ -54,10 +56,19 @@ def cluster(folder: Path) -> SlurmCluster:
         for tenant, weight in WEIGHTS.items():
             slurm.command("sacctmgr", "-i", "add", "account", tenant, f"fairshare={weight}")
             slurm.command("sacctmgr", "-i", "add", "user", "root", f"account={tenant}")
+        while not all(_shares(slurm)):
+            time.sleep(1)
     except BaseException:
         slurm.stop()
         raise
     return slurm
+
+
+def _shares(slurm: SlurmCluster) -> list[float]:
+    """The fair-share factors of the tenants: nought until Slurm has counted for the first time."""
+    said = slurm.command("sshare", "-hP", "-a", "-o", "Account,User,FairShare")
+    cells = [line.strip().split("|") for line in said.splitlines()]
+    return [float(factor) for account, user, factor in cells if user and account in WEIGHTS]
 
 
 class OwnScheduler:
@@ -67,26 +78,19 @@ class OwnScheduler:
 
     def __init__(self, folder: Path) -> None:
         self._slurm = cluster(folder)
-        user = {"X-SLURM-USER-NAME": "root", "X-SLURM-USER-TOKEN": self._slurm.token(lifespan_s=7200)}
-        self._caller = Caller(self._slurm.rest_port, user)
 
     def send(self, sent: Sent, folder: Path) -> None:
-        """Over slurmrestd."""
-        job = {
-            "account": sent.tenant,
-            "gres": f"gpu:a100:{min(sent.gpus, GPUS_PER_NODE)}",
-            "nodes": [sent.nodes, sent.nodes],
-            "tasks": sent.nodes,
-            "memory_per_node": 100,
-            "time_limit": sent.limit_min,
-            "standard_output": "/dev/null",
-            "current_working_directory": "/tmp",
-            "environment": {"PATH": "/usr/bin:/bin"},
-        }
-        body = json.dumps({"script": script(sent, folder), "job": job}).encode()
-        reply = self._caller.ask("POST", "/slurm/v0.0.38/job/submit", body)
-        if reply.status != 200 or not json.loads(reply.body).get("job_id"):
-            raise RuntimeError(f"Slurm refused job {sent.number}: {reply.body[:500]!r}")
+        """By `sbatch`, as its users do: slurmrestd of this release passes over how many nodes a job wants."""
+        self._slurm.submit(
+            script(sent, folder),
+            f"--account={sent.tenant}",
+            f"--gres=gpu:a100:{min(sent.gpus, GPUS_PER_NODE)}",
+            f"--nodes={sent.nodes}",
+            f"--ntasks={sent.nodes}",
+            "--mem=100",
+            f"--time={sent.limit_min}",
+            "--chdir=/tmp",
+        )
 
     def waiting(self) -> int:
         """In squeue."""
@@ -98,7 +102,6 @@ class OwnScheduler:
 
     def stop(self) -> None:
         """The cluster."""
-        self._caller.close()
         self._slurm.stop()
 
 

@@ -79,7 +79,7 @@ def jobs(count: int, seed: int, load: float) -> list[Sent]:
 
 def script(sent: Sent, folder: Path) -> str:
     """It writes when it starts and when it ends, under its own number, and sleeps in between."""
-    line = f'echo "{sent.number} {{}} $(date +%s%3N)" >>{folder}/lines'
+    line = f'echo "{sent.number} {{}} $(date +%s%3N) $SLURM_JOB_NUM_NODES $CUDA_VISIBLE_DEVICES" >>{folder}/lines'
     return (
         "\n".join(
             [
@@ -94,19 +94,23 @@ def script(sent: Sent, folder: Path) -> str:
 
 
 def read(folder: Path, sent: Sequence[Sent], submitted_ms: Mapping[int, int]) -> tuple[list[Ran], Row]:
-    """The runs, and how many jobs ran never, unfinished or more than once."""
+    """The runs, and how many jobs ran never, unfinished, more than once or with less than they asked for."""
     started: dict[int, list[int]] = {}
     ended: dict[int, list[int]] = {}
+    had: dict[int, int] = {}
     for line in (folder / "lines").read_text(encoding="ascii").splitlines():
-        number, what, at_ms = line.split()
+        number, what, at_ms, nodes, gpus = line.split()
         (started if what == "start" else ended).setdefault(int(number), []).append(int(at_ms))
+        had[int(number)] = int(nodes) * len(gpus.split(","))
     found = [
         Ran(each, submitted_ms[each.number], started[each.number][0], ended[each.number][-1])
         for each in sent
         if each.number in started and each.number in ended
     ]
     twice = sum(len(times) > 1 for times in started.values())
-    return found, {"never": len(sent) - len(started), "unfinished": len(started) - len(ended), "twice": twice}
+    never, unfinished = len(sent) - len(started), len(started) - len(ended)
+    short = sum(had.get(each.number, each.gpus) < each.gpus for each in sent)
+    return found, {"never": never, "unfinished": unfinished, "twice": twice, "short": short}
 
 
 def figures_of(ran: Sequence[Ran]) -> Row:

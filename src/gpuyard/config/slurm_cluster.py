@@ -6,7 +6,7 @@ from gpuyard.config.fields import Entry, Name, OrNothing, PositiveMs, Word, choi
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described, quoted
 from gpuyard.config.quantities import duration_text
-from gpuyard.config.values import Mode, Rest, SlurmCluster
+from gpuyard.config.values import PYTHON, Mode, Rest, SlurmCluster
 
 HANDOFF_MS = 60_000
 
@@ -55,7 +55,7 @@ class SlurmKeys(Entry):
     programs: Word | None = key(
         "Slurm only: the folder of its commands. Left out: on the PATH.", example="/opt/slurm/bin"
     )
-    python: Word | None = key("Slurm only: Python 3.6 or newer on the nodes.", default="python3")
+    python: Word | None = key("Slurm only: Python 3.6 or newer on the nodes.", default=PYTHON)
     rest: RestEntry | None = key("Slurm only: speak to slurmrestd. Left out: Slurm's commands are used.")
 
 
@@ -85,7 +85,7 @@ def check_slurm(path: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, f
 
 def _given(entry: SlurmKeys) -> list[str]:
     """Keys that say something: a default that is written out says nothing."""
-    defaults = {"mode": Mode.DRIVE.value, "handoff": HANDOFF_MS, "python": "python3"}
+    defaults = {"mode": Mode.DRIVE.value, "handoff": HANDOFF_MS, "python": PYTHON}
     return [name for name in SlurmKeys.model_fields if getattr(entry, name) not in (None, defaults.get(name))]
 
 
@@ -104,6 +104,6 @@ def build_slurm(entry: SlurmKeys, simulated: bool) -> SlurmCluster | None:
         gpu_types=dict(entry.gpu_types or {}),
         conf=entry.conf or "",
         programs=entry.programs or "",
-        python=entry.python or "python3",
+        python=entry.python or PYTHON,
         rest=Rest(rest.url, rest.token_file, rest.user or "root") if rest is not None else None,
     )

@@ -9,6 +9,9 @@ from gpuyard.errors import BadInput
 from gpuyard.model import PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 
+PYTHON = "/usr/bin/python3"
+"""Of a node. By its full name: what `python3` is depends on who asks, and may be a slow script."""
+
 LOG_LIMIT_MIB = 1024
 """How much is kept of what an attempt writes, if nobody says otherwise."""
 
@@ -59,7 +62,7 @@ class SlurmCluster:
     """GPU models by Slurm's types."""
     conf: str = ""
     programs: str = ""
-    python: str = "python3"
+    python: str = PYTHON
     rest: Rest | None = None
     """None: Slurm's commands are used."""
 

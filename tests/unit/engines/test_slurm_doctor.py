@@ -20,6 +20,7 @@ WELL = {
     "ConstrainDevices": "yes",
     "DefMemPerNode": "16000",
     "SchedulerParameters": "bf_continue",
+    "Epilog": "/etc/slurm/epilog.sh",
     "JobAcctGatherType": "jobacct_gather/cgroup",
 }
 
@@ -56,6 +57,7 @@ def test_a_site_in_good_order_has_nothing_to_change() -> None:
         ({"PriorityDecayHalfLife": "00:00:00"}, "decay", Level.FAULT),
         ({"SchedulerType": "sched/builtin"}, "backfill", Level.ADVICE),
         ({"SchedulerParameters": "bf_interval=2"}, "bf-continue", Level.ADVICE),
+        ({"Epilog": "(null)"}, "epilog", Level.ADVICE),
         ({"AuthInfo": "socket=/run/munge"}, "cred-expire", Level.ADVICE),
         ({"PreemptType": "preempt/none"}, "preempt-off", Level.FAULT),
         ({"TaskPlugin": "task/none"}, "devices", Level.FAULT),

@@ -34,7 +34,7 @@ from gpuyard.engines.slurm.translate import SlurmJob
 from gpuyard.engines.slurm.watching import SURE_S, Known, Watcher
 
 _DONE = Reply(Answer.DONE)
-_LISTEN_S = 0.05
+_LISTEN_S = 0.01
 _OVERDUE_S = 30.0
 """A stop that the wrapper has not carried out so long after the grace is carried out by Slurm."""
 

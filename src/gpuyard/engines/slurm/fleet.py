@@ -35,7 +35,7 @@ class Site:
     account: str = ""
     gpu_types: Mapping[str, str] = field(default_factory=dict)
     handoff_ms: int = 60_000
-    python: str = "python3"
+    python: str = "/usr/bin/python3"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ SURE_S = 2 * files.LEASE_S
 LINGER_S = 10.0
 """A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
 _END_S = 2.0
-_OLD_S_MIN, _OLD_S_MAX = 0.1, 5.0
+_OLD_S_MIN, _OLD_S_MAX = 0.5, 5.0
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.slurm import node
-from gpuyard.engines.slurm.node import files
+from gpuyard.engines.slurm.node import files, head
 from gpuyard.engines.slurm.node.head import Head
 
 FILES = sorted(Path(node.__file__).parent.glob("*.py"))
@@ -70,3 +70,28 @@ def test_a_job_that_ended_of_slurms_signal_before_its_wrapper_had_it_was_ended_b
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     assert verdict == wrapper.verdict
+
+
+def test_an_ended_attempt_stays_until_its_folder_is_cleared_and_no_longer_than_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows on its GPUs is handed in meanwhile, and starts when this one leaves."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / files.PLAN).touch()
+    seen: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        seen.append(seconds)
+        if len(seen) == 3:
+            (tmp_path / files.PLAN).unlink()
+
+    monkeypatch.setattr(head.time, "sleep", sleep)
+    head._linger()
+    assert 3 == len(seen)
+
+    (tmp_path / files.PLAN).touch()
+    seen[:] = [0.0] * 3
+    clock = iter(range(100))
+    monkeypatch.setattr(head.time, "monotonic", lambda: next(clock) / 10)
+    head._linger()
+    assert 4 <= len(seen) - 3 <= 6

@@ -166,6 +166,10 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
         seen = "SchedulerParameters has no bf_continue"
         why = "a pass of backfill that takes long is given up and begins again at the head of the line"
         yield Finding("bf-continue", _ADVICE, seen, why, line("bf_continue"))
+    if not look.setting("Epilog"):
+        seen = "no Epilog is set"
+        why = "Slurm then looks for the next job at its next pass, and not when one leaves: GPUs stand idle in between"
+        yield Finding("epilog", _ADVICE, seen, why, "Epilog=/bin/true, if there is nothing to do")
     waiting = sum(1 for row in look.queue if row.state == "PENDING")
     depth = _int(given.get("bf_max_job_test", ""), 500)
     if waiting > depth:

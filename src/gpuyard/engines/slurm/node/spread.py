@@ -6,7 +6,6 @@ only the standard library, nothing newer than Python 3.6.
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
@@ -26,7 +25,7 @@ class Remote:
 
     def __init__(self, plan: Dict[str, Any], port: int) -> None:
         self.plan, self.port = plan, port
-        self.sruns: List[subprocess.Popen[bytes]] = []
+        self.sruns: List[Any] = []
         self.failed: Optional[Failure] = None
         self.lost = False
         """Whether Slurm ended some of it, so that Slurm knows why."""
@@ -35,6 +34,9 @@ class Remote:
 
     def start(self, output: Tuple[int, int]) -> Optional[Failure]:
         """A crew on every node, waiting at its gate; what went wrong, if something did."""
+        # Not at the top: a job of one node starts sooner without it.
+        import subprocess
+
         env = {name: value for name, value in os.environ.items() if name not in self.plan["dropped"]}
         env.update(YARD_PORT=str(self.port), YARD_HEAD=self.plan["order"][0])
         for words in self.plan["sruns"]:
