@@ -6,8 +6,9 @@ Each round brings up a private cluster of 4 nodes with 8 GPUs that are not there
 seeded mix of jobs at their times, waits until all have ended, reads the cluster with `yard slurm import`'s own code,
 simulates the trace under the policy that was imported, and compares job by job when each started.
 
-Slurm looks for jobs to start in passes; the simulator does it at once. How much of the error that is shows when half of
-the time between two passes, as Slurm's own statistics of the run have it, is added to every simulated job as a pause.
+Every round is run twice. Once with Slurm as it comes but for its passes, one a second. Once prompt: its backfill
+reckons in seconds and not in minutes, it looks for the next job when one leaves, and shares are counted in GPUs; what
+is still off then is not for want of these.
 """
 
 import argparse
@@ -15,13 +16,13 @@ import random
 import statistics
 import sys
 import time
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 from figures import Row, publish, table
+from slurm_drive import shares
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -40,16 +41,21 @@ from rigs.slurm import SlurmCluster
 
 NODES, GPUS = 4, 8
 QUICK = "bf_interval=1,sched_interval=1,sched_min_interval=0,bf_continue,bf_max_job_test=500"
+PROMPT = f"{QUICK},bf_resolution=1,batch_sched_delay=0"
+FIRST_COME, MULTIFACTOR = ("PriorityType=priority/basic",), ("PriorityCalcPeriod=1",)
+MORE = ("Epilog=/bin/true", "PartitionName=DEFAULT TRESBillingWeights=GRES/gpu=1")
 ROUNDS = {
-    "first-come": ("PriorityType=priority/basic",),
-    "multifactor": ("PriorityCalcPeriod=1",),
+    "first-come": (QUICK, FIRST_COME),
+    "first-come, prompt": (PROMPT, FIRST_COME + MORE),
+    "multifactor": (QUICK, MULTIFACTOR),
+    "multifactor, prompt": (PROMPT, MULTIFACTOR + MORE),
 }
-"""Lines of slurm.conf beside the rig's own, which has the multifactor plugin with fair share, QOS and age."""
+"""SchedulerParameters, and lines beside the rig's own, which has the multifactor plugin: fair share, QOS and age."""
 
 ABOUT = """\
 {jobs} jobs in {over} s on {nodes} nodes of {gpus} GPUs, 1 GPU to 2 nodes each, 2 to 20 s long with limits of 1 to 4
 minutes, of two accounts with shares 3 and 1 and two QOS; seed {seed}. The error is the simulated start less the real
-one. Pause: every simulated job holds its GPUs so much longer, half of the time between two passes of backfill."""
+one."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,9 @@ def record(slurm: SlurmCluster, wanted: Sequence[Order]) -> None:
         "add user root account=big qos=normal,high", "add user root account=small qos=normal,high",
     ):  # fmt: skip
         slurm.command("sacctmgr", "-i", *words.split())
+    # Without the multifactor plugin nobody reckons any.
+    while MULTIFACTOR[0] in slurm.layout.extra and not all(shares(slurm, ("big", "small"))):
+        time.sleep(1)
     began = time.monotonic()
     for order in wanted:
         time.sleep(max(0.0, began + order.at_s - time.monotonic()))
@@ -104,11 +113,10 @@ def imported(site: Site) -> tuple[Config, History]:
     return config, history(site.jobs.rows, lambda row: tenant_of(row.account, row.user, places), models)
 
 
-def replayed(config: Config, past: History, backfill: str = "", more_ms: int = 0) -> list[float]:
+def replayed(config: Config, past: History, backfill: str = "") -> list[float]:
     """Simulated start less real start, in seconds, by row of the trace."""
     spec = replace(config.settings.policy, backfill=backfill or config.settings.policy.backfill)
-    trace = replace(past.trace, run_ms=array("q", [run_ms + more_ms for run_ms in past.trace.run_ms]))
-    simulation = Simulation(trace, config.pools, config.settings, registry.build(spec))
+    simulation = Simulation(past.trace, config.pools, config.settings, registry.build(spec))
     result = simulation.run()
     if result.rejected or result.unfinished:
         sys.exit(f"bench_slurm_replay: {result.rejected} jobs rejected, {result.unfinished} unfinished")
@@ -147,38 +155,23 @@ def _save(commands: Commands, folder: Path) -> None:
 
 def run(name: str, jobs: int, over_s: float, seed: int, keep: Path | None = None) -> list[Row]:
     """One round: the run, the import and the simulation."""
-    with SlurmCluster(NODES, GPUS, rest=False, scheduler=QUICK, extra=ROUNDS[name]) as slurm:
-        slurm.command("sdiag", "--reset")
-        began = time.monotonic()
+    scheduler, extra = ROUNDS[name]
+    with SlurmCluster(NODES, GPUS, rest=False, scheduler=scheduler, extra=extra) as slurm:
         record(slurm, orders(jobs, over_s, seed))
-        every_s = passes(slurm.command("sdiag"), time.monotonic() - began)
         site = from_commands(Commands(conf=str(slurm.folder / "slurm.conf")), 1)
         if keep is not None:
             _save(Commands(conf=str(slurm.folder / "slurm.conf")), keep / name)
-            (keep / name / "passes.txt").write_text(f"{every_s}\n", encoding="utf-8")
     if len(site.jobs.rows) != jobs:
         sys.exit(f"bench_slurm_replay: {len(site.jobs.rows)} jobs came back of {jobs}")
-    return compared(name, site, every_s)
+    return compared(name, site)
 
 
-def passes(sdiag: str, over_s: float) -> float:
-    """Seconds from one pass of Slurm's backfill to the next, as it was and not as it was set."""
-    cycles = [
-        int(line.split(":")[1]) for line in sdiag.splitlines() if line.strip().startswith("Total cycles:")
-    ]
-    # The first is that of the main scheduler, the second that of backfill.
-    return over_s / max(1, cycles[1] if len(cycles) > 1 else 0)
-
-
-def compared(name: str, site: Site, every_s: float) -> list[Row]:
+def compared(name: str, site: Site) -> list[Row]:
     """The lines of a round."""
     config, past = imported(site)
-    # A job that could start waits for the next pass, half of the way on average.
-    more_ms = int(every_s * 500)
     return [
         figures(name, past, replayed(config, past)),
         figures(f"{name}, EASY instead", past, replayed(config, past, "easy")),
-        figures(f"{name}, pause {more_ms / 1000:.1f} s", past, replayed(config, past, "", more_ms)),
     ]
 
 
@@ -190,16 +183,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=120)
     parser.add_argument("--over", type=float, default=120.0, help="seconds in which they are handed in")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rounds", default=",".join(ROUNDS))
+    parser.add_argument("--rounds", nargs="+", default=list(ROUNDS), choices=ROUNDS)
     parser.add_argument("--keep", type=Path, help="save what Slurm's commands printed here")
     parser.add_argument("--again", type=Path, help="compare what --keep saved, without a new run")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     rows = []
-    for name in options.rounds.split(","):
+    for name in options.rounds:
         if options.again is not None:
-            every_s = float((options.again / name / "passes.txt").read_text(encoding="utf-8"))
-            rows += compared(name, from_files(options.again / name), every_s)
+            rows += compared(name, from_files(options.again / name))
         else:
             rows += run(name, options.jobs, options.over, options.seed, options.keep)
     head = [

@@ -3,12 +3,12 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from figures import ROOT
-from load_clients import Caller, cpu_s_of
+from load_clients import cpu_s_of
 from load_yard import YardProcess
 from slurm_trace import GPUS_PER_NODE, WEIGHTS, Sent, script
 
@@ -56,7 +56,7 @@ def cluster(folder: Path) -> SlurmCluster:
         for tenant, weight in WEIGHTS.items():
             slurm.command("sacctmgr", "-i", "add", "account", tenant, f"fairshare={weight}")
             slurm.command("sacctmgr", "-i", "add", "user", "root", f"account={tenant}")
-        while not all(_shares(slurm)):
+        while not all(shares(slurm, WEIGHTS)):
             time.sleep(1)
     except BaseException:
         slurm.stop()
@@ -64,11 +64,11 @@ def cluster(folder: Path) -> SlurmCluster:
     return slurm
 
 
-def _shares(slurm: SlurmCluster) -> list[float]:
-    """The fair-share factors of the tenants: nought until Slurm has counted for the first time."""
+def shares(slurm: SlurmCluster, accounts: Collection[str]) -> list[float]:
+    """The fair-share factors of these accounts: nought until Slurm has counted for the first time."""
     said = slurm.command("sshare", "-hP", "-a", "-o", "Account,User,FairShare")
     cells = [line.strip().split("|") for line in said.splitlines()]
-    return [float(factor) for account, user, factor in cells if user and account in WEIGHTS]
+    return [float(factor) for account, user, factor in cells if user and account in accounts]
 
 
 class OwnScheduler:

@@ -7,9 +7,9 @@ subject; whoever read the text says where it stood.
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import product
 from typing import NamedTuple
 
+from gpuyard.engines.slurm.hosts import expand
 from gpuyard.model.units import MILLI
 
 COUNT_MAX = 10**6
@@ -17,14 +17,12 @@ COUNT_MAX = 10**6
 TIME_MS_MAX = 10**15
 MEMORY_MIB_MAX = 10**12
 CPU_MAX = 10**9
-HOSTS_MAX = 100_000
 
 _NO_LIMIT = {"", "unlimited", "partition_limit", "n/a", "none", "infinite"}
 _NOTHING = {"", "(null)", "n/a", "none", "unknown", "none assigned"}
 _MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgtp]?)[nc]?", re.IGNORECASE | re.ASCII)
 _MIB = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
 _PROFILE = re.compile(r"\d{1,2}g\.\d{1,4}gb", re.ASCII)
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:_.]*)=")
 _GRES = re.compile(r"([a-z]+)(?::([^:(]*?))?(?::(\d{1,9}))?(?:\([^)]*\))?", re.IGNORECASE | re.ASCII)
 _EPOCH_NAIVE = datetime(1970, 1, 1)  # noqa: DTZ001 (times without a zone are taken as UTC)
@@ -229,7 +227,7 @@ def models_of(gpu_type: str) -> tuple[str, ...]:
 def gres(text: str) -> tuple[Gres, ...]:
     """`gpu:a100:8(S:0-1),shard:16`: names, types and counts; a name alone counts one."""
     found = []
-    for part in _outside(given(text), "(", ")"):
+    for part in _outside_brackets(given(text)):
         match = _GRES.fullmatch(part.strip().removeprefix("gres:"))
         if match is None:
             raise Unreadable(f"{show(part)} is no generic resource such as gpu:a100:8")
@@ -241,6 +239,21 @@ def gres(text: str) -> tuple[Gres, ...]:
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _outside_brackets(text: str) -> list[str]:
+    """The parts between commas that stand in no bracket."""
+    parts, depth, current = [], 0, ""
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and char == ",":
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    if depth:
+        raise Unreadable(f"{show(text)} has brackets that do not match")
+    return [part for part in [*parts, current] if part.strip()]
 
 
 def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -289,44 +302,10 @@ def words(text: str) -> dict[str, str]:
 
 def hosts(text: str) -> list[str]:
     """`n[01-03,7],gpu1`: every name once, in the order they are written."""
-    found: dict[str, None] = {}
-    for part in _outside(given(text), "[", "]"):
-        pieces = re.split(r"\[([^\]]*)\]", part)
-        choices = [[piece] if place % 2 == 0 else _numbers(piece, text) for place, piece in enumerate(pieces)]
-        for each in product(*choices):
-            found["".join(each)] = None
-            if len(found) > HOSTS_MAX:
-                raise Unreadable(f"{show(text)} names more than {HOSTS_MAX} nodes")
-    return list(found)
-
-
-def _numbers(text: str, whole_text: str) -> list[str]:
-    found: list[str] = []
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if match is None:
-            raise Unreadable(f"{show(whole_text)} is no list of nodes such as n[01-03,7]")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= HOSTS_MAX:
-            raise Unreadable(f"{show(part)} is a range that goes nowhere, or too far")
-        width = len(match[1]) if match[1].startswith("0") else 0
-        found += [f"{number:0{width}d}" for number in range(first, last + 1)]
-    return found
-
-
-def _outside(text: str, opening: str, closing: str) -> list[str]:
-    """The parts between commas that stand in no bracket."""
-    parts, depth, current = [], 0, ""
-    for char in text:
-        depth += (char == opening) - (char == closing)
-        if depth == 0 and char == ",":
-            parts.append(current)
-            current = ""
-        else:
-            current += char
-    if depth:
-        raise Unreadable(f"{show(text)} has brackets that do not match")
-    return [part for part in [*parts, current] if part.strip()]
+    try:
+        return list(expand(given(text)))
+    except ValueError as error:
+        raise Unreadable(f"{show(text)} {error}") from None
 
 
 def matching(found: Mapping[str, str], name: str) -> str:

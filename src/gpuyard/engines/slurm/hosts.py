@@ -1,33 +1,65 @@
-"""Slurm's short form of many names: `n[1-3,5],m`."""
+"""Node names in brackets: `n[01-03,7],m` is n01, n02, n03, n7 and m, `r[1-2]c[0-1]` is four nodes."""
 
 import re
+from functools import lru_cache
+from itertools import product
 
 HOSTS_MAX = 100_000
-_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\])?")
+_NOTHING = ("", "(null)", "N/A", "None")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
-def expand(text: str) -> tuple[str, ...]:
-    """`n[1-3,5],m` as names, in order."""
-    if not text or text in ("(null)", "N/A", "None"):
+@lru_cache(maxsize=4096)
+def expand(text: str, most: int = HOSTS_MAX) -> tuple[str, ...]:
+    """Every name once, in the order they are written; `ValueError` with the rest of a sentence otherwise."""
+    if text in _NOTHING:
         return ()
-    found: list[str] = []
-    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        names = [""]
-        for literal, ranges in _HOSTS.findall(word):
-            numbers = _numbers(ranges) if ranges else [""]
-            names = [name + literal + number for name in names for number in numbers]
-            if len(names) > HOSTS_MAX:
-                raise ValueError(f"{text[:50]!r} names too many nodes")
-        found += names
+    found: dict[str, None] = {}
+    for part in _outside_brackets(text):
+        found.update(dict.fromkeys(_expanded(part, most)))
+        if len(found) > most:
+            raise ValueError(f"names more than {most} nodes")
     return tuple(found)
 
 
-def _numbers(ranges: str) -> list[str]:
-    numbers = []
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        span = range(int(first), int(last or first) + 1)
-        if len(span) > HOSTS_MAX:
-            raise ValueError(f"{part!r} names too many nodes")
-        numbers += [str(number).zfill(len(first)) for number in span]
-    return numbers
+def _outside_brackets(text: str) -> list[str]:
+    """The parts between commas or blanks that stand in no bracket."""
+    parts, depth, current = [], 0, ""
+    for char in text:
+        depth += (char == "[") - (char == "]")
+        if depth not in (0, 1):
+            break
+        if depth == 0 and char in ", \t":
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    if depth:
+        raise ValueError("has brackets that do not match")
+    return [part for part in [*parts, current] if part]
+
+
+def _expanded(part: str, most: int) -> list[str]:
+    pieces = re.split(r"\[([^\]]*)\]", part)
+    choices = [[piece] if place % 2 == 0 else _numbers(piece, most) for place, piece in enumerate(pieces)]
+    total = 1
+    for choice in choices:
+        total *= len(choice)
+        if total > most:
+            raise ValueError(f"names more than {most} nodes")
+    return ["".join(each) for each in product(*choices)]
+
+
+def _numbers(text: str, most: int) -> list[str]:
+    found: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise ValueError("must be written as n[01-03,7]")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= most:
+            raise ValueError(f"has a range that goes nowhere, or too far: {part!r}")
+        # Zeros in front are part of the name: the first number says how wide all are.
+        width = len(match[1]) if match[1].startswith("0") else 0
+        found += [f"{number:0{width}d}" for number in range(first, last + 1)]
+    return found

@@ -285,7 +285,6 @@ def _saved_ms(path: str) -> int:
 
 
 def _free_port() -> int:
-    # Not at the top: most jobs need no port, and start sooner without it.
     import socket
 
     with socket.socket() as probe:

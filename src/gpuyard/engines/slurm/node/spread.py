@@ -34,7 +34,6 @@ class Remote:
 
     def start(self, output: Tuple[int, int]) -> Optional[Failure]:
         """A crew on every node, waiting at its gate; what went wrong, if something did."""
-        # Not at the top: a job of one node starts sooner without it.
         import subprocess
 
         env = {name: value for name, value in os.environ.items() if name not in self.plan["dropped"]}
