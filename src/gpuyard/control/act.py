@@ -74,7 +74,7 @@ def todo(
                 found.starts.append(record)
         elif report.phase is Phase.RUNNING and _frozen(record) and pace.due("suspend", key, now_ms):
             found.suspend.append(key)
-        elif report.phase is Phase.SUSPENDED and not _frozen(record) and pace.due("resume", key, now_ms):
+        elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
             found.resume.append(key)
     return found
 
@@ -100,6 +100,11 @@ def _frozen(record: JobRecord) -> bool:
     if record.wanted is Verb.SUSPEND:
         return True
     return record.phase is AttemptState.SUSPENDED and record.wanted is not Verb.CONTINUE
+
+
+def _thaws(record: JobRecord) -> bool:
+    """Whether it was asked to go on. What others froze stays: an administrator of the cluster may have a reason."""
+    return record.wanted is Verb.CONTINUE
 
 
 def _outcome(record: JobRecord) -> Outcome:

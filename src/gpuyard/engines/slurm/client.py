@@ -37,6 +37,10 @@ class Client(Protocol):
         """Every job there is, and those that ended not long ago."""
         ...
 
+    def past(self, job_id: int) -> list[SlurmJob]:
+        """What the accounting has under this number, for jobs that Slurm itself no longer knows."""
+        ...
+
     def nodes(self) -> list[SlurmNode]: ...
     def partitions(self) -> list[Partition]: ...
     def reservations(self) -> list[Reservation]: ...
@@ -103,7 +107,7 @@ class CommandClient:
         self.reach.check()
         try:
             said = self.commands.run(
-                name, *words, text=text, environment=self._bare_environment() if bare else None
+                name, *words, text=text, environment=self.bare_environment() if bare else None
             )
         except OutOfReach as error:
             self.reach.lost(error)
@@ -114,10 +118,14 @@ class CommandClient:
         self.reach.found()
         return said
 
-    def _bare_environment(self) -> dict[str, str]:
+    def bare_environment(self) -> dict[str, str]:
         """What a job's wrapper may see: nothing of the server's environment but where Slurm is."""
         kept = ("PATH", "SLURM_CONF", "LC_ALL")
-        return {name: self.commands.environment[name] for name in kept if name in self.commands.environment}
+        found = {name: self.commands.environment[name] for name in kept if name in self.commands.environment}
+        if self.commands.folder:
+            # The wrapper of a gang calls srun.
+            found["PATH"] = f"{self.commands.folder}:{found.get('PATH', '/usr/bin:/bin')}"
+        return found
 
     def queue(self) -> Queue:
         """One `squeue` for everything. Its text is read ten times as fast as its JSON."""
@@ -125,6 +133,12 @@ class CommandClient:
         asked_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
         text = self._run("squeue", "--all", "--noheader", "--states=all", "-O", translate.queue_format(nonce))
         return Queue(tuple(translate.read_queue(text, nonce)), asked_ms, time.monotonic() - began_s)
+
+    def past(self, job_id: int) -> list[SlurmJob]:
+        """By `sacct`. Whether the accounting answers says nothing about whether Slurm does."""
+        words = ("--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job_id}")
+        text = self.commands.run("sacct", *words, f"--format={','.join(translate.PAST_FIELDS)}")
+        return translate.read_past(text)
 
     def nodes(self) -> list[SlurmNode]:
         """As `scontrol` describes them."""

@@ -95,7 +95,9 @@ class SlurmEngine(Uncut):
             held: dict[str, set[int]] = {}
             for key in keys:
                 known = self._watcher.known(key)
-                for node, gpus in (known.parts if known else {}).items():
+                if known is None or self._folder.end(key, known.uid):
+                    continue
+                for node, gpus in known.parts.items():
                     held.setdefault(node, set()).update(gpus)
             foreign: dict[str, list[SlurmJob]] = {}
             for job in queue.jobs:
@@ -187,6 +189,7 @@ class SlurmEngine(Uncut):
         silent_s = self._watcher.silent_s(key, known)
         if silent_s > SURE_S + wish["grace_ms"] / 1000 and not self._in_slurm(key, known):
             # Nobody there, nobody in Slurm, and a wrapper cut off from here would have ended itself.
+            self._watcher.give_up(key, known, halt.outcome)
             return self._bar(key)
         return _DONE if traces.claimed_by is not None else Reply(Answer.UNSURE)
 

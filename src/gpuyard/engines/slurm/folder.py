@@ -112,11 +112,13 @@ class Folder(Fence):
 
     def listen(self) -> bool:
         """Whether some attempt has knocked since the last call."""
-        heard = os.listdir(self.news)
-        for name in heard:
+        heard = False
+        for name in os.listdir(self.news):
+            # Anybody may put something there. What is no file is no knock.
             with suppress(OSError):
                 os.unlink(os.path.join(self.news, name))
-        return bool(heard)
+                heard = True
+        return heard
 
     # ---- the engine's own files
 
@@ -206,7 +208,9 @@ def read_of(path: str, uid: int) -> dict[str, Any] | None:
 def checked_end(end: dict[str, Any] | None) -> dict[str, Any] | None:
     """An end that a node wrote, if every part of it is of the right kind."""
     numbers = ("exit_code", "started_ms", "ended_ms", "checkpoint_ms", "slurm_id")
-    if end is None or end.get("outcome") not in _OUTCOMES or not isinstance(end.get("why"), str):
+    if end is None or not all([isinstance(end.get(name), str) for name in ("outcome", "why")]):
+        return None
+    if end["outcome"] not in _OUTCOMES:
         return None
     if not all([type(end.get(name)) is int and 0 <= end[name] < 1 << 52 for name in numbers]):
         return None

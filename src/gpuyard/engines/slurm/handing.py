@@ -31,6 +31,8 @@ _OWN_FAULT = (
     "user's group",
     "invalid qos",
     "permission denied",
+    "access denied",
+    "accounting/qos policy",
     "user not found",
 )
 """Refusals that concern who submits: they would be made anywhere on this cluster. Others concern the place."""
@@ -99,7 +101,7 @@ class Handing:
             uid=account.uid,
             gid=account.gid,
             groups=groups,
-            minutes=submission.minutes_of(launch, scene.partitions),
+            minutes=submission.minutes_of(launch, groups, scene.partitions),
             output=os.path.join(folder.run(key), "slurm.out"),
             script=submission.script_of(self._site.python, program, folder.attempt(key)),
             reservation=self._site.reservation,
@@ -154,10 +156,12 @@ class Handing:
         return _DONE
 
     def _refused(self, job: Submission, why: str) -> Reply:
-        if any([sign in why.lower() for sign in _OWN_FAULT]):
-            return Reply(Answer.REFUSED, f"Slurm refused it: {why}")
         known = self._watcher.known(job.key)
         assert known is not None, "what is handed in was written down before"
+        if any([sign in why.lower() for sign in _OWN_FAULT]):
+            # With an end it can be forgotten; without one its GPUs would count as held for ever.
+            self._watcher.withdraw(job.key, known, Outcome.FAILED, f"Slurm refused it: {why}")
+            return Reply(Answer.REFUSED, f"Slurm refused it: {why}")
         # It is the place that is wrong, not the job: it waits again.
         return self._hand_back(job.key, known, f"Slurm refused it: {why}")
 

@@ -19,6 +19,20 @@ ENGINE_CLAIM = 0
 
 
 DOOM_MS = 2_500
+UNCLAIMED_MS = 300_000
+"""So long after the handoff a job that Slurm calls running must have come to its wrapper: a prolog may be slow."""
+_NOT_THE_PLACE = (
+    "assoc",
+    "qos",
+    "jobhelduser",
+    "begintime",
+    "dependency",
+    "licenses",
+    "invalid",
+    "maxgres",
+    "maxcpu",
+)
+"""Beginnings of Slurm's reasons that concern whose job it is: it would wait on any node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,8 @@ class Late:
     """Slurm did not start it in time. It is to be taken back and decided anew."""
 
     why: str
+    bad_place: bool = True
+    """Whether its nodes are to be left out for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +185,7 @@ def _unclaimed(
     live = [job for job in jobs if job.lives or job.waits]
     report = _report(key, Phase.STARTING, traces)
     if live:
-        waits = all([job.waits for job in live])
-        late = waits and waited_ms >= handoff_ms
-        held = waits and any([_stuck(job) for job in live])
-        if late or held:
-            since = f"within {handoff_ms // 1000} s" if late else ""
-            why = f"Slurm did not start it {since}: {live[0].reason or 'no reason given'}".replace(" :", ":")
-            return Finding(report, Late(why))
-        return Finding(report)
+        return Finding(report, _late(live, waited_ms, handoff_ms))
     if traces.submitted_ms >= asked_ms:
         # Handed in after the question was put, so it cannot be in the answer.
         return Finding(report)
@@ -190,9 +199,20 @@ def _unclaimed(
     return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
 
 
-def _stuck(job: SlurmJob) -> bool:
-    """Whether Slurm will not start it however long one waits."""
-    return "launch failed" in job.reason.lower() or "held" in job.reason.lower().replace("jobheld", "held")
+def _late(live: Sequence[SlurmJob], waited_ms: int, handoff_ms: int) -> Late | None:
+    """Whether nobody waits any longer for Slurm to start it, or for its wrapper to come."""
+    reason = live[0].reason or "no reason given"
+    if not all([job.waits for job in live]):
+        if waited_ms < handoff_ms + UNCLAIMED_MS:
+            return None
+        return Late(f"Slurm says that it runs, and its wrapper has not begun for {waited_ms // 1000} s")
+    if any([word in job.reason.lower() for job in live for word in ("launch failed", "jobheldadmin")]):
+        # Slurm will not start it however long one waits.
+        return Late(f"Slurm did not start it: {reason}")
+    if waited_ms < handoff_ms:
+        return None
+    place = not reason.lower().startswith(_NOT_THE_PLACE)
+    return Late(f"Slurm did not start it within {handoff_ms // 1000} s: {reason}", bad_place=place)
 
 
 def _phase(traces: Traces) -> Phase:

@@ -5,7 +5,6 @@ commands are used where there are any, and where there are none it is said what 
 """
 
 import json
-import os
 import re
 import threading
 import time
@@ -148,6 +147,10 @@ class RestClient:
         found = self._call("GET", "/reservations").get("reservations", [])
         return [rest_rows.reservation_of(each) for each in found]
 
+    def past(self, job_id: int) -> list[SlurmJob]:
+        """By the commands."""
+        return self._commands.past(job_id)
+
     def holds_limits(self) -> bool:
         """By the commands; where there are none it is not known, and so not promised."""
         try:
@@ -163,8 +166,7 @@ class RestClient:
         self.version()
         if not self._names_nodes:
             return self._commands.submit(job)
-        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
-        body = submission.body(job, environment)
+        body = submission.body(job, self._commands.bare_environment())
         said = self._call("POST", "/job/submit", body, user=user_name(job.uid))
         number = rest_rows.number(said.get("job_id"))
         if not number:

@@ -53,7 +53,7 @@ class Submission:
     groups: tuple[Group, ...]
     """More than one: nodes get different amounts, and Slurm calls it a heterogeneous job."""
     minutes: int
-    """Time limit; 0: the partition's."""
+    """Time limit; 0: none."""
     output: str
     script: str
     reservation: str = ""
@@ -106,13 +106,16 @@ def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:
     return cpus, max(1, node.memory_mib * cpus // max(1, node.cpus))
 
 
-def minutes_of(launch: Launch, partitions: list[Partition]) -> int:
-    """Slurm's time limit for a launch: ours and a margin, within what the partition allows."""
-    if not launch.limit_ms:
-        return 0
-    wanted = -(-(launch.limit_ms + launch.grace_ms + MARGIN_MS) // 60_000)
-    caps = [each.max_minutes for each in partitions if each.max_minutes]
-    return min([wanted, *caps])
+def minutes_of(launch: Launch, groups: tuple[Group, ...], partitions: list[Partition]) -> int:
+    """Slurm's time limit for a launch: ours and a margin, within what its partitions allow. 0: none.
+
+    A job without a limit gets as much as is allowed: left out, Slurm would take the partition's DefaultTime.
+    """
+    names = {group.partition for group in groups}
+    wanted = [each.max_minutes for each in partitions if each.max_minutes and each.name in names]
+    if launch.limit_ms:
+        wanted.append(-(-(launch.limit_ms + launch.grace_ms + MARGIN_MS) // 60_000))
+    return min(wanted, default=0)
 
 
 def plain_name(name: str) -> str:
@@ -141,7 +144,7 @@ def words(job: Submission, as_user: bool) -> list[str]:
             f"--cpus-per-task={group.cpus // group.tasks}",
             *([f"--gres={group.gres}"] if group.gres else []),
             f"--mem={group.memory_mib}M",
-            *([f"--time={job.minutes}"] if job.minutes else []),
+            f"--time={job.minutes}",
         ]
     return found
 
@@ -155,7 +158,9 @@ def body(job: Submission, environment: Mapping[str, str]) -> dict[str, Any]:
 def _described(job: Submission, group: Group, environment: Mapping[str, str]) -> dict[str, Any]:
     optional = {
         "tres_per_node": f"gres/{group.gres}" if group.gres else "",
-        "time_limit": {"set": True, "number": job.minutes} if job.minutes else "",
+        "time_limit": {"set": True, "number": job.minutes}
+        if job.minutes
+        else {"set": True, "infinite": True},
         "partition": group.partition,
         "reservation": job.reservation,
         "account": job.account,

@@ -25,6 +25,8 @@ QUEUE_FIELDS = (
 )
 """What is asked of `squeue`. What people can write freely comes last."""
 
+PAST_FIELDS = ("JobIDRaw", "UID", "Submit", "State")
+"""What `sacct` is asked about jobs that Slurm no longer knows."""
 WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 """Slurm has it and has not given it nodes."""
 LIVES = frozenset(
@@ -195,6 +197,20 @@ def read_queue(text: str, nonce: str) -> list[SlurmJob]:
 
 def _number(text: str) -> int:
     return int(text) if text.strip().isdecimal() else 0
+
+
+def read_past(text: str) -> list[SlurmJob]:
+    """Rows of `sacct` with `PAST_FIELDS`: number, user, submission and state are known, the rest is left empty."""
+    found = []
+    for line in text.split("\n"):
+        cells = line.strip().split("|")
+        if len(cells) == len(PAST_FIELDS) and cells[0].isdecimal() and cells[1].isdecimal():
+            # "CANCELLED by 1000" says also who did it.
+            state = cells[3].split(" ")[0]
+            found.append(
+                SlurmJob(int(cells[0]), 0, state, "", int(cells[1]), seconds(cells[2]), (), 0, 0, 0, "", "")
+            )
+    return found
 
 
 def read_tres(text: str) -> dict[str, int]:

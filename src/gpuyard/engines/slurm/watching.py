@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.contract import Permanent, Phase, Report
 from gpuyard.engines.local.client import read_as, read_own
 from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import plan as plans
@@ -16,7 +16,7 @@ from gpuyard.engines.slurm.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
 from gpuyard.engines.slurm.judge import Doom, Finding, Late, Settle, Traces, judge
 from gpuyard.engines.slurm.node import files
-from gpuyard.engines.slurm.translate import SlurmJob, by_comment
+from gpuyard.engines.slurm.translate import SlurmJob, by_comment, outcome_of
 from gpuyard.model import Outcome
 
 STALE_S = 3 * files.BEAT_S
@@ -26,6 +26,9 @@ SURE_S = 2 * files.LEASE_S
 LINGER_S = 10.0
 """A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
 _END_S = 2.0
+_PAST_S = 5.0
+_SAME_MS = 180_000
+"""Slurm's time of a submission may differ so far from ours: the clocks, and how long the command took."""
 _OLD_S_MIN, _OLD_S_MAX = 0.5, 5.0
 
 
@@ -41,6 +44,8 @@ class Known:
     final_s: float = 0.0
     """When Slurm was first seen to be done with it while no end was there."""
     beat: float = 0.0
+    ask_past_s: float = 0.0
+    """When the accounting may be asked again."""
     beat_s: float = 0.0
     """When that sign was first seen, on our own clock: those of the nodes may differ."""
 
@@ -101,8 +106,18 @@ class Watcher:
             # A comment is anybody's to write: only jobs of the attempt's own user are taken for it.
             mine = [job for job in jobs.get(self._folder.mark(key), ()) if job.uid == known.uid]
         traces = self.traces(key, known)
+        if mine is not None and traces.end is not None and traces.end["outcome"] == files.TOLD:
+            mine = self._with_past(known, traces, traces.end["slurm_id"], mine)
         now_ms = self._now_ms()
-        finding = judge(key, traces, mine, asked_ms=asked_ms, now_ms=now_ms, handoff_ms=self._handoff_ms)
+        finding = judge(
+            key,
+            traces,
+            mine,
+            asked_ms=asked_ms,
+            now_ms=now_ms,
+            handoff_ms=self._handoff_ms,
+            reached_ms=self._reached_ms(now_ms),
+        )
         return self._follow(key, known, traces, finding, mine or [])
 
     def _follow(
@@ -117,17 +132,46 @@ class Watcher:
                     report = self._settle(key, known, settle)
             case Doom():
                 self._folder.put(key, files.DEAD, {"at_ms": self._now_ms()})
-            case Late(why):
+            case Late(why, bad_place):
                 report = self.withdraw(key, known, Outcome.PREEMPTED, why)
                 if report.phase is Phase.ENDED:
                     # It has not started in this very moment, and cannot any more.
-                    self._put_aside(list(known.parts), why)
+                    if bad_place:
+                        self._put_aside(list(known.parts), why)
                     self.cancel(jobs)
+            case None if report.outcome is Outcome.NODE_FAIL and not report.started_ms:
+                # Its nodes did not all come to the start.
+                self._put_aside(list(known.parts), report.why)
         if finding.extra:
             self.cancel(finding.extra)
         if report.phase is Phase.ENDED:
             self._ended[key] = report
         return report
+
+    def _with_past(
+        self, known: Known, traces: Traces, job_id: int, mine: list[SlurmJob]
+    ) -> list[SlurmJob] | None:
+        """Slurm ended it. Where it no longer knows how, the accounting does; None: that does not answer now."""
+        if any([job.first_id == job_id for job in mine]):
+            return mine
+        if time.monotonic() < known.ask_past_s:
+            return None
+        try:
+            past = self._client.past(job_id)
+        except OutOfReach:
+            known.ask_past_s = time.monotonic() + _PAST_S
+            return None
+        except Permanent:
+            # There is no accounting.
+            return mine
+        # Numbers are given again after a crash, and a row whose end was lost says that it runs.
+        near = [
+            (abs(job.submit_s * 1000 - traces.submitted_ms), job)
+            for job in past
+            if job.uid == known.uid and outcome_of(job.state) is not None
+        ]
+        away_ms, job = min(near, key=lambda pair: pair[0], default=(_SAME_MS + 1, None))
+        return [*mine, job] if job is not None and away_ms <= _SAME_MS else mine
 
     def _reached_ms(self, now_ms: int) -> int:
         """Since when Slurm has been in reach without a break; 0: always. While it was away it could start nothing."""
@@ -218,6 +262,10 @@ class Watcher:
         self._folder.put(key, files.END, end, durable=True)
         report = self._ended[key] = plans.report_of_end(key, end, outcome, self._now_ms())
         return report
+
+    def give_up(self, key: str, known: Known, outcome: Outcome) -> None:
+        """End an attempt of which nothing is left, so that it can be forgotten."""
+        self._settle(key, known, Settle(outcome, "nothing is left of it, neither on its nodes nor in Slurm"))
 
     def _last_words(self, key: str, known: Known) -> str:
         """What the batch script complained of, where the wrapper never ran."""

@@ -164,3 +164,32 @@ def test_while_slurm_was_away_it_could_start_nothing() -> None:
     )
 
     assert (Phase.STARTING, None) == (finding.report.phase, finding.todo)
+
+
+@pytest.mark.parametrize(
+    ("reason", "bad_place"),
+    [
+        ("Resources", True),
+        ("ReqNodeNotAvail", True),
+        ("QOSMaxGRESPerUser", False),
+        ("AssocGrpGRES", False),
+        ("JobHeldUser", False),
+    ],
+)
+def test_nodes_are_not_blamed_for_what_concerns_the_user(reason: str, bad_place: bool) -> None:
+    finding = judged(Traces(submitted_ms=NOW - 60_000), job("PENDING", reason=reason))
+
+    assert Late(f"Slurm did not start it within 60 s: {reason}", bad_place) == finding.todo
+
+
+def test_a_job_held_by_its_user_waits_for_the_handoff_like_any_other() -> None:
+    assert judged(Traces(submitted_ms=NOW - 5_000), job("PENDING", reason="JobHeldUser")).todo is None
+
+
+def test_a_job_that_runs_in_slurm_and_whose_wrapper_never_came_is_taken_back() -> None:
+    running = job("RUNNING")
+
+    assert judged(Traces(submitted_ms=NOW - 359_000), running).todo is None
+    assert Late("Slurm says that it runs, and its wrapper has not begun for 360 s") == (
+        judged(Traces(submitted_ms=NOW - 360_000), running).todo
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.slurm import node
-from gpuyard.engines.slurm.node import files, head
+from gpuyard.engines.slurm.node import files, head, spread
 from gpuyard.engines.slurm.node.head import Head
 
 FILES = sorted(Path(node.__file__).parent.glob("*.py"))
@@ -95,3 +95,66 @@ def test_an_ended_attempt_stays_until_its_folder_is_cleared_and_no_longer_than_a
     monkeypatch.setattr(head.time, "monotonic", lambda: next(clock) / 10)
     head._linger()
     assert 4 <= len(seen) - 3 <= 6
+
+
+def test_what_was_written_by_the_first_of_two_tries_is_ours(tmp_path: Path) -> None:
+    """A network file system repeats a request whose answer was lost, and then finds what it made itself."""
+    path = str(tmp_path / files.CLAIM)
+
+    assert [True, True, False] == [files.write(path, {"pid": pid}, once=True) for pid in (1, 1, 2)]
+    assert {"pid": 1} == files.read(path)
+
+
+class Frozen:
+    """Tasks that run for four turns, in which the clock goes on by two minutes."""
+
+    failed = None
+    mouths: tuple[int, ...] = ()
+
+    def __init__(self, *_: object) -> None:
+        self.turns = 0
+        self.signals: list[int] = []
+
+    def start(self, output: tuple[int, int]) -> None: ...
+    def reap(self) -> None: ...
+    def sweep(self) -> None: ...
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def alive(self) -> bool:
+        self.turns += 1
+        return self.turns < 8
+
+
+def test_nodes_that_were_frozen_with_their_head_do_not_take_it_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    files.touch(files.BEAT)
+    crew = Frozen()
+    clock = iter([0.0, 0.0, 0.1, 0.1, 120.0, 120.0, 120.2, *[120.3] * 9])
+    monkeypatch.setattr(spread, "Crew", lambda *_: crew)
+    monkeypatch.setattr(spread.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(spread.signal, "sigtimedwait", lambda *_: None)
+
+    assert 0 == spread.on_node({}, "n1")
+    assert [] == crew.signals
+
+
+def test_a_gang_whose_nodes_did_not_all_come_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    monkeypatch.setattr(head, "_linger", lambda: None)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    plan = {"world": 2, "order": ["n1", "n2"], "batch": False, "sruns": [["/no/such/srun"]], "dropped": []}
+    plan |= {"program": "", "folder": str(tmp_path), "checkpoint": "", "knock": str(tmp_path / "knock")}
+    wrapper = Head(plan, "n1")
+    failure = wrapper.hands.start((1, 2))
+    wrapper._end(failure)
+    end = files.read(files.END) or {}
+
+    assert ("NODE_FAIL", 0) == (end["outcome"], end["started_ms"])
+    assert "cannot run srun on node n1: No such file or directory" == end["why"]

@@ -67,10 +67,26 @@ def test_who_asks_for_nothing_gets_its_part(asked: Part, cpus: int, memory_mib: 
     assert (cpus, memory_mib) == amounts(asked, NODES["n1"])
 
 
-def test_the_time_limit_lies_behind_ours_and_within_the_partitions() -> None:
-    assert 0 == minutes_of(launch(part("n1", 1)), PARTITIONS)
-    assert 13 == minutes_of(launch(part("n1", 1), limit_ms=600_000), PARTITIONS)
-    assert 60 == minutes_of(launch(part("n1", 1), limit_ms=86_400_000), PARTITIONS)
+@pytest.mark.parametrize(
+    ("longest", "limit_ms", "minutes"),
+    [(60, 600_000, 13), (60, 86_400_000, 60), (60, 0, 60), (0, 0, 0), (0, 86_400_000, 1443)],
+)
+def test_the_time_limit_lies_behind_ours_and_within_its_own_partitions(
+    longest: int, limit_ms: int, minutes: int
+) -> None:
+    """Without a limit it is all that is allowed: left out, Slurm would take the partition's DefaultTime."""
+    partitions = [Partition("gpu", ("n1",), True, True, longest), Partition("short", ("n9",), True, True, 5)]
+    wanted = launch(part("n1", 1), limit_ms=limit_ms)
+
+    assert minutes == minutes_of(wanted, groups_of(wanted, NODES, partitions), partitions)
+
+
+def test_no_limit_is_said_to_slurm() -> None:
+    (group,) = groups_of(launch(part("n1", 1)), NODES, PARTITIONS)
+    endless = replace(job(group), minutes=0)
+
+    assert "--time=0" in submission.words(endless, as_user=False)
+    assert {"set": True, "infinite": True} == submission.body(endless, {})["job"]["time_limit"]
 
 
 def job(*groups: Group) -> Submission:

@@ -54,7 +54,8 @@ def write(path: str, value: Dict[str, Any], once: bool = False) -> bool:
     try:
         os.link(draft, path)
     except FileExistsError:
-        return False
+        # A network file system may have made it at the first try, and asked again because the answer was lost.
+        return read(path) == value
     finally:
         os.unlink(draft)
     return True

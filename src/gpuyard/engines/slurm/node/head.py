@@ -223,11 +223,19 @@ class Head:
             return failed[0] == 128 + signal.SIGKILL
         return self.hands.lost or failed[0] in (128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
+    def _never_ran(self, failed: Failure) -> bool:
+        """Whether not all nodes came to the gate, and Slurm had not said that it is to end."""
+        lost = isinstance(self.hands, Remote) and self.hands.lost and not self.running
+        return lost and failed[0] != 128 + signal.SIGTERM
+
     def _end(self, failure: Optional[Failure]) -> int:
         failed = failure or self.hands.failed
         outcome, why = ("COMPLETED", "") if failed is None else ("FAILED", failed[1])
         if self.verdict:
             outcome, why = self.verdict, self.why
+        elif failed is not None and self._never_ran(failed):
+            # Not the job's fault: it waits again, and its nodes are left out for a while.
+            outcome, self.started_ms = "NODE_FAIL", 0
         elif failed is not None and self._was_it_slurm(failed):
             outcome = files.TOLD
         end: Dict[str, Any] = {

@@ -16,6 +16,8 @@ from .crew import Crew, Failure, own_gpus
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT)
 """Blocked from before the claim on, and taken one at a time."""
 POLL_S = 0.25
+_TURN_S = POLL_S + 2.0
+"""A turn of a node's loop that took longer was frozen, together with the head."""
 _READY_S_MAX = 300.0
 _KILL_S = 15.0
 
@@ -49,11 +51,14 @@ class Remote:
                 self.plan["folder"],
                 "node",
             ]
-            self.sruns.append(
-                subprocess.Popen(
+            try:
+                child = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output[0], stderr=output[1], env=env
                 )
-            )
+            except OSError as error:
+                self.lost = True
+                return 126, "cannot run srun on node {}: {}".format(self.plan["order"][0], error.strerror)
+            self.sruns.append(child)
         until = time.monotonic() + _READY_S_MAX
         while time.monotonic() < until:
             here = files.names(".")
@@ -118,7 +123,11 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
     if failure is None:
         files.write(files.READY + node, {"gpus": own_gpus()})
     seen, seen_at, gone = -1.0, time.monotonic(), False
+    turned_at = seen_at
     while crew.alive() or crew.mouths:
+        now = time.monotonic()
+        seen_at += max(0.0, now - turned_at - _TURN_S)
+        turned_at = now
         here = files.names(".")
         if files.GO in here and crew.mouths and not dying:
             failure = crew.go()

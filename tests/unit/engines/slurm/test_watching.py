@@ -1,0 +1,79 @@
+"""What lies in the shared folder, and what the accounting remembers: neither is believed more than it deserves."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuyard.engines.slurm.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.folder import Folder, checked_end
+from gpuyard.engines.slurm.judge import Traces
+from gpuyard.engines.slurm.translate import SlurmJob, read_past
+from gpuyard.engines.slurm.watching import Known, Watcher
+
+SUBMITTED_S = 1_000
+END = {"exit_code": 0, "why": "", "started_ms": 1, "ended_ms": 2, "checkpoint_ms": 0, "slurm_id": 7}
+
+
+@pytest.mark.parametrize("outcome", [[], {}, None, 7, "DONE"])
+def test_an_end_of_which_a_part_is_of_the_wrong_kind_is_none(outcome: object) -> None:
+    assert checked_end(END | {"outcome": outcome}) is None
+    assert checked_end(END | {"outcome": "COMPLETED"}) is not None
+
+
+def test_only_a_file_is_a_knock(tmp_path: Path) -> None:
+    """Anybody may put something there; a folder would wake the loop for ever."""
+    folder = Folder(tmp_path)
+    (Path(folder.news) / "folder").mkdir()
+    assert not folder.listen()
+
+    (Path(folder.news) / "y-1-1").touch()
+    assert [True, False] == [folder.listen(), folder.listen()]
+
+
+def test_rows_of_the_accounting() -> None:
+    text = "7|1000|1000|CANCELLED by 0\n7|1000|900|COMPLETED\n7.batch|1000|900|COMPLETED\n\nsacct: error\n"
+
+    assert [(7, 1000, 1000, "CANCELLED"), (7, 1000, 900, "COMPLETED")] == [
+        (job.id, job.uid, job.submit_s, job.state) for job in read_past(text)
+    ]
+
+
+def row(state: str, submit_s: int = SUBMITTED_S, uid: int = 1000) -> SlurmJob:
+    return SlurmJob(7, 0, state, "", uid, submit_s, (), 0, 0, 0, "", "")
+
+
+def asked(tmp_path: Path, past: list[SlurmJob] | Exception) -> list[SlurmJob] | None:
+    def answer(_job_id: int) -> list[SlurmJob]:
+        if isinstance(past, Exception):
+            raise past
+        return past
+
+    client: Any = SimpleNamespace(past=answer)
+    watcher = Watcher(Folder(tmp_path), client, 60_000, lambda *_: None, lambda: 0)
+    known = Known(1000, 1000, "", {})
+    return watcher._with_past(known, Traces(submitted_ms=SUBMITTED_S * 1000 + 400), 7, [])
+
+
+def test_what_slurm_has_forgotten_the_accounting_knows(tmp_path: Path) -> None:
+    mine = row("CANCELLED")
+    others = [row("FAILED", submit_s=SUBMITTED_S - 86_400), row("TIMEOUT", uid=2000), row("RUNNING")]
+
+    assert [mine] == asked(tmp_path, [*others, mine])
+    assert [] == asked(tmp_path, others)
+
+
+def test_an_accounting_that_does_not_answer_is_waited_for_and_none_is_done_without(tmp_path: Path) -> None:
+    assert asked(tmp_path, OutOfReach("slurmdbd is down")) is None
+    assert [] == asked(tmp_path, Refusal("Slurm accounting storage is disabled"))
+
+
+def test_a_launch_is_one_of_the_folder(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
+    folder.make("y-1-1", plan, 1)
+
+    assert ["y-1-1"] == folder.keys()
+    assert plan == json.loads((tmp_path / "attempts" / "y-1-1" / "run" / "plan.json").read_text())
