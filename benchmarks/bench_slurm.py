@@ -1,6 +1,7 @@
 """Slurm's own scheduler against a yard that drives the same daemons: one stream of jobs, one machine, one run.
 
     python benchmarks/bench_slurm.py [--jobs 500] [--load 1.25] [--seed 1] [--write]
+    python benchmarks/bench_slurm.py --simulated [--write]     the same jobs in the simulator, without a cluster
 
 Real slurmctld, slurmdbd, slurmrestd and eight slurmd with eight fake GPUs each, from Debian's packages
 (tests/rigs/slurm.py installs them and needs root), on a fresh cluster for every side. The jobs sleep, so two cores are
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+import slurm_simulated
 from figures import Row, publish, table
 from slurm_drive import EXTRA, HALF_LIFE_MIN, SCHEDULER, Driven, OwnScheduler, Side
 from slurm_trace import WEIGHTS, Sent, figures_of, jobs, read
@@ -29,6 +31,8 @@ from rigs.slurm_packages import NoCluster
 ALONE = 20
 """Jobs sent one after the other into an empty cluster, to see what starting one costs."""
 _OVER_S = 900.0
+TURN_MS = 200
+"""From the end of a job to the start of the next on its GPUs, about, for the simulator."""
 
 
 def alone(side: Side, folder: Path) -> float:
@@ -127,9 +131,14 @@ def main() -> int:
     parser.add_argument(
         "--sides", nargs="+", default=["slurm", "fair", "sjf"], choices=["slurm", "fair", "sjf"]
     )
+    parser.add_argument("--simulated", action="store_true", help="simulate them and stop")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     sent = jobs(options.jobs, options.seed, options.load)
+    if options.simulated:
+        found = slurm_simulated.rows_of(sent, TURN_MS)
+        publish("slurm-simulated", slurm_simulated.text_of(found, TURN_MS), found, write=options.write)
+        return 0
     makers: dict[str, Callable[[Path], Side]] = {
         "slurm": OwnScheduler,
         "fair": lambda folder: Driven(folder, ["class", "fair"]),
