@@ -9,7 +9,7 @@ from gpuyard.core import State, apply, decide
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.geometry import Place
-from gpuyard.core.slicing import whole_free
+from gpuyard.core.slicing import charge_of, whole_free
 from gpuyard.model import DemandLearned, Mig, NodeAdded, Settings, Start
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged
@@ -24,6 +24,13 @@ def started(here: Yard, *wanted: object) -> list[Start]:
     jobs = [here.submit(each if not isinstance(each, Mig) else ask(each)) for each in wanted]  # type: ignore[arg-type]
     starts = {start.job_id: start for start in here.step().starts}
     return [starts[job] for job in jobs if job in starts]
+
+
+@pytest.mark.parametrize(
+    ("profile", "milli"), [("1g.18gb", 143), ("3g.71gb", 500), ("1g.10gb", 143), ("9g.999gb", 0)]
+)
+def test_what_a_slice_counts_against_quotas(profile: str, milli: int) -> None:
+    assert milli == charge_of(profile)
 
 
 def test_a_slice_is_cut_from_one_gpu_and_the_next_from_the_same() -> None:
