@@ -8,10 +8,12 @@ simulates the trace under the policy that was imported, and compares job by job 
 
 Every round is run twice. Once with Slurm as it comes but for its passes, one a second. Once prompt: its backfill
 reckons in seconds and not in minutes, it looks for the next job when one leaves, and shares are counted in GPUs; what
-is still off then is not for want of these.
+is still off then is not for want of these. Slurm keeps times in whole seconds; the jobs say theirs in milliseconds,
+and with those the same run is simulated once more.
 """
 
 import argparse
+import json
 import random
 import statistics
 import sys
@@ -31,6 +33,7 @@ from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.forms import models_of
 from gpuyard.engines.slurm.site import Site, from_commands, from_files, sources
@@ -51,6 +54,9 @@ ROUNDS = {
     "multifactor, prompt": (PROMPT, MULTIFACTOR + MORE),
 }
 """SchedulerParameters, and lines beside the rig's own, which has the multifactor plugin: fair share, QOS and age."""
+
+Times = dict[int, list[int]]
+"""By the number of a job when it was handed in, began and ended, in milliseconds, as it wrote itself."""
 
 ABOUT = """\
 {jobs} jobs in {over} s on {nodes} nodes of {gpus} GPUs, 1 GPU to 2 nodes each, 2 to 20 s long with limits of 1 to 4
@@ -82,8 +88,8 @@ def orders(jobs: int, over_s: float, seed: int) -> list[Order]:
     return sorted(found, key=lambda order: order.at_s)
 
 
-def record(slurm: SlurmCluster, wanted: Sequence[Order]) -> None:
-    """Hand the jobs in at their times and wait until all have ended."""
+def record(slurm: SlurmCluster, wanted: Sequence[Order]) -> Times:
+    """Hand the jobs in at their times and wait until all have ended; gives when each came, began and ended."""
     for words in (
         "add account big fairshare=3", "add account small fairshare=1", "add qos high priority=100",
         "add user root account=big qos=normal,high", "add user root account=small qos=normal,high",
@@ -92,10 +98,14 @@ def record(slurm: SlurmCluster, wanted: Sequence[Order]) -> None:
     # Without the multifactor plugin nobody reckons any.
     while MULTIFACTOR[0] in slurm.layout.extra and not all(shares(slurm, ("big", "small"))):
         time.sleep(1)
+    lines = slurm.folder / "lines"
+    say = f'echo "$SLURM_JOB_ID $(date +%s%3N)" >>{lines}'
+    times: Times = {}
     began = time.monotonic()
     for order in wanted:
         time.sleep(max(0.0, began + order.at_s - time.monotonic()))
-        slurm.submit(f"#!/bin/sh\nexec sleep {order.run_s}\n", *order.options)
+        script = f"#!/bin/sh\n{say}\nsleep {order.run_s}\n{say}\n"
+        times[slurm.submit(script, *order.options)] = [time.time_ns() // 1_000_000]
     until = time.monotonic() + 600
     while slurm.command("squeue", "-h").strip():
         if time.monotonic() > until:
@@ -103,14 +113,27 @@ def record(slurm: SlurmCluster, wanted: Sequence[Order]) -> None:
         time.sleep(1)
     # The accounting lags a little.
     time.sleep(6)
+    for line in lines.read_text(encoding="ascii").splitlines():
+        number, at_ms = line.split()
+        times[int(number)].append(int(at_ms))
+    return times
 
 
-def imported(site: Site) -> tuple[Config, History]:
-    """The cluster as a configuration, and its jobs as a trace, as `yard slurm import` makes them."""
+def exact(rows: Sequence[JobRow], times: Times) -> list[JobRow]:
+    """The rows with the times that the jobs wrote down."""
+    found = []
+    for row in rows:
+        came_ms, began_ms, ended_ms = times[row.id]
+        found.append(replace(row, submit_ms=came_ms, eligible_ms=came_ms, start_ms=began_ms, end_ms=ended_ms))
+    return found
+
+
+def imported(site: Site, rows: Sequence[JobRow]) -> tuple[Config, History]:
+    """The cluster as a configuration, and these jobs as a trace, as `yard slurm import` makes them."""
     types, places = GpuTypes(), paths(site)
     config = loads(yaml.safe_dump(document(site, types, Notes()), sort_keys=False))
     models = {each: model for kind, model in types.chosen.items() for each in models_of(kind)}
-    return config, history(site.jobs.rows, lambda row: tenant_of(row.account, row.user, places), models)
+    return config, history(rows, lambda row: tenant_of(row.account, row.user, places), models)
 
 
 def replayed(config: Config, past: History, backfill: str = "") -> list[float]:
@@ -157,21 +180,24 @@ def run(name: str, jobs: int, over_s: float, seed: int, keep: Path | None = None
     """One round: the run, the import and the simulation."""
     scheduler, extra = ROUNDS[name]
     with SlurmCluster(NODES, GPUS, rest=False, scheduler=scheduler, extra=extra) as slurm:
-        record(slurm, orders(jobs, over_s, seed))
+        times = record(slurm, orders(jobs, over_s, seed))
         site = from_commands(Commands(conf=str(slurm.folder / "slurm.conf")), 1)
         if keep is not None:
             _save(Commands(conf=str(slurm.folder / "slurm.conf")), keep / name)
+            (keep / name / "times.json").write_text(json.dumps(times), encoding="utf-8")
     if len(site.jobs.rows) != jobs:
         sys.exit(f"bench_slurm_replay: {len(site.jobs.rows)} jobs came back of {jobs}")
-    return compared(name, site)
+    return compared(name, site, times)
 
 
-def compared(name: str, site: Site) -> list[Row]:
+def compared(name: str, site: Site, times: Times) -> list[Row]:
     """The lines of a round."""
-    config, past = imported(site)
+    config, past = imported(site, site.jobs.rows)
+    _, sharp = imported(site, exact(site.jobs.rows, times))
     return [
         figures(name, past, replayed(config, past)),
         figures(f"{name}, EASY instead", past, replayed(config, past, "easy")),
+        figures(f"{name}, in milliseconds", sharp, replayed(config, sharp)),
     ]
 
 
@@ -191,7 +217,9 @@ def main() -> None:
     rows = []
     for name in options.rounds:
         if options.again is not None:
-            rows += compared(name, from_files(options.again / name))
+            kept = json.loads((options.again / name / "times.json").read_text(encoding="utf-8"))
+            times = {int(number): value for number, value in kept.items()}
+            rows += compared(name, from_files(options.again / name), times)
         else:
             rows += run(name, options.jobs, options.over, options.seed, options.keep)
     head = [
