@@ -98,7 +98,8 @@ def forget(rig: SlurmRig, number: int) -> None:
     """Let Slurm lose a job: cancelled, and out of its memory, as after a crash."""
     rig.cluster.command("scontrol", "update", f"jobid={number}", "comment=gone")
     rig.cluster.command("scancel", str(number))
-    time.sleep(0.3)
+    # An answer that is half a second old is still gone by.
+    time.sleep(0.7)
 
 
 def test_what_slurm_has_twice_runs_once(slurm: SlurmRig) -> None:
@@ -163,6 +164,19 @@ def test_cancelled_in_slurm_is_cancelled(slurm: SlurmRig) -> None:
     until_alive(slurm, "y-1-1")
     until(slurm, "y-1-1", Phase.RUNNING)
     slurm.cluster.command("scancel", str(slurm_ids(slurm, "y-1-1")[0]))
+    report = ended(slurm, "y-1-1")
+
+    assert (Outcome.CANCELLED, "Slurm ended it: CANCELLED") == (report.outcome, report.why)
+
+
+def test_cancelled_in_slurm_which_has_forgotten_it_is_cancelled_by_the_accountings_word(
+    slurm: SlurmRig,
+) -> None:
+    """As after a yard that was away for longer than Slurm remembers."""
+    start(slurm, launch(slurm, "y-1-1", LONG))
+    until_alive(slurm, "y-1-1")
+    until(slurm, "y-1-1", Phase.RUNNING)
+    forget(slurm, slurm_ids(slurm, "y-1-1")[0])
     report = ended(slurm, "y-1-1")
 
     assert (Outcome.CANCELLED, "Slurm ended it: CANCELLED") == (report.outcome, report.why)

@@ -139,7 +139,7 @@ def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     site = from_commands(commands, 1)
     site.jobs.rows = [row for row in site.jobs.rows if row.id >= first]
 
-    config, past = replay.imported(site)
+    config, past = replay.imported(site, site.jobs.rows)
     errors = replay.replayed(config, past)
 
     waits = [(row.start_ms - row.submit_ms) / 1000 for row in past.rows]

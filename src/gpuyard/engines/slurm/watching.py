@@ -26,7 +26,7 @@ SURE_S = 2 * files.LEASE_S
 LINGER_S = 10.0
 """A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
 _END_S = 2.0
-_PAST_S = 5.0
+_PAST_S, _LAG_S = 2.0, 600.0
 _SAME_MS = 180_000
 """Slurm's time of a submission may differ so far from ours: the clocks, and how long the command took."""
 _OLD_S_MIN, _OLD_S_MAX = 0.5, 5.0
@@ -44,8 +44,10 @@ class Known:
     final_s: float = 0.0
     """When Slurm was first seen to be done with it while no end was there."""
     beat: float = 0.0
+    past_s: float = 0.0
+    """When the accounting was first asked about it."""
     ask_past_s: float = 0.0
-    """When the accounting may be asked again."""
+    """When it may be asked again."""
     beat_s: float = 0.0
     """When that sign was first seen, on our own clock: those of the nodes may differ."""
 
@@ -154,24 +156,27 @@ class Watcher:
         """Slurm ended it. Where it no longer knows how, the accounting does; None: that does not answer now."""
         if any([job.first_id == job_id for job in mine]):
             return mine
-        if time.monotonic() < known.ask_past_s:
+        now_s = time.monotonic()
+        if now_s < known.ask_past_s:
             return None
+        known.past_s = known.past_s or now_s
+        known.ask_past_s = now_s + _PAST_S
         try:
             past = self._client.past(job_id)
         except OutOfReach:
-            known.ask_past_s = time.monotonic() + _PAST_S
             return None
         except Permanent:
             # There is no accounting.
             return mine
-        # Numbers are given again after a crash, and a row whose end was lost says that it runs.
-        near = [
-            (abs(job.submit_s * 1000 - traces.submitted_ms), job)
-            for job in past
-            if job.uid == known.uid and outcome_of(job.state) is not None
-        ]
+        # Numbers are given again after a crash.
+        near = [(abs(job.submit_s * 1000 - traces.submitted_ms), job) for job in past if job.uid == known.uid]
         away_ms, job = min(near, key=lambda pair: pair[0], default=(_SAME_MS + 1, None))
-        return [*mine, job] if job is not None and away_ms <= _SAME_MS else mine
+        if job is None or away_ms > _SAME_MS:
+            return mine
+        if outcome_of(job.state) is None:
+            # The accounting lags; or its end was lost, and it says for ever that it runs.
+            return None if now_s - known.past_s < _LAG_S else mine
+        return [*mine, job]
 
     def _reached_ms(self, now_ms: int) -> int:
         """Since when Slurm has been in reach without a break; 0: always. While it was away it could start nothing."""

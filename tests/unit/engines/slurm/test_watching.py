@@ -59,7 +59,7 @@ def asked(tmp_path: Path, past: list[SlurmJob] | Exception) -> list[SlurmJob] | 
 
 def test_what_slurm_has_forgotten_the_accounting_knows(tmp_path: Path) -> None:
     mine = row("CANCELLED")
-    others = [row("FAILED", submit_s=SUBMITTED_S - 86_400), row("TIMEOUT", uid=2000), row("RUNNING")]
+    others = [row("FAILED", submit_s=SUBMITTED_S - 86_400), row("TIMEOUT", uid=2000)]
 
     assert [mine] == asked(tmp_path, [*others, mine])
     assert [] == asked(tmp_path, others)
@@ -67,6 +67,7 @@ def test_what_slurm_has_forgotten_the_accounting_knows(tmp_path: Path) -> None:
 
 def test_an_accounting_that_does_not_answer_is_waited_for_and_none_is_done_without(tmp_path: Path) -> None:
     assert asked(tmp_path, OutOfReach("slurmdbd is down")) is None
+    assert asked(tmp_path, [row("RUNNING")]) is None
     assert [] == asked(tmp_path, Refusal("Slurm accounting storage is disabled"))
 
 
