@@ -20,7 +20,7 @@ from gpuyard.control.slurm_events import Kind, Moment
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.engines.contract import EngineError
-from gpuyard.engines.slurm.accounting import JobRow
+from gpuyard.engines.slurm.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.model import (
@@ -120,7 +120,7 @@ class Watcher:
         self._at["queue"] = now_ms
         queue: Sequence[JobRow] | None = None
         try:
-            queue = self.engine.queue().rows
+            queue = _readable("queue", self.engine.queue(), step)
         except EngineError as error:
             step.errors.append(f"queue: {error}")
         known = self._known(now_ms)
@@ -191,7 +191,8 @@ class Watcher:
             self._missing = dict.fromkeys(self._missing, now_ms)
             return []
         self._position_ms = max(self._position_ms or 0, now_ms)
-        rows = [row for row in found.rows if row.end_ms >= self._covered_ms or key_of(row) in known.live]
+        told = _readable("history", found, step)
+        rows = [row for row in told if row.end_ms >= self._covered_ms or key_of(row) in known.live]
         self._forget_ends(known, from_ms - START_OVERLAP_MS)
         return rows
 
@@ -279,6 +280,13 @@ class Watcher:
             if record is not None and record.id in draft.state.jobs and now_ms - since_ms >= LOST_MS:
                 draft.add(events.forgotten(record, max(now_ms, draft.state.now_ms)))
                 done[key] = now_ms
+
+
+def _readable(what: str, jobs: Jobs, step: Step) -> list[JobRow]:
+    """The rows; those that are left out are told of, since nobody is charged for them."""
+    if jobs.broken:
+        step.errors.append(f"{what}: {jobs.broken} rows could not be read: {jobs.broken_named[0]}")
+    return jobs.rows
 
 
 def _offer(draft: Draft, found: Sequence[Event]) -> None:

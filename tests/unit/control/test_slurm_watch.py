@@ -12,6 +12,7 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.slurm_watch import LOST_MS
 from gpuyard.control.views import Views
 from gpuyard.engines.contract import Answer, Halt, Permanent
+from gpuyard.engines.slurm.accounting import Jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.model import JobState, Outcome
@@ -46,6 +47,17 @@ def test_a_job_from_its_submission_to_its_end(watched: Watched) -> None:
     assert {} == watched.books.state.jobs
     assert [(f"7@{at(1)}", "COMPLETED", at(20), at(40), 8)] == watched.ended()
     assert 255 == watched.books.state.nodes.free_mask[0]
+
+
+def test_rows_that_cannot_be_read_are_told_of(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is charged for them, and so somebody should know."""
+    watched.world.tries = [attempt("7", 0, 2)]
+    rows = watched.world.queue().rows
+    bad = Jobs(rows, 2, ["line 3: mixes MIG slices with other GPUs"])
+    monkeypatch.setattr(watched.world, "queue", lambda: bad)
+
+    assert ["queue: 2 rows could not be read: line 3: mixes MIG slices with other GPUs"] == watched.look()
+    assert ["7"] == [record.job.label for record in watched.books.state.jobs.values()]
 
 
 def test_what_happened_before_the_first_look_has_its_own_times(watched: Watched) -> None:
