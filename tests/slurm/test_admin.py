@@ -16,7 +16,7 @@ import pytest
 from gpuyard.config import load, loads
 from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.commands import Commands
-from gpuyard.engines.slurm.observed import ObservedSlurm
+from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import from_commands
 from rigs.slurm import SlurmCluster
 from rigs.slurm_policy import said
@@ -156,6 +156,28 @@ def test_a_name_is_no_row_about_somebody_else(rig: SlurmCluster) -> None:
         assert (true, 0) == (known(history.rows), history.broken)
     finally:
         rig.command("scancel", *map(str, (other, *liars)))
+
+
+def test_who_is_stopped_or_has_components_is_told_of_once(rig: SlurmCluster) -> None:
+    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
+    part = "#SBATCH --mem=1G -t10 --gres=gpu:1\n"
+    stopped = rig.submit(f"#!/bin/sh\n{part}exec sleep 600\n")
+    parts = rig.submit(f"#!/bin/sh\n{part}#SBATCH hetjob\n{part}exec sleep 600\n")
+    slurm = ObservedSlurm("yardrig", Commands(conf=str(rig.folder / "slurm.conf")))
+
+    def known(rows: list[JobRow]) -> dict[str, str]:
+        return {key_of(each): each.state for each in rows if each.live and each.id >= stopped}
+
+    try:
+        _until(lambda: ["RUNNING"] * 3 == [*known(slurm.queue().rows).values()])
+        rig.command("scancel", "--signal=STOP", str(stopped))
+        _until(lambda: "STOPPED" in known(slurm.queue().rows).values())
+        queue = known(slurm.queue().rows)
+        assert {f"{stopped}", f"{parts}", f"{parts + 1}"} == {key.partition("@")[0] for key in queue}
+        _until(lambda: queue.keys() == known(slurm.history(0).rows).keys())
+    finally:
+        rig.command("scancel", "--signal=CONT", str(stopped))
+        rig.command("scancel", str(stopped), str(parts))
 
 
 def test_limits_and_names_of_the_accounting_are_read(

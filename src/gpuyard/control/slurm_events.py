@@ -109,8 +109,9 @@ def moments(
 def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Moment]:
     found = []
     ended = not row.live
-    if ended and not row.end_ms:
-        # The queue shows one that was requeued for a moment with its old end: the accounting will tell.
+    if ended and not 0 < row.end_ms <= now_ms:
+        # The queue shows one that was requeued for a moment with its old end: the accounting will tell. And an end
+        # that is still to come is none, whatever the state is called: it is when the time limit is up.
         return []
     if record is None:
         found.append(Moment(row.submit_ms, Kind.SUBMIT, key, row))

@@ -60,6 +60,20 @@ def test_rows_that_cannot_be_read_are_told_of(watched: Watched, monkeypatch: pyt
     assert ["7"] == [record.job.label for record in watched.books.state.jobs.values()]
 
 
+def test_an_end_that_is_still_to_come_is_none(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that nobody here knows, with the end of the time limit beside it."""
+    odd = attempt("7", 0, 2, 3600, "BRANDNEW", gpus=8)
+    watched.world.tries = [attempt("7", 0, 2, 3600, gpus=8)]
+    watched.look()
+    monkeypatch.setattr(watched.world, "queue", lambda: Jobs([odd]))
+
+    watched.look()
+
+    assert ([JobState.RUNNING], []) == (
+        [record.state for record in watched.books.state.jobs.values()], watched.ended(),
+    )  # fmt: skip
+
+
 def test_what_happened_before_the_first_look_has_its_own_times(watched: Watched) -> None:
     day = -86_400
     watched.world.tries = [

@@ -39,8 +39,13 @@ QUEUE_FIELDS = (
 )  # fmt: skip
 """For `squeue -O`, each followed by the separator; the name comes last here too."""
 
-LIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "STAGE_OUT"})
-"""States of jobs that have not ended; CONFIGURING and COMPLETING hold their nodes."""
+LIVE = frozenset(
+    {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "STAGE_OUT", "STOPPED",
+     "SIGNALING", "POWER_UP_NODE"}
+)  # fmt: skip
+"""States of jobs that have not ended; all but the first hold their nodes, also a job that its user has stopped."""
+_WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+"""What the queue calls jobs that wait, for the first time or again."""
 AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
 """Ends after which the same job may wait again."""
 BROKEN_NAMED_MAX = 20
@@ -56,7 +61,7 @@ class JobRow:
     id: int
     """Of Slurm: not unique. A task of an array has its own once it has started."""
     label: str
-    """The id people use: `17`, or `12_3` for a task of array 12."""
+    """The id people use: `17`, or `12_3` for a task of array 12. Components of a job have one each."""
     array_id: int
     array_index: int
     name: str
@@ -178,6 +183,9 @@ def read_jobs(text: str) -> Jobs:
 def job_row(cells: Mapping[str, str]) -> JobRow:
     """A row from its cells, by the names of sacct's columns in lower case."""
     label = cells["jobid"].strip()
+    if "+" in label:
+        # A component of a heterogeneous job, 12+1: the queue knows it by the number that it has for itself.
+        label = cells["jobidraw"].strip()
     array_id, array_index = _task(label)
     held, asked = tres(cells.get("alloctres", "")), tres(cells.get("reqtres", ""))
     limit = cells.get("timelimitraw") or cells.get("timelimit", "")
@@ -229,7 +237,9 @@ def _queued(cells: Mapping[str, str]) -> JobRow:
     index = given(cells["ArrayTaskID"])
     array_id = whole(cells["ArrayJobID"], "ArrayJobID", 10**12) if index.isdecimal() else 0
     state = _state(cells["State"])
-    waits = state == "PENDING"
+    waits = state in _WAITS
+    if waits:
+        state = "PENDING"
     held = tres(cells["tres-alloc"])
     return JobRow(
         id=whole(cells["JobID"], "JobID", 10**12),
