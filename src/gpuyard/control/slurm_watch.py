@@ -26,6 +26,7 @@ from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.model import (
     CATALOGUE,
     Event,
+    JobCancelled,
     Node,
     NodeAdded,
     NodeChanged,
@@ -159,7 +160,8 @@ class Watcher:
             for row in rows:
                 origin = json.loads(row[6])["spec"].get("origin", "")
                 if origin:
-                    found[origin] = row[4]
+                    # One that was changed has ended twice: as it was, and as it became.
+                    found[origin] = max(found.get(origin, 0), row[4])
             if not rows:
                 return found
             before = (rows[-1][4], rows[-1][0])
@@ -256,6 +258,12 @@ class Watcher:
         if moment.kind is Kind.SETTLE:
             _offer(draft, events.settled(record, row, at_ms))
         elif moment.kind is Kind.START and record.phase is None:
+            tenant = _tenant(row, places)
+            if events.changed(state, record, row, tenant):
+                # A job is what it was submitted as: what it has become is another one, and is charged as such.
+                draft.add(JobCancelled(at_ms, record.id))
+                draft.add(events.submission(state, row, key, tenant, at_ms))
+                ids[key] = record = state.jobs[state.last_job_id]
             _offer(draft, events.begun(state, record, row, at_ms))
         elif moment.kind is Kind.FREEZE:
             _offer(draft, events.frozen(record, row, at_ms))
