@@ -250,7 +250,7 @@ class Watcher:
         record = ids.get(key)
         if moment.kind is Kind.SUBMIT:
             if record is None and key not in done and not self._nowhere(state, row, key):
-                draft.add(events.submission(state, row, key, _tenant(row, places), at_ms))
+                draft.add(events.submission(state, row, key, self._tenant(row, places), at_ms))
                 ids[key] = state.jobs[state.last_job_id]
             return
         if record is None or record.id not in state.jobs:
@@ -258,7 +258,7 @@ class Watcher:
         if moment.kind is Kind.SETTLE:
             _offer(draft, events.settled(record, row, at_ms))
         elif moment.kind is Kind.START and record.phase is None:
-            tenant = _tenant(row, places)
+            tenant = self._tenant(row, places)
             if events.changed(state, record, row, tenant):
                 # A job is what it was submitted as: what it has become is another one, and is charged as such.
                 draft.add(JobCancelled(at_ms, record.id))
@@ -271,6 +271,12 @@ class Watcher:
             draft.add(events.ended(record, row, at_ms))
             done[key] = row.end_ms
             ids.pop(key, None)
+
+    def _tenant(self, row: JobRow, places: dict[str, str]) -> str:
+        names = self.engine.names
+        account, user = names.get(row.account, row.account), names.get(row.user, row.user)
+        above = "" if row.account in ("", "root") else places.get(account, account)
+        return "/".join(part for part in (above, user) if part) or "slurm"
 
     def _nowhere(self, state: State, row: JobRow, key: str) -> bool:
         """Whether it ran where the books have no node: in a past that had others."""
@@ -300,11 +306,6 @@ def _readable(what: str, jobs: Jobs, step: Step) -> list[JobRow]:
 def _offer(draft: Draft, found: Sequence[Event]) -> None:
     for event in found:
         draft.offer(event)
-
-
-def _tenant(row: JobRow, places: dict[str, str]) -> str:
-    above = "" if row.account in ("", "root") else places.get(row.account, row.account)
-    return "/".join(part for part in (above, row.user) if part) or "slurm"
 
 
 # -- nodes -----------------------------------------------------------------------------------------------------------

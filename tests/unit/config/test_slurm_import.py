@@ -239,6 +239,10 @@ def test_names_that_no_tenant_has_are_mended_and_kept_apart() -> None:
     for account, user in (("x", "jane-uni.edu"), ("_x", "jane@uni.edu")):
         assert tenant_of(account, user, places) in weights
     assert "x-2/y-" == tenant_of("y+", "", places)
+    # Who observes the cluster is told too.
+    slurm = config.clusters["yardrig"].slurm
+    assert slurm is not None
+    assert {"_x": "x-2", "y+": "y-", "jane@uni.edu": "jane-uni.edu-2"} == slurm.names
     for was, name in (
         ("account '_x'", "x-2"),
         ("user 'jane@uni.edu'", "jane-uni.edu-2"),

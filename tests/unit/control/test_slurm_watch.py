@@ -91,6 +91,17 @@ def test_a_job_that_was_changed_while_it_waited_is_charged_as_it_runs(
     assert (key, "COMPLETED", at(20), at(40), 8) == ran
 
 
+def test_accounts_and_users_may_be_called_otherwise(watched: Watched) -> None:
+    world = watched.world
+    world.names |= {"_x": "nlp", "ann": "ann-2"}
+    world.tries = [attempt("7", 0, 20, 40, account="_x"), attempt("8", 0, 20, 40, account="y")]
+    watched.look()
+
+    assert {"7": "research/nlp/ann-2", "8": "y/ann-2"} == {
+        record.job.label: record.job.spec.tenant for record in watched.books.state.jobs.values()
+    }
+
+
 def test_a_job_that_is_what_it_was_is_one_job(watched: Watched) -> None:
     watched.world.tries = [attempt("7", 0, 20, 40, gpus=8), attempt("8", 0, 20, 40, gpus=0, nodes=("n2",))]
     watched.look()

@@ -12,7 +12,7 @@ from typing import Any
 from gpuyard.config.problems import quoted
 from gpuyard.config.quantities import CPUS_PER_NODE_MAX, duration_text
 from gpuyard.config.slurm.importing_policy import fairness, policy
-from gpuyard.config.slurm.importing_tenants import people, tenants
+from gpuyard.config.slurm.importing_tenants import paths, people, tenants
 from gpuyard.config.slurm.names import allowed, mended, named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
@@ -59,6 +59,9 @@ def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
     kinds = {kind: model for kind, model in types.chosen.items() if kind}
     if kinds:
         entry["gpu_types"] = kinds
+    renamed = {was: name for was, name in paths(site).names.items() if was != name}
+    if renamed:
+        entry["names"] = renamed
     return {**entry, "pools": found}
 
 

@@ -46,6 +46,8 @@ class ObservedSlurm(Uncut):
     cluster: str
     commands: Commands
     gpu_types: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Tenants by accounts and users, where they are called otherwise."""
     name: str = "slurm"
     capabilities: frozenset[Capability] = frozenset()
     reasons: dict[str, str] = field(default_factory=dict)
