@@ -85,9 +85,8 @@ def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
             notes.leave(f"user {quoted(each.user)} is in account {quoted(each.account)}, which is not listed")
             continue
         name = tell("user", each.user, names[each.user], notes)
-        entry = _entry(each, accounts.get(each.account), site, types, notes)
-        if each.account != ROOT:
-            entry["parent"] = names[each.account]
+        entry: dict[str, Any] = {} if each.account == ROOT else {"parent": names[each.account]}
+        entry |= _entry(each, accounts.get(each.account), site, types, notes)
         if set(entry) <= {"parent"}:
             continue
         if name in found:
@@ -149,7 +148,9 @@ def _entry(
         if set(largest) - {TOTAL}:
             notes.leave(f"MaxTRESPerJob of {who} by type of GPU")
     if each.group_jobs == 0:
-        notes.leave(f"GrpJobs 0 of {who}: it may run nothing; here it may have no GPU, and the rest may run")
+        notes.leave(
+            f"GrpJobs 0 of {who}: it may run nothing; here it may have no GPU, and jobs without may run"
+        )
         limit = {TOTAL: 0}
     elif each.group_jobs is not None and each.group_jobs > COUNT_MAX:
         notes.leave(f"GrpJobs {each.group_jobs} of {who}: more than can be said, and so no limit")
