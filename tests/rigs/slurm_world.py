@@ -71,6 +71,7 @@ class World:
     now_ms: int = T0_MS
     cluster: str = "rig"
     gpu_types: dict[str, str] = field(default_factory=lambda: {"a100": "A100-80GB"})
+    names: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     lag_ms: Callable[[JobRow], int] = lambda _row: 0
     """How much later the accounting tells of an end."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,9 @@ from types import ModuleType
 import pytest
 
 from gpuyard.config import load, loads
+from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import from_commands
 from rigs.slurm import SlurmCluster
 from rigs.slurm_policy import said
@@ -121,6 +124,92 @@ def test_the_doctor_sees_the_site_and_works_without_slurmctld(rig: SlurmCluster,
     assert (1, 1) == (away.code, sick.code)
     assert "Slurmctld(primary)" in away.out
     assert f"settings are from {conf}" in away.out
+
+
+def test_a_name_is_no_row_about_somebody_else(rig: SlurmCluster) -> None:
+    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
+    free = ("--mem=1G", "-t10")
+    other = rig.submit("#!/bin/sh\nexec sleep 600\n", *free)
+    cells = (other, other, "N/A", "bob", "nlp", "normal", "main", "COMPLETED", 100, 100, 110, 120, "5:00",
+             "gres/gpu=8,node=1", "n1", 0, 0, 1, "None", "y")  # fmt: skip
+    row = "|".join(map(str, cells))
+    past = (
+        f"{other}|{other}|9|bob|nlp|normal|main|COMPLETED|0:0|100|100|110|120|10|00:00:00|5|"
+        "gres/gpu=8|gres/gpu=8|n1|None|y"
+    )
+    liars = [rig.submit("#!/bin/sh\nexec sleep 600\n", *free, "-J", f"x\n{lie}\n") for lie in (row, past)]
+    slurm = ObservedSlurm("yardrig", Commands(conf=str(rig.folder / "slurm.conf")))
+
+    def known(rows: list[JobRow]) -> dict[int, tuple[str, str, str]]:
+        return {
+            each.id: (each.state, each.user, each.name[:1]) for each in rows if each.id in (other, *liars)
+        }
+
+    true = {other: ("RUNNING", "root", "s")} | dict.fromkeys(liars, ("RUNNING", "root", "x"))
+    try:
+        # Slurm really prints them so.
+        assert f"\n{row}\n" in rig.command("squeue", "--all", "-O", "Name:")
+        _until(lambda: true == known(slurm.queue().rows))
+        assert 0 == slurm.queue().broken
+        _until(lambda: f"\n{past}\n" in rig.command("sacct", "-aXPn", "--format=JobName"))
+        history = slurm.history(0)
+        assert (true, 0) == (known(history.rows), history.broken)
+    finally:
+        rig.command("scancel", *map(str, (other, *liars)))
+
+
+def test_who_is_stopped_or_has_components_is_told_of_once(rig: SlurmCluster) -> None:
+    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
+    part = "#SBATCH --mem=1G -t10 --gres=gpu:1\n"
+    stopped = rig.submit(f"#!/bin/sh\n{part}exec sleep 600\n")
+    parts = rig.submit(f"#!/bin/sh\n{part}#SBATCH hetjob\n{part}exec sleep 600\n")
+    slurm = ObservedSlurm("yardrig", Commands(conf=str(rig.folder / "slurm.conf")))
+
+    def known(rows: list[JobRow]) -> dict[str, str]:
+        return {key_of(each): each.state for each in rows if each.live and each.id >= stopped}
+
+    try:
+        _until(lambda: ["RUNNING"] * 3 == [*known(slurm.queue().rows).values()])
+        rig.command("scancel", "--signal=STOP", str(stopped))
+        _until(lambda: "STOPPED" in known(slurm.queue().rows).values())
+        queue = known(slurm.queue().rows)
+        assert {f"{stopped}", f"{parts}", f"{parts + 1}"} == {key.partition("@")[0] for key in queue}
+        _until(lambda: queue.keys() == known(slurm.history(0).rows).keys())
+    finally:
+        rig.command("scancel", "--signal=CONT", str(stopped))
+        rig.command("scancel", str(stopped), str(parts))
+
+
+def test_limits_and_names_of_the_accounting_are_read(
+    rig: SlurmCluster, yard: Callable, tmp_path: Path
+) -> None:
+    """Every field that is asked for is one that sacctmgr knows, and its column is found again."""
+    limits = "GrpTRESRunMins=cpu=61 GrpSubmitJobs=62 GrpWall=63 MaxTRESMins=cpu=64 MaxSubmitJobs=65"
+    of_qos = (
+        "GrpTRESMins=cpu=71 GrpTRESRunMins=cpu=72 GrpJobs=73 MaxTRESPerAccount=cpu=74 MaxJobsPerAccount=75 "
+        "MaxSubmitJobsPerUser=76 MaxSubmitJobsPerAccount=77 MinTRESPerJob=cpu=1 UsageFactor=2 LimitFactor=3"
+    )
+    rig.command("sacctmgr", "-i", "add", "account", "_odd", "fairshare=5", *limits.split())
+    rig.command("sacctmgr", "-i", "add", "qos", "strict", *of_qos.split())
+    try:
+        done = yard("slurm", "import", "--conf", rig.folder / "slurm.conf", "--dir", tmp_path / "site")
+    finally:
+        rig.command("sacctmgr", "-i", "delete", "account", "_odd")
+        rig.command("sacctmgr", "-i", "delete", "qos", "strict")
+
+    assert (0, "") == (done.code, done.err)
+    notes = (tmp_path / "site" / "notes.txt").read_text()
+    names = [word.partition("=")[0] for word in limits.split()]
+    for name in ["MaxTRESMinsPerJob" if name == "MaxTRESMins" else name for name in names]:
+        assert re.search(rf"- {name} .* of account '_odd': a tenant has no such limit", notes), (name, notes)
+    for name in [word.partition("=")[0] for word in of_qos.split()]:
+        assert re.search(rf"- {name} .* of QOS 'strict': a class has no such limit", notes), (name, notes)
+    assert "has no column for" not in notes
+    assert "account '_odd' is called 'odd'" in notes
+    assert (
+        5
+        == {each.path: each.weight for each in load(tmp_path / "site" / "yard.yaml").settings.tenants}["odd"]
+    )
 
 
 def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:

@@ -14,7 +14,7 @@ from e2e.conftest import Box
 from gpuyard.engines.slurm.accounting import read_jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import key_of
-from gpuyard.engines.slurm.site import sources
+from gpuyard.engines.slurm.site import answer, sources
 from rigs.slurm import SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("slurm-admin")
@@ -63,8 +63,8 @@ def labels(box: Box, command: str) -> list[str]:
 
 def accounted(rig: SlurmCluster) -> dict[str, tuple[str, int, int]]:
     """What Slurm's own accounting has, by key."""
-    words = next(source.words for source in sources(1) if source.file == "jobs.txt")
-    text = Commands(conf=str(rig.folder / "slurm.conf")).run(*words)
+    source = next(source for source in sources(1) if source.file == "jobs.txt")
+    text = answer(source, Commands(conf=str(rig.folder / "slurm.conf")).run)
     return {
         key_of(row): (row.state, row.start_ms, row.end_ms)
         for row in read_jobs(text).rows

@@ -76,10 +76,16 @@ def _amounts(row: Row, name: str) -> str:
     """GPUs in total, or, where only models have a quota, of each model."""
     from gpuyard.cli.tables import number
 
+    def says(amount: float | None) -> bool:
+        # No limit and a limit of nothing are opposites.
+        return amount is not None if name == "limit" else bool(amount)
+
     total = row["amounts"]["total"][name]
-    models = {model: each[name] for model, each in row["amounts"].items() if model != "total" and each[name]}
-    if total or not models or name in ("used", "borrowed"):
-        return number(total) if total else "-"
+    models = {
+        model: each[name] for model, each in row["amounts"].items() if model != "total" and says(each[name])
+    }
+    if says(total) or not models or name in ("used", "borrowed"):
+        return number(total) if says(total) else "-"
     return ",".join(f"{number(amount)} {model}" for model, amount in models.items())
 
 

@@ -49,6 +49,10 @@ class SlurmKeys(Entry):
         "Slurm only: GPU models by the types that Slurm has for them. Left out: by their names.",
         example={"a100": "A100-80GB"},
     )
+    names: Annotated[dict[str, Name], OrNothing()] | None = key(
+        "Slurm only, observed: tenants by the accounts and users that Slurm has for them. Left out: by their names.",
+        example={"jane@uni.edu": "jane-uni.edu"},
+    )
     conf: Word | None = key(
         "Slurm only: its slurm.conf. Left out: where Slurm looks by itself.", example="/etc/slurm/slurm.conf"
     )
@@ -102,6 +106,7 @@ def build_slurm(entry: SlurmKeys, simulated: bool) -> SlurmCluster | None:
         shared_folder=entry.shared_folder or "",
         handoff_ms=entry.handoff or HANDOFF_MS,
         gpu_types=dict(entry.gpu_types or {}),
+        names=dict(entry.names or {}),
         conf=entry.conf or "",
         programs=entry.programs or "",
         python=entry.python or PYTHON,

@@ -60,6 +60,8 @@ class SlurmCluster:
     handoff_ms: int = 60_000
     gpu_types: Mapping[str, str] = field(default_factory=dict)
     """GPU models by Slurm's types."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Tenants by Slurm's accounts and users, where they are called otherwise."""
     conf: str = ""
     programs: str = ""
     python: str = PYTHON

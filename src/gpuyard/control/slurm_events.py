@@ -101,7 +101,8 @@ def moments(
     """What the log lacks, in the order in which it happened."""
     found = []
     for key, row in rows.items():
-        if key not in done:
+        # Of one that was changed while it waited, the log has both: an end, and what it has become.
+        if key not in done or key in known:
             found += _of(key, row, known.get(key), now_ms)
     return sorted(found, key=lambda moment: moment.order)
 
@@ -109,8 +110,9 @@ def moments(
 def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Moment]:
     found = []
     ended = not row.live
-    if ended and not row.end_ms:
-        # The queue shows one that was requeued for a moment with its old end: the accounting will tell.
+    if ended and not 0 < row.end_ms <= now_ms:
+        # The queue shows one that was requeued for a moment with its old end: the accounting will tell. And an end
+        # that is still to come is none, whatever the state is called: it is when the time limit is up.
         return []
     if record is None:
         found.append(Moment(row.submit_ms, Kind.SUBMIT, key, row))
@@ -167,6 +169,16 @@ def ask_of(state: State, row: JobRow) -> Ask:
         if ways and all(kind in ways for kind in kinds):
             return ask
     return Ask(Whole(0))
+
+
+def changed(state: State, record: JobRecord, row: JobRow, tenant: str) -> bool:
+    """Whether a job that starts is no longer what was seen waiting.
+
+    Until then its user may give it another account, QOS or number of GPUs, and Slurm gives a whole node, or more nodes,
+    to who asks for that.
+    """
+    spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, row))
+    return (spec.tenant, spec.klass, shape.gpus * shape.tasks) != (tenant, row.qos, now.gpus * now.tasks)
 
 
 def settled(record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:

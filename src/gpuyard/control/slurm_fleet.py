@@ -35,7 +35,7 @@ def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
 def observed(cluster: str, slurm: SlurmCluster) -> ObservedSlurm:
     """A cluster that is only looked at."""
     commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
-    return ObservedSlurm(cluster, commands, slurm.gpu_types)
+    return ObservedSlurm(cluster, commands, slurm.gpu_types, slurm.names)
 
 
 def check_here(slurm: SlurmCluster) -> None:

@@ -20,12 +20,13 @@ from gpuyard.control.slurm_events import Kind, Moment
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.engines.contract import EngineError
-from gpuyard.engines.slurm.accounting import JobRow
+from gpuyard.engines.slurm.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.model import (
     CATALOGUE,
     Event,
+    JobCancelled,
     Node,
     NodeAdded,
     NodeChanged,
@@ -120,7 +121,7 @@ class Watcher:
         self._at["queue"] = now_ms
         queue: Sequence[JobRow] | None = None
         try:
-            queue = self.engine.queue().rows
+            queue = _readable("queue", self.engine.queue(), step)
         except EngineError as error:
             step.errors.append(f"queue: {error}")
         known = self._known(now_ms)
@@ -159,7 +160,8 @@ class Watcher:
             for row in rows:
                 origin = json.loads(row[6])["spec"].get("origin", "")
                 if origin:
-                    found[origin] = row[4]
+                    # One that was changed has ended twice: as it was, and as it became.
+                    found[origin] = max(found.get(origin, 0), row[4])
             if not rows:
                 return found
             before = (rows[-1][4], rows[-1][0])
@@ -191,7 +193,8 @@ class Watcher:
             self._missing = dict.fromkeys(self._missing, now_ms)
             return []
         self._position_ms = max(self._position_ms or 0, now_ms)
-        rows = [row for row in found.rows if row.end_ms >= self._covered_ms or key_of(row) in known.live]
+        told = _readable("history", found, step)
+        rows = [row for row in told if row.end_ms >= self._covered_ms or key_of(row) in known.live]
         self._forget_ends(known, from_ms - START_OVERLAP_MS)
         return rows
 
@@ -247,7 +250,7 @@ class Watcher:
         record = ids.get(key)
         if moment.kind is Kind.SUBMIT:
             if record is None and key not in done and not self._nowhere(state, row, key):
-                draft.add(events.submission(state, row, key, _tenant(row, places), at_ms))
+                draft.add(events.submission(state, row, key, self._tenant(row, places), at_ms))
                 ids[key] = state.jobs[state.last_job_id]
             return
         if record is None or record.id not in state.jobs:
@@ -255,6 +258,12 @@ class Watcher:
         if moment.kind is Kind.SETTLE:
             _offer(draft, events.settled(record, row, at_ms))
         elif moment.kind is Kind.START and record.phase is None:
+            tenant = self._tenant(row, places)
+            if events.changed(state, record, row, tenant):
+                # A job is what it was submitted as: what it has become is another one, and is charged as such.
+                draft.add(JobCancelled(at_ms, record.id))
+                draft.add(events.submission(state, row, key, tenant, at_ms))
+                ids[key] = record = state.jobs[state.last_job_id]
             _offer(draft, events.begun(state, record, row, at_ms))
         elif moment.kind is Kind.FREEZE:
             _offer(draft, events.frozen(record, row, at_ms))
@@ -262,6 +271,12 @@ class Watcher:
             draft.add(events.ended(record, row, at_ms))
             done[key] = row.end_ms
             ids.pop(key, None)
+
+    def _tenant(self, row: JobRow, places: dict[str, str]) -> str:
+        names = self.engine.names
+        account, user = names.get(row.account, row.account), names.get(row.user, row.user)
+        above = "" if row.account in ("", "root") else places.get(account, account)
+        return "/".join(part for part in (above, user) if part) or "slurm"
 
     def _nowhere(self, state: State, row: JobRow, key: str) -> bool:
         """Whether it ran where the books have no node: in a past that had others."""
@@ -281,14 +296,16 @@ class Watcher:
                 done[key] = now_ms
 
 
+def _readable(what: str, jobs: Jobs, step: Step) -> list[JobRow]:
+    """The rows; those that are left out are told of, since nobody is charged for them."""
+    if jobs.broken:
+        step.errors.append(f"{what}: {jobs.broken} rows could not be read: {jobs.broken_named[0]}")
+    return jobs.rows
+
+
 def _offer(draft: Draft, found: Sequence[Event]) -> None:
     for event in found:
         draft.offer(event)
-
-
-def _tenant(row: JobRow, places: dict[str, str]) -> str:
-    above = "" if row.account in ("", "root") else places.get(row.account, row.account)
-    return "/".join(part for part in (above, row.user) if part) or "slurm"
 
 
 # -- nodes -----------------------------------------------------------------------------------------------------------

@@ -40,9 +40,13 @@ def history(
     place: Callable[[JobRow], str],
     models: Mapping[str, str],
     *,
+    classes: Mapping[str, str] | None = None,
     cpu_jobs: bool = False,
 ) -> History:
-    """The trace of these rows. `place` names the tenant of a job; `models` what a model of the forms is called."""
+    """The trace of these rows.
+
+    `place` names the tenant of a job; `models` what a model of the forms is called, `classes` the same for a QOS.
+    """
     builder = Builder("sacct")
     builder.epoch_ms = 0
     kept: list[tuple[int, int, JobRow]] = []
@@ -56,7 +60,7 @@ def history(
             found.without_gpus += 1
             continue
         try:
-            spec = _spec(row, place, models)
+            spec = _spec(row, place, models, classes or {})
         except RowError as wrong:
             found.broken.append(f"job {row.label}: {wrong}")
             continue
@@ -78,8 +82,11 @@ def history(
     return found
 
 
-def _spec(row: JobRow, place: Callable[[JobRow], str], models: Mapping[str, str]) -> JobSpec:
+def _spec(
+    row: JobRow, place: Callable[[JobRow], str], models: Mapping[str, str], classes: Mapping[str, str]
+) -> JobSpec:
     if not row.held.gpus and row.held.shared:
         raise RowError("shares GPUs (gres/shard, gres/mps), and how much of one is not told")
     asked = tuple(dict.fromkeys(models.get(model, model) for model in row.asked.models))
-    return JobSpec(tenant(place(row), "Account/User"), ask_of(row.held, asked), klass=name(row.qos, "QOS"))
+    klass = name(classes.get(row.qos, row.qos), "QOS")
+    return JobSpec(tenant(place(row), "Account/User"), ask_of(row.held, asked), klass=klass)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gpuyard.config import Config, loads
-from gpuyard.config.slurm.importing import document
+from gpuyard.config.slurm.importing import classes_of, document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes, told_types
@@ -120,6 +120,158 @@ def test_jobs_belong_to_their_user_below_the_account() -> None:
     assert "research/nlp/ann" == tenant_of("nlp", "ann", places)
     assert "root" == tenant_of("root", "root", places)
     assert "gone/ann" == tenant_of("gone", "ann", places)
+
+
+WIDE = (
+    TEXTS["associations.txt"].partition("\n")[0] + "|GrpTRESRunMins|GrpSubmit|GrpWall|MaxTRESMins|MaxSubmit"
+)
+
+
+def rows(*lines: str) -> dict[str, str]:
+    """Associations with all columns: account, user, parent, share, GrpTRES, GrpJobs, MaxTRES, and the last five."""
+    found = [WIDE]
+    for line in lines:
+        account, user, parent, share, group, jobs, job, *more = line.split("|")
+        more = more or [""] * 5
+        found.append(
+            "|".join(
+                [
+                    "yardrig",
+                    account,
+                    user,
+                    "",
+                    parent,
+                    share,
+                    group,
+                    "",
+                    jobs,
+                    job,
+                    "",
+                    "",
+                    "normal",
+                    "",
+                    *more,
+                ]
+            )
+        )
+    return {"associations.txt": "\n".join(found) + "\n"}
+
+
+def test_limits_that_cannot_be_said_are_listed() -> None:
+    names = (
+        "GrpTRESMins|GrpTRESRunMins|GrpJobs|MaxTRESPA|MaxJobsPA|MaxSubmitPU|MaxSubmitPA|MinTRES|"
+        "UsageFactor|LimitFactor"
+    )
+    cells = "gres/gpu=60|gres/gpu=61|62|gres/gpu=63|64|65|66|gres/gpu=1|2.000000|0.500000"
+    head, normal, *rest = TEXTS["qos.txt"].splitlines()
+    usual = "||||||||1.000000|"
+    qos = "\n".join([f"{head}|{names}", f"{normal}|{cells}", *[f"{line}|{usual}" for line in rest]])
+
+    _, notes = taken(
+        {
+            "qos.txt": qos,
+            **rows(
+                "root|||1||||||||77",
+                "lab||root|1||||gres/gpu=70|71|2-00:00:00|gres/gpu=73|77",
+                "lab|ann||1||||||||78",
+                "lab|bob||1|||||||gres/gpu=73|77",
+            ),
+        }
+    )
+
+    of_qos = [text for text in notes.unsaid if "QOS 'normal': a class has no such limit" in text]
+    assert [
+        "GrpTRESMins gres/gpu=60", "GrpTRESRunMins gres/gpu=61", "GrpJobs 62", "MaxTRESPerAccount gres/gpu=63",
+        "MaxJobsPerAccount 64", "MaxSubmitJobsPerUser 65", "MaxSubmitJobsPerAccount 66", "MinTRESPerJob gres/gpu=1",
+        "UsageFactor 2.000000", "LimitFactor 0.500000",
+    ] == [text.partition(" of QOS")[0] for text in of_qos]  # fmt: skip
+    assert not any("a class has no such limit" in text for text in notes.unsaid if "'normal'" not in text)
+    of_lab = [text for text in notes.unsaid if "a tenant has no such limit" in text]
+    # What ann and bob have from their account is told once.
+    assert [
+        "GrpTRESRunMins gres/gpu=70 of account 'lab'", "GrpSubmitJobs 71 of account 'lab'",
+        "GrpWall 2-00:00:00 of account 'lab'", "MaxTRESMinsPerJob gres/gpu=73 of account 'lab'",
+        "MaxSubmitJobs 78 of user 'ann'",
+    ] == [text.removesuffix(": a tenant has no such limit") for text in of_lab]  # fmt: skip
+    assert any("limits of the account root (MaxSubmitJobs 77)" in text for text in notes.unsaid)
+    assert any("associations.txt has no column for GrpJobsAccrue" in text for text in notes.unsaid)
+
+
+def test_a_limit_that_everybody_has_from_root_is_listed() -> None:
+    _, notes = taken(rows("root|||1|||gres/gpu=4", "lab||root|1|||gres/gpu=4"))
+
+    assert any("limits of the account root (MaxTRESPerJob gres/gpu=4)" in text for text in notes.unsaid)
+
+
+def test_who_may_run_nothing_gets_no_gpu() -> None:
+    config, notes = taken(
+        rows("root|||1|||", "off||root|1||0|", "none||root|1|||gres/gpu=0", "on||root|1||7|")
+    )
+
+    quotas = {tenant.path: tenant.quota for tenant in config.settings.tenants}
+    assert ({"total": 0}, None) == (quotas["off"].limit, quotas["off"].max_running_jobs)
+    assert ({"total": 0}, None) == (quotas["none"].limit, quotas["none"].max_gpus_per_job)
+    assert ({}, 7) == (quotas["on"].limit, quotas["on"].max_running_jobs)
+    assert any("GrpJobs 0 of account 'off': it may run nothing" in text for text in notes.unsaid)
+
+
+def test_numbers_that_are_too_large_cost_nobody_the_rest() -> None:
+    config, notes = taken(rows("root|||1|||", "lab||root|2000000||3000000|"))
+
+    (lab,) = config.settings.tenants
+    assert (1_000_000, None) == (lab.weight, lab.quota.max_running_jobs)
+    assert any("fairshare=2000000 of account 'lab'" in text for text in notes.guessed)
+    assert any("GrpJobs 3000000 of account 'lab'" in text for text in notes.unsaid)
+
+
+def test_names_that_no_tenant_has_are_mended_and_kept_apart() -> None:
+    texts = rows(
+        "root|||1|||", "_x||root|3|||", "x||root|4|||", "_x|jane@uni.edu||5|||", "x|jane-uni.edu||6|||",
+        "y+||_x|7|||",
+    )  # fmt: skip
+    config, notes = taken(texts)
+    places = paths(site.read({**TEXTS, **texts}, {}))
+
+    weights = {tenant.path: tenant.weight for tenant in config.settings.tenants}
+    assert {
+        "x": 4, "x/jane-uni.edu": 6, "x-2": 3, "x-2/jane-uni.edu-2": 5, "x-2/y-": 7,
+    } == weights  # fmt: skip
+    for account, user in (("x", "jane-uni.edu"), ("_x", "jane@uni.edu")):
+        assert tenant_of(account, user, places) in weights
+    assert "x-2/y-" == tenant_of("y+", "", places)
+    # Who observes the cluster is told too.
+    slurm = config.clusters["yardrig"].slurm
+    assert slurm is not None
+    assert {"_x": "x-2", "y+": "y-", "jane@uni.edu": "jane-uni.edu-2"} == slurm.names
+    for was, name in (
+        ("account '_x'", "x-2"),
+        ("user 'jane@uni.edu'", "jane-uni.edu-2"),
+        ("account 'y+'", "y-"),
+    ):
+        assert any(text.startswith(f"{was} is called '{name}'") for text in notes.guessed)
+    assert {"jane@uni.edu": "x-2", "jane-uni.edu": "x"} == {
+        name: account.tenant for name, account in (config.access.users if config.access else {}).items()
+    }
+
+
+def test_two_qos_do_not_become_one_class() -> None:
+    qos = TEXTS["qos.txt"].replace("\nhigh|", "\n_scav|").replace("normal,scav", "normal")
+
+    config, _ = taken({"qos.txt": qos})
+
+    assert {"normal": 10, "scav-2": 100, "scav": 0} == {
+        each.name: each.priority for each in config.settings.classes
+    }
+    assert {"normal": "normal", "scav": "scav", "_scav": "scav-2"} == classes_of(
+        site.read({**TEXTS, "qos.txt": qos}, {})
+    )
+
+
+def test_a_user_of_an_account_that_is_not_listed_costs_nobody_the_rest() -> None:
+    config, notes = taken(rows("root|||1|||", "lab||gone|2|||", "away|ann||3|||"))
+
+    assert ["lab"] == [tenant.path for tenant in config.settings.tenants]
+    assert any("user 'ann' is in account 'away', which is not listed" in text for text in notes.unsaid)
 
 
 def test_a_site_without_accounting_is_a_site() -> None:

@@ -37,10 +37,16 @@ def test_what_cannot_be_driven(keys: str, emulate: str, text: str) -> None:
 
 
 def test_what_can(tmp_path: Path) -> None:
-    fleet = fleet_of("shared_folder: /s, partitions: [gpu], handoff: 90s, gpu_types: {a100: A100-80GB}")
+    fleet = fleet_of(
+        "shared_folder: /s, partitions: [gpu], handoff: 90s, gpu_types: {a100: A100-80GB}, names: {_x: x}"
+    )
 
     assert SlurmCluster(
-        partitions=("gpu",), shared_folder="/s", handoff_ms=90_000, gpu_types={"a100": "A100-80GB"}
+        partitions=("gpu",),
+        shared_folder="/s",
+        handoff_ms=90_000,
+        gpu_types={"a100": "A100-80GB"},
+        names={"_x": "x"},
     ) == getattr(fleet, "slurm", None)
 
 

@@ -12,6 +12,7 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.slurm_watch import LOST_MS
 from gpuyard.control.views import Views
 from gpuyard.engines.contract import Answer, Halt, Permanent
+from gpuyard.engines.slurm.accounting import Jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.model import JobState, Outcome
@@ -46,6 +47,82 @@ def test_a_job_from_its_submission_to_its_end(watched: Watched) -> None:
     assert {} == watched.books.state.jobs
     assert [(f"7@{at(1)}", "COMPLETED", at(20), at(40), 8)] == watched.ended()
     assert 255 == watched.books.state.nodes.free_mask[0]
+
+
+def test_rows_that_cannot_be_read_are_told_of(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is charged for them, and so somebody should know."""
+    watched.world.tries = [attempt("7", 0, 2)]
+    rows = watched.world.queue().rows
+    bad = Jobs(rows, 2, ["line 3: mixes MIG slices with other GPUs"])
+    monkeypatch.setattr(watched.world, "queue", lambda: bad)
+
+    assert ["queue: 2 rows could not be read: line 3: mixes MIG slices with other GPUs"] == watched.look()
+    assert ["7"] == [record.job.label for record in watched.books.state.jobs.values()]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_job_that_was_changed_while_it_waited_is_charged_as_it_runs(
+    watched: Watched, restart: bool
+) -> None:
+    """`scontrol update` takes another account and more GPUs from a job's user until it starts."""
+    world = watched.world
+    world.tries = [attempt("7", 0, 20, 40, gpus=1)]
+    watched.look()
+    world.tries = [attempt("7", 0, 20, 40, gpus=8, account="other")]
+    watched.look(20)
+    (record,) = watched.books.state.jobs.values()
+    assert ("7", "other/ann", JobState.RUNNING, 8) == (
+        record.job.label, record.job.spec.tenant, record.state, record.shape.gpus,
+    )  # fmt: skip
+    assert 0 == watched.books.state.nodes.free_mask[0]
+    if restart:
+        watched.restart()
+
+    watched.look(20)
+    watched.look(60)
+    if restart:
+        watched.restart()
+    watched.look(60)
+
+    assert {} == watched.books.state.jobs
+    key = f"7@{at(0)}"
+    cancelled, ran = watched.ended()
+    assert (key, "CANCELLED", 1) == (cancelled[0], cancelled[1], cancelled[4])
+    assert (key, "COMPLETED", at(20), at(40), 8) == ran
+
+
+def test_accounts_and_users_may_be_called_otherwise(watched: Watched) -> None:
+    world = watched.world
+    world.names |= {"_x": "nlp", "ann": "ann-2"}
+    world.tries = [attempt("7", 0, 20, 40, account="_x"), attempt("8", 0, 20, 40, account="y")]
+    watched.look()
+
+    assert {"7": "research/nlp/ann-2", "8": "y/ann-2"} == {
+        record.job.label: record.job.spec.tenant for record in watched.books.state.jobs.values()
+    }
+
+
+def test_a_job_that_is_what_it_was_is_one_job(watched: Watched) -> None:
+    watched.world.tries = [attempt("7", 0, 20, 40, gpus=8), attempt("8", 0, 20, 40, gpus=0, nodes=("n2",))]
+    watched.look()
+    watched.look(20)
+    watched.look(20)
+
+    assert 2 == len(watched.ended())
+
+
+def test_an_end_that_is_still_to_come_is_none(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that nobody here knows, with the end of the time limit beside it."""
+    odd = attempt("7", 0, 2, 3600, "BRANDNEW", gpus=8)
+    watched.world.tries = [attempt("7", 0, 2, 3600, gpus=8)]
+    watched.look()
+    monkeypatch.setattr(watched.world, "queue", lambda: Jobs([odd]))
+
+    watched.look()
+
+    assert ([JobState.RUNNING], []) == (
+        [record.state for record in watched.books.state.jobs.values()], watched.ended(),
+    )  # fmt: skip
 
 
 def test_what_happened_before_the_first_look_has_its_own_times(watched: Watched) -> None:

@@ -95,6 +95,38 @@ def test_backfill_that_looks_less_far_than_jobs_run() -> None:
     assert "SchedulerParameters=bf_continue,bf_window=10080,bf_resolution=420" == window.change
 
 
+def test_what_is_advised_for_the_scheduler_replaces_what_is_set() -> None:
+    evidence = look(SchedulerParameters="bf_window=2880,bf_resolution=600,defer,bf_max_job_user=20")
+    evidence.site.partitions = [replace(part, max_ms=7 * 86_400_000) for part in evidence.site.partitions]
+    evidence.queue = [replace(_row(str(n), "gres/gpu=1,node=1"), state="PENDING") for n in range(1, 602)]
+
+    found = {each.code: each.change for each in findings(evidence)}
+
+    window = "bf_window=10080,bf_resolution=600,defer,bf_max_job_user=20"
+    assert f"SchedulerParameters={window}" == found["bf-window"]
+    # Who takes over the last line has what the ones before it advise.
+    assert f"SchedulerParameters={window},bf_continue" == found["bf-continue"]
+    assert f"SchedulerParameters={window},bf_continue,bf_max_job_test=1202" == found["bf-depth"]
+
+
+def test_what_is_tracked_and_enforced_already_stays_so() -> None:
+    (tracked,) = findings(look(AccountingStorageTRES="cpu,mem,energy,node,billing,license/ansys,gres/gpu"))
+    (enforced,) = findings(look(AccountingStorageEnforce="associations,nosteps,wckeys"))
+
+    assert "AccountingStorageTRES=license/ansys,gres/gpu,gres/gpu:a100" == tracked.change
+    assert "AccountingStorageEnforce=associations,limits,qos,safe,nosteps,wckeys" == enforced.change
+    assert "limits, qos are written down and nobody is held to them" == enforced.why
+    assert [] == findings(look(AccountingStorageEnforce="all"))
+
+
+def test_other_plugins_and_resources_stay_too() -> None:
+    (types,) = findings(look(GresTypes="shard"))
+    (devices,) = findings(look(TaskPlugin="task/affinity,task/mine"))
+
+    assert "GresTypes=shard,gpu" == types.change
+    assert devices.change.startswith("TaskPlugin=task/cgroup,task/affinity,task/mine, and")
+
+
 def test_a_default_for_memory_may_stand_at_the_partition() -> None:
     evidence = look(DefMemPerNode="UNLIMITED")
     evidence.site.partitions = [replace(part, default_memory=True) for part in evidence.site.partitions]
@@ -166,7 +198,28 @@ def test_what_jobs_used_is_read_from_their_steps() -> None:
         "7.0|4_1.0||COMPLETED|60||cpu=1|2048K\n8|8|ann|RUNNING|60|10|mem=8G,node=1|\n"
     )
 
-    assert [Used("4_1", "ann", 600_000, 60_000, 4096, 100)] == read_used(text)
+    found = read_used(text)
+    assert ([Used("4_1", "ann", 600_000, 60_000, 4096, 100)], 0) == (found.rows, found.broken)
+
+
+def test_rows_that_nobody_can_read_are_counted_and_the_rest_is_used() -> None:
+    text = (
+        "JobIDRaw|JobID|User|State|ElapsedRaw|TimelimitRaw|AllocTRES|MaxRSS\n"
+        "7|7|ann|COMPLETED|60|10|gres/gpu:a100_1g.10gb=1,gres/gpu:a100_2g.20gb=1,node=1|\n"
+        "8|8|ann|COMPLETED|60|10|mem=8G,node=1|\n8.batch|8.batch||COMPLETED|60||cpu=1|much\n"
+        "rubbish\n9|9|ann|COMPLETED|soon|10|mem=8G,node=1|\n"
+    )
+
+    found = read_used(text)
+    evidence = look()
+    evidence.unread["sacct"] = (found.broken, found.broken_named[0])
+
+    assert (["8"], 4) == ([used.label for used in found.rows], found.broken)
+    assert any("job 7: mixes MIG slices" in text for text in found.broken_named)
+    (unread,) = findings(evidence)
+    assert ("unread", Level.ADVICE) == (unread.code, unread.level)
+    assert unread.seen.startswith("4 rows of sacct could not be read: line 4")
+    assert 1 == read_used("nothing of the kind\n1\n").broken
 
 
 def test_a_controller_that_does_not_answer() -> None:

@@ -115,6 +115,36 @@ def test_the_queue() -> None:
     assert 1 == accounting.read_queue(f"{names}\nrubbish\n").broken
 
 
+@pytest.mark.parametrize("state", ["STOPPED", "SIGNALING"])
+def test_a_job_that_its_user_stops_still_holds_its_gpus(state: str) -> None:
+    """`scancel --signal=STOP` gives it a state of its own, with the end of its time limit as its end."""
+    names = "|".join(accounting.QUEUE_FIELDS)
+    line = f"9|9|N/A|ann|nlp|normal|main|{state}|100|100|110|999|1:00|gres/gpu=1,node=1|n1|0|0|1|None|x"
+
+    (row,) = accounting.read_queue(f"{names}\n{line}\n").rows
+
+    assert (True, True, 0) == (row.live, row.ran, row.end_ms)
+
+
+@pytest.mark.parametrize("state", ["SPECIAL_EXIT", "REQUEUE_HOLD"])
+def test_a_job_that_is_put_back_waits(state: str) -> None:
+    """It may be let go later, under the same id and time of submission."""
+    names = "|".join(accounting.QUEUE_FIELDS)
+    line = f"9|9|N/A|ann|nlp|normal|main|{state}|100|N/A|110|999|1:00|gres/gpu=1,node=1||0|1|1|held|x"
+
+    (row,) = accounting.read_queue(f"{names}\n{line}\n").rows
+
+    assert ("PENDING", True, False, 0) == (row.state, row.live, row.ran, row.end_ms)
+
+
+def test_a_component_of_a_job_has_one_name_in_both() -> None:
+    header = "JobIDRaw|JobID|State|Submit|Start|End"
+
+    rows = accounting.read_jobs(f"{header}\n12|12+0|COMPLETED|10|20|30\n13|12+1|COMPLETED|10|20|30\n").rows
+
+    assert ["12", "13"] == [row.label for row in rows]
+
+
 def test_accounts_and_qos(found: site.Site) -> None:
     nlp = next(each for each in found.associations if each.account == "nlp" and not each.user)
     assert ("research", 20, {"gres/gpu": "16"}) == (nlp.parent, nlp.share, nlp.group_tres)

@@ -88,12 +88,14 @@ def run(
 
 
 def _print_commands(number: int) -> None:
-    from gpuyard.engines.slurm.site import ENVIRONMENT, sources
+    from gpuyard.engines.slurm.accounting import new_mark
+    from gpuyard.engines.slurm.site import ENVIRONMENT, marked_words, sources
 
     print("# On a machine of the cluster, in an empty folder; nothing is changed there.")
     print("export " + " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items()))
     for source in sources(number):
-        print(f"{shlex.join(source.words)} > {source.file}")
+        words = marked_words(source.words, new_mark()) if source.marked else source.words
+        print(f"{shlex.join(words)} > {source.file}")
     print("# Then, where yard is: yard slurm import --files FOLDER --dir site")
 
 
@@ -114,6 +116,7 @@ def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str) -> dict[s
 
 
 def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) -> "History | None":
+    from gpuyard.config.slurm.importing import classes_of
     from gpuyard.config.slurm.importing_tenants import paths, tenant_of
     from gpuyard.engines.slurm.forms import models_of
     from gpuyard.sim.slurm_history import history
@@ -128,6 +131,7 @@ def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) ->
             site.jobs.rows,
             lambda row: tenant_of(row.account, row.user, places),
             models,
+            classes=classes_of(site),
             cpu_jobs=cpu_jobs,
         )
     except BadInput as wrong:

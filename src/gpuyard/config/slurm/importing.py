@@ -10,27 +10,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.config.problems import quoted
-from gpuyard.config.quantities import NAME_PATTERN, duration_text
+from gpuyard.config.quantities import CPUS_PER_NODE_MAX, duration_text
 from gpuyard.config.slurm.importing_policy import fairness, policy
-from gpuyard.config.slurm.importing_tenants import people, tenants
+from gpuyard.config.slurm.importing_tenants import paths, people, tenants
+from gpuyard.config.slurm.names import allowed, mended, named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
-from gpuyard.engines.slurm.accounting import Qos
+from gpuyard.engines.slurm.accounts import Qos
 from gpuyard.engines.slurm.forms import limit_ms
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.errors import BadInput
-from gpuyard.model.units import GIB_MIB
+from gpuyard.model.units import DAY_MS, GIB_MIB, NO_LIMIT_MS
 
-_NAME = re.compile(NAME_PATTERN)
 _MIG = re.compile(r"\d+g\.\d+gb")
 GPUS_PER_NODE_MAX = 64
+MONTH_MS = 30 * DAY_MS
+"""The longest grace and the longest protection from preemption that the file takes."""
 
 Document = dict[str, Any]
 
 
 def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Document:
     """The file, as plain values. `conf`: the slurm.conf that commands need to be told of."""
-    cluster = _name(site.name, "cluster", notes)
+    cluster = tell("cluster", site.name, mended(site.name), notes)
     found: Document = {
         "version": 1,
         "clusters": {cluster: _cluster(site, types, conf, notes)},
@@ -57,16 +59,10 @@ def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
     kinds = {kind: model for kind, model in types.chosen.items() if kind}
     if kinds:
         entry["gpu_types"] = kinds
+    renamed = {was: name for was, name in paths(site).names.items() if was != name}
+    if renamed:
+        entry["names"] = renamed
     return {**entry, "pools": found}
-
-
-def _name(text: str, what: str, notes: Notes) -> str:
-    """A name that the file allows, as near as can be to the one the site uses."""
-    if _NAME.fullmatch(text):
-        return text
-    mended = re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].lstrip("._-") or "x"
-    notes.guess(f"{what} {quoted(text)} is called {quoted(mended)}: its name has characters that no name has")
-    return mended
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------
@@ -101,7 +97,7 @@ def grouped(site: Site, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNo
         gpus, model = gpus_of(node, types, notes)
         shape = _Shape(homes[0], gpus, model, node.cpus, node.memory_mib, node.features)
         if shape not in names:
-            base = name = _name(homes[0], "partition", notes)
+            base = name = tell("partition", homes[0], mended(homes[0]), notes)
             number = 2
             while name in found:
                 name, number = f"{base}-{number}", number + 1
@@ -125,10 +121,12 @@ def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
         found[name] = {
             "nodes": len(nodes),
             "gpus": f"{gpus} x {model}" if gpus else 0,
-            "cpus": max(1, first.cpus),
+            "cpus": min(max(1, first.cpus), CPUS_PER_NODE_MAX),
             "memory": _memory(first.memory_mib),
         }
-        words = [feature for feature in first.features if _NAME.fullmatch(feature)]
+        words = [feature for feature in first.features if allowed(feature)]
+        if strange := [feature for feature in first.features if not allowed(feature)]:
+            notes.leave(f"features {', '.join(strange)} of pool {quoted(name)}: no names that the file takes")
         if words:
             found[name]["features"] = words
     return found
@@ -169,17 +167,24 @@ def _memory(mib: int) -> str:
 # -- classes -------------------------------------------------------------------------------------------------------
 
 
+def classes_of(site: Site) -> dict[str, str]:
+    """What each QOS is called in the file."""
+    return named(qos.name for qos in site.qos)
+
+
 def _classes(site: Site, notes: Notes) -> Document:
     if not site.qos:
         return {}
-    named = {qos.name: _name(qos.name, "QOS", notes) for qos in site.qos}
+    names = classes_of(site)
     victims = {name for qos in site.qos for name in qos.preempts}
-    found = {named[qos.name]: _class(qos, site, victims, notes) for qos in site.qos}
+    found = {
+        tell("QOS", qos.name, names[qos.name], notes): _class(qos, site, victims, notes) for qos in site.qos
+    }
     _check_preemption(site, notes)
     root = next((each for each in site.associations if each.account == "root" and not each.user), None)
-    usual = root.default_qos if root and root.default_qos in named else ""
-    usual = usual or ("normal" if "normal" in named else site.qos[0].name)
-    return {"classes": found, "default_class": named[usual]}
+    usual = root.default_qos if root and root.default_qos in names else ""
+    usual = usual or ("normal" if "normal" in names else site.qos[0].name)
+    return {"classes": found, "default_class": names[usual]}
 
 
 def _class(qos: Qos, site: Site, victims: set[str], notes: Notes) -> Document:
@@ -189,22 +194,31 @@ def _class(qos: Qos, site: Site, victims: set[str], notes: Notes) -> Document:
     entry: Document = {
         "priority": min(qos.priority, 1_000_000_000),
         "preemptible": qos.name in victims or bool(qos.preempt_mode),
-        "grace": duration_text(qos.grace_ms),
-        "min_run": duration_text(exempt_ms),
+        "grace": _at_most_30d(qos.grace_ms, f"GraceTime of QOS {quoted(qos.name)}", notes),
+        "min_run": _at_most_30d(exempt_ms, f"PreemptExemptTime of QOS {quoted(qos.name)}", notes),
     }
-    if qos.max_wall_ms:
+    if 0 < qos.max_wall_ms < NO_LIMIT_MS:
         entry["limit"] = duration_text(qos.max_wall_ms)
     for what, limits in (("GrpTRES", qos.group_tres), ("MaxTRESPerJob", qos.job_tres)):
         if limits:
             notes.leave(f"{what} {_tres(limits)} of QOS {quoted(qos.name)}: a class limits no resources")
     if qos.user_tres or qos.user_jobs is not None:
-        limit = _tres(qos.user_tres) or f"{qos.user_jobs} jobs"
+        jobs = "" if qos.user_jobs is None else f"{qos.user_jobs} jobs"
+        limit = ", ".join(filter(None, (_tres(qos.user_tres), jobs)))
         notes.leave(f"limits for each user ({limit}) of QOS {quoted(qos.name)}: users are limited by tenant")
+    for what, value in qos.kept.items():
+        notes.leave(f"{what} {value} of QOS {quoted(qos.name)}: a class has no such limit")
     if qos.flags:
         notes.leave(f"flags {', '.join(qos.flags)} of QOS {quoted(qos.name)}")
     if qos.preempt_mode not in ("", "requeue"):
         notes.leave(f"PreemptMode {qos.preempt_mode} of QOS {quoted(qos.name)}: a preempted job waits again")
     return entry
+
+
+def _at_most_30d(value_ms: int, what: str, notes: Notes) -> str:
+    if value_ms > MONTH_MS:
+        notes.guess(f"{what}: {duration_text(value_ms)} is cut to {duration_text(MONTH_MS)}")
+    return duration_text(min(value_ms, MONTH_MS))
 
 
 def _check_preemption(site: Site, notes: Notes) -> None:
@@ -243,5 +257,8 @@ def _other(site: Site, notes: Notes) -> None:
             notes.leave(f"PriorityTier {partition.priority_tier} of partition {name}: pools have no priority")
     for reservation in site.reservations:
         notes.leave(f"reservation {quoted(reservation.name)} of {len(reservation.nodes)} nodes")
+    for file, names in site.untold.items():
+        if names:
+            notes.leave(f"{file} has no column for {', '.join(names)}: whether these are set is not known")
     for file, why in site.missing.items():
         notes.leave(f"{file.removesuffix('.txt')}: {why.splitlines()[-1] if why else 'not there'}")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpuyard.config.problems import quoted
-from gpuyard.config.quantities import duration_text
+from gpuyard.config.quantities import PRICE_USD_MAX, duration_text
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm.forms import Unreadable, limit_ms, whole, words
@@ -16,6 +16,8 @@ NEVER_MS = 3650 * DAY_MS
 """The half-life of usage that does not fade, as good as."""
 EASY = "bf_job_part_count_reserve"
 """For how many jobs of a partition backfill keeps room; without it, for all."""
+COUNT_MAX = 1_000_000
+"""The largest depth that the file takes."""
 BF_MAX_JOB_TEST = 500
 """Slurm's default: jobs that its backfill looks at."""
 
@@ -92,7 +94,7 @@ def _backfill(site: Site, parameters: dict[str, str]) -> str:
 
 
 def _count(text: str, default: int) -> int:
-    return max(1, int(text)) if text.isdecimal() and int(text) else default
+    return min(int(text), COUNT_MAX) if text.isdecimal() and int(text) else default
 
 
 def fairness(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
@@ -133,7 +135,9 @@ def _share_weights(site: Site, types: GpuTypes, notes: Notes) -> dict[str, float
             try:
                 amount = float(value)
             except ValueError:
-                raise Unreadable(f"TRESBillingWeights {key}={value} is no number") from None
+                amount = -1.0
+            if not 0 <= amount <= PRICE_USD_MAX:
+                raise Unreadable(f"TRESBillingWeights {key}={value} is no number that can be used")
             for model in models:
                 if gpu_type or model not in found:
                     found[model] = int(amount) if amount == int(amount) else round(amount, 3)

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.config.problems import quoted
+from gpuyard.config.quantities import GPU_HOURS_MAX, duration_text
+from gpuyard.config.slurm.names import named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
-from gpuyard.engines.slurm.accounting import Association
+from gpuyard.engines.slurm.accounts import Association
 from gpuyard.engines.slurm.forms import whole
 from gpuyard.engines.slurm.site import Site
 from gpuyard.model.settings import TOTAL
@@ -15,62 +18,84 @@ from gpuyard.model.settings import TOTAL
 ROOT = "root"
 """Slurm's account above all others, which is no tenant."""
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
+COUNT_MAX = 1_000_000
+"""The largest weight, and the largest number of jobs, that the file takes."""
 _WINDOWS = {"DAILY": "1d", "WEEKLY": "7d", "MONTHLY": "30d"}
 
 
 def own(site: Site) -> list[Association]:
     """Associations of this cluster, without those for one partition only."""
-    named = [each for each in site.associations if each.cluster == site.name]
-    return [each for each in named or site.associations if not each.partition]
+    here = [each for each in site.associations if each.cluster == site.name]
+    return [each for each in here or site.associations if not each.partition]
 
 
-def paths(site: Site) -> dict[str, str]:
-    """The place of every account in the tree of tenants, by its name."""
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where accounts and users are in the tree of tenants."""
+
+    names: Mapping[str, str]
+    """What each account and each user is called in the file: one list, as tenants are one list."""
+    paths: Mapping[str, str]
+    """The place of every account, by Slurm's name for it."""
+
+
+def paths(site: Site) -> Places:
+    """The places of a site, always the same for the same site."""
+    names = named([each.account for each in own(site)] + [each.user for each in own(site) if each.user])
     parents = {each.account: each.parent for each in own(site) if not each.user}
     found: dict[str, str] = {ROOT: ""}
 
     def path(account: str, below: frozenset[str] = frozenset()) -> str:
         if account not in found:
             parent = parents.get(account, "")
-            above = path(parent, below | {account}) if parent and parent not in below else ""
-            found[account] = f"{above}/{account}" if above else account
+            known = parent in parents and parent not in below
+            above = path(parent, below | {account}) if known else ""
+            name = names.get(account, account)
+            found[account] = f"{above}/{name}" if above else name
         return found[account]
 
     for account in parents:
         path(account)
-    return found
+    return Places(names, found)
 
 
-def tenant_of(account: str, user: str, places: Mapping[str, str]) -> str:
+def tenant_of(account: str, user: str, places: Places) -> str:
     """The tenant of a job: its user below the place of its account."""
-    above = places.get(account, account)
-    return "/".join(part for part in (above, user) if part) or "slurm"
+    above = places.paths.get(account, account)
+    return "/".join(part for part in (above, places.names.get(user, user)) if part) or "slurm"
 
 
 def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     """Entries of accounts, and of users who have more than the usual."""
     found: dict[str, Any] = {}
+    names = paths(site).names
     accounts = {each.account: each for each in own(site) if not each.user}
     for account in accounts.values():
         if account.account != ROOT:
-            found[account.account] = _entry(account, accounts.get(account.parent), site, types, notes)
-        elif account.group_tres or account.group_jobs:
-            notes.leave("limits of the account root: they hold for the whole cluster")
+            name = tell("account", account.account, names[account.account], notes)
+            below = account.parent in accounts and account.parent != ROOT
+            found[name] = {"parent": names[account.parent]} if below else {}
+            found[name] |= _entry(account, accounts.get(account.parent), site, types, notes)
+        elif said := _limits(account):
+            notes.leave(f"limits of the account root ({said}): they hold for the whole cluster")
     for each in own(site):
         if not each.user:
             continue
-        entry = _entry(each, accounts.get(each.account), site, types, notes)
-        if each.account != ROOT:
-            entry["parent"] = each.account
+        if each.account not in accounts:
+            notes.leave(f"user {quoted(each.user)} is in account {quoted(each.account)}, which is not listed")
+            continue
+        name = tell("user", each.user, names[each.user], notes)
+        entry: dict[str, Any] = {} if each.account == ROOT else {"parent": names[each.account]}
+        entry |= _entry(each, accounts.get(each.account), site, types, notes)
         if set(entry) <= {"parent"}:
             continue
-        if each.user in found:
+        if name in found:
             notes.leave(
                 f"shares and limits of user {quoted(each.user)} in account {quoted(each.account)}: "
                 "the name is taken, by an account or by the user elsewhere"
             )
             continue
-        found[each.user] = entry
+        found[name] = entry
     for place in [each for each in site.associations if each.partition]:
         notes.leave(f"association of {place.user or place.account} with partition {place.partition} alone")
     return found
@@ -78,10 +103,10 @@ def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
 
 def people(site: Site, notes: Notes) -> dict[str, Any]:
     """Users and their places, as `auth` has them."""
-    places = paths(site)
+    places = paths(site).paths
     found: dict[str, Any] = {}
     for each in own(site):
-        if not each.user or each.account == ROOT:
+        if not each.user or each.account == ROOT or each.account not in places:
             continue
         if each.user in found:
             notes.leave(
@@ -98,35 +123,70 @@ def people(site: Site, notes: Notes) -> dict[str, Any]:
 def _entry(
     each: Association, above: Association | None, site: Site, types: GpuTypes, notes: Notes
 ) -> dict[str, Any]:
+    """What the file says of an account or a user, but for where it is."""
     who = f"user {quoted(each.user)}" if each.user else f"account {quoted(each.account)}"
     entry: dict[str, Any] = {}
-    if not each.user and each.parent not in ("", ROOT):
-        entry["parent"] = each.parent
     if each.share is None:
         notes.leave(f"fairshare=parent of {who}: it gets weight 1")
     elif each.share == 0:
         notes.leave(f"fairshare=0 of {who}: it gets weight 1")
+    elif each.share > COUNT_MAX:
+        notes.guess(f"fairshare={each.share} of {who}: its weight is {COUNT_MAX}, the largest there is")
+        entry["weight"] = COUNT_MAX
     elif each.share != 1:
         entry["weight"] = each.share
     limit = _gpus(each.group_tres, f"GrpTRES of {who}", types, notes)
-    if limit:
-        entry["limit"] = limit[TOTAL] if set(limit) == {TOTAL} else limit
     # Slurm shows a limit for each job on everybody below who inherits it.
     inherited = above.job_tres if above is not None else {}
     if each.job_tres != inherited:
         largest = _gpus(each.job_tres, f"MaxTRESPerJob of {who}", types, notes)
-        if TOTAL in largest:
+        if largest.get(TOTAL) == 0:
+            # No job may have a GPU: that is a limit of none.
+            limit = {TOTAL: 0}
+        elif TOTAL in largest:
             entry["max_gpus_per_job"] = largest[TOTAL]
-        elif largest:
+        if set(largest) - {TOTAL}:
             notes.leave(f"MaxTRESPerJob of {who} by type of GPU")
-    if each.group_jobs is not None:
-        entry["max_running_jobs"] = max(1, each.group_jobs)
+    if each.group_jobs == 0:
+        notes.leave(
+            f"GrpJobs 0 of {who}: it may run nothing; here it may have no GPU, and jobs without may run"
+        )
+        limit = {TOTAL: 0}
+    elif each.group_jobs is not None and each.group_jobs > COUNT_MAX:
+        notes.leave(f"GrpJobs {each.group_jobs} of {who}: more than can be said, and so no limit")
+    elif each.group_jobs is not None:
+        entry["max_running_jobs"] = each.group_jobs
+    if limit:
+        entry["limit"] = limit[TOTAL] if set(limit) == {TOTAL} else limit
     _budget(entry, each, who, site, notes)
+    _leave(each, above, who, notes)
+    return entry
+
+
+def _leave(each: Association, above: Association | None, who: str, notes: Notes) -> None:
+    """Limits that the file has no word for."""
     if each.max_jobs is not None and (above is None or each.max_jobs != above.max_jobs):
         notes.leave(f"MaxJobs {each.max_jobs} of {who}: jobs are limited for a tenant as a whole")
     if each.max_wall_ms and (above is None or each.max_wall_ms != above.max_wall_ms):
         notes.leave(f"MaxWall of {who}: classes limit the time")
-    return entry
+    for name, value in each.kept.items():
+        inherited = name.startswith("Max") and above is not None and above.kept.get(name) == value
+        if not inherited:
+            notes.leave(f"{name} {value} of {who}: a tenant has no such limit")
+
+
+def _limits(each: Association) -> str:
+    """Whatever is set, by Slurm's names."""
+    found = {
+        "GrpTRES": ",".join(f"{key}={value}" for key, value in each.group_tres.items()),
+        "GrpTRESMins": ",".join(f"{key}={value}" for key, value in each.group_minutes.items()),
+        "GrpJobs": "" if each.group_jobs is None else str(each.group_jobs),
+        "MaxTRESPerJob": ",".join(f"{key}={value}" for key, value in each.job_tres.items()),
+        "MaxJobs": "" if each.max_jobs is None else str(each.max_jobs),
+        "MaxWall": duration_text(each.max_wall_ms) if each.max_wall_ms else "",
+        **each.kept,
+    }
+    return ", ".join(f"{name} {value}" for name, value in found.items() if value)
 
 
 def _gpus(limits: Mapping[str, str], what: str, types: GpuTypes, notes: Notes) -> dict[str, int]:
@@ -156,7 +216,11 @@ def _budget(entry: dict[str, Any], each: Association, who: str, site: Site, note
     window = _WINDOWS.get(site.setting("PriorityUsageResetPeriod").upper(), "")
     spent = whole(minutes, "GrpTRESMins", 10**12)
     if not window or not spent:
-        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {who}: Slurm lets it fade, a budget has a window")
+        why = "Slurm lets it fade, a budget has a window" if spent else "a budget of nothing cannot be said"
+        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {who}: {why}")
+        return
+    if spent > GPU_HOURS_MAX * 60:
+        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {who}: more than can be said, and so no budget")
         return
     hours, rest = divmod(spent, 60)
     text = f"{hours}.{rest * 1000 // 60:03d}".rstrip("0") if rest else hours

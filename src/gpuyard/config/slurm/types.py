@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.slurm.names import mended
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.engines.slurm.forms import models_of
 from gpuyard.errors import BadInput
@@ -25,7 +26,7 @@ class GpuTypes:
         """The one model that GPUs of a type are."""
         if gpu_type in self.chosen:
             return self.chosen[gpu_type]
-        models = models_of(gpu_type) if gpu_type else (UNTYPED,)
+        models = tuple(map(mended, models_of(gpu_type))) if gpu_type else (UNTYPED,)
         model = self.told.get(gpu_type) or models[-1]
         if gpu_type not in self.told:
             if len(models) > 1:

@@ -1,17 +1,21 @@
-"""What Slurm's accounting tells: jobs as `sacct` has them and as `squeue` has them, accounts, users and QOS.
+"""Jobs as `sacct` has them and as `squeue` has them.
 
 Pure readers from printed text to typed rows. One row is one try at running a job: Slurm gives a requeued job the same
 id and another time of submission, and after a crash of its controller it gives the same id to another job.
+
+A job's name is its user's, and both commands print it raw: it may hold columns and whole lines. So where we run them
+ourselves a mark that nobody can know parts the columns, and a line without it is no row (`unmarked`).
 """
 
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from gpuyard.engines.slurm.forms import (
     Tres,
     Unreadable,
-    duration_ms,
     given,
     hosts,
     limit_ms,
@@ -19,7 +23,6 @@ from gpuyard.engines.slurm.forms import (
     show,
     table,
     tres,
-    tres_map,
     whole,
 )
 
@@ -34,22 +37,21 @@ QUEUE_FIELDS = (
     "EligibleTime", "StartTime", "EndTime", "TimeLimit", "tres-alloc", "NodeList", "exit_code", "RestartCnt",
     "PriorityLong", "Reason", "Name",
 )  # fmt: skip
-"""For `squeue -O`, each followed by the separator."""
-ASSOCIATION_FIELDS = (
-    "Cluster", "Account", "User", "Partition", "ParentName", "Fairshare", "GrpTRES", "GrpTRESMins", "GrpJobs",
-    "MaxTRESPerJob", "MaxJobs", "MaxWall", "QOS", "DefaultQOS",
-)  # fmt: skip
-QOS_FIELDS = (
-    "Name", "Priority", "GraceTime", "Preempt", "PreemptMode", "PreemptExemptTime", "Flags", "GrpTRES",
-    "MaxTRESPerJob", "MaxTRESPerUser", "MaxJobsPerUser", "MaxWall",
-)  # fmt: skip
+"""For `squeue -O`, each followed by the separator; the name comes last here too."""
 
-LIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "STAGE_OUT"})
-"""States of jobs that have not ended; CONFIGURING and COMPLETING hold their nodes."""
+LIVE = frozenset(
+    {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "STAGE_OUT", "STOPPED",
+     "SIGNALING", "POWER_UP_NODE"}
+)  # fmt: skip
+"""States of jobs that have not ended; all but the first hold their nodes, also a job that its user has stopped."""
+_WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+"""What the queue calls jobs that wait, for the first time or again."""
 AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
 """Ends after which the same job may wait again."""
 BROKEN_NAMED_MAX = 20
+_MARKED = re.compile(r"JobIDRaw(\|[A-Za-z0-9_-]{12})JobID", re.IGNORECASE)
 _TASK = re.compile(r"(\d+)_(\d+)")
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class JobRow:
     id: int
     """Of Slurm: not unique. A task of an array has its own once it has started."""
     label: str
-    """The id people use: `17`, or `12_3` for a task of array 12."""
+    """The id people use: `17`, or `12_3` for a task of array 12. Components of a job have one each."""
     array_id: int
     array_index: int
     name: str
@@ -107,10 +109,10 @@ class JobRow:
 
 
 @dataclass(slots=True)
-class Jobs:
+class Rows(Generic[Row]):
     """Rows, and how many could not be read."""
 
-    rows: list[JobRow] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     broken: int = 0
     broken_named: list[str] = field(default_factory=list)
 
@@ -121,57 +123,49 @@ class Jobs:
             self.broken_named.append(f"{where}: {why}")
 
 
-@dataclass(frozen=True, slots=True)
-class Association:
-    """An account, or a user in an account."""
+Jobs = Rows[JobRow]
 
-    cluster: str
-    account: str
-    user: str
-    """Empty: the row is the account's own."""
-    partition: str
-    parent: str
-    share: int | None
-    """None: it shares what its account has (`fairshare=parent`)."""
-    group_tres: Mapping[str, str]
-    group_minutes: Mapping[str, str]
-    group_jobs: int | None
-    job_tres: Mapping[str, str]
-    max_jobs: int | None
-    max_wall_ms: int
-    qos: tuple[str, ...]
-    default_qos: str
+# -- reading -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Qos:
-    """A quality of service."""
-
-    name: str
-    priority: int
-    grace_ms: int
-    preempts: tuple[str, ...]
-    preempt_mode: str
-    """Empty: the cluster's."""
-    exempt_ms: int | None
-    """How long its jobs run before they may be preempted; None: as the cluster says."""
-    flags: tuple[str, ...]
-    group_tres: Mapping[str, str]
-    job_tres: Mapping[str, str]
-    user_tres: Mapping[str, str]
-    user_jobs: int | None
-    max_wall_ms: int
-    """0: no limit."""
+def new_mark() -> str:
+    """What parts the columns of one answer: nobody can put it into a name beforehand."""
+    # squeue would take a digit at its beginning for a width.
+    return "|" + secrets.token_urlsafe(9)
 
 
-# -- jobs ----------------------------------------------------------------------------------------------------------
+def queue_words(mark: str) -> tuple[str, ...]:
+    """The command that shows all live jobs, and those that ended a moment ago."""
+    first, last = QUEUE_FIELDS[:-1], QUEUE_FIELDS[-1]
+    columns = ",".join([f"{name}:{mark}" for name in first] + [f"{last}:"])
+    return "squeue", "--all", "--array", "--states=all", "-O", columns
+
+
+def unmarked(text: str, mark: str) -> str:
+    """The same rows, parted by `|`. A line without the mark is part of a name, and is left out."""
+    lines = text.split("\n")
+    if text and mark not in lines[0]:
+        raise Unreadable(f"the first line is not parted as was asked for: {show(lines[0])}")
+    rows = [line.split(mark) for line in lines if mark in line]
+    return "".join(["|".join([*[_plain(cell) for cell in row[:-1]], row[-1]]) + "\n" for row in rows])
+
+
+def _plain(cell: str) -> str:
+    return cell.replace("|", " ") if "|" in cell else cell
+
+
+def told_mark(text: str) -> str:
+    """The mark in a saved answer of `sacct`, by its first line; empty: it is parted by `|`, or it is none."""
+    match = _MARKED.match(text)
+    return match[1] if match else ""
 
 
 def read_jobs(text: str) -> Jobs:
     """`sacct --parsable2` with `JOB_FIELDS`, in any order. Steps and unstarted tasks of arrays are passed over."""
     found = Jobs()
-    lines = text.splitlines()
-    header = lines[0].split("|") if lines else []
+    # Not splitlines: a name may hold any of the other characters that end a line somewhere.
+    lines = text.split("\n")
+    header = lines[0].split("|")
     missing = {name.lower() for name in ("JobIDRaw", "JobID", "State", "Submit", "Start", "End")}
     missing -= {name.strip().lower() for name in header}
     if missing:
@@ -189,6 +183,9 @@ def read_jobs(text: str) -> Jobs:
 def job_row(cells: Mapping[str, str]) -> JobRow:
     """A row from its cells, by the names of sacct's columns in lower case."""
     label = cells["jobid"].strip()
+    if "+" in label:
+        # A component of a heterogeneous job, 12+1: the queue knows it by the number that it has for itself.
+        label = cells["jobidraw"].strip()
     array_id, array_index = _task(label)
     held, asked = tres(cells.get("alloctres", "")), tres(cells.get("reqtres", ""))
     limit = cells.get("timelimitraw") or cells.get("timelimit", "")
@@ -197,7 +194,7 @@ def job_row(cells: Mapping[str, str]) -> JobRow:
         label=label,
         array_id=array_id,
         array_index=array_index,
-        name=cells.get("jobname", ""),
+        name=_printable(cells.get("jobname", "")),
         user=given(cells.get("user", "")),
         account=given(cells.get("account", "")),
         qos=given(cells.get("qos", "")),
@@ -222,8 +219,9 @@ def job_row(cells: Mapping[str, str]) -> JobRow:
 def read_queue(text: str) -> Jobs:
     """`squeue --array --states=all -O` with `QUEUE_FIELDS`: live jobs, and those that ended a moment ago."""
     found = Jobs()
-    lines = text.splitlines()
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in enumerate(text.split("\n")[1:], start=2):
+        if not line.strip():
+            continue
         cells = line.split("|", len(QUEUE_FIELDS) - 1)
         if len(cells) < len(QUEUE_FIELDS):
             found.bad(f"line {number}", f"has {len(cells)} of {len(QUEUE_FIELDS)} columns: {show(line)}")
@@ -239,14 +237,16 @@ def _queued(cells: Mapping[str, str]) -> JobRow:
     index = given(cells["ArrayTaskID"])
     array_id = whole(cells["ArrayJobID"], "ArrayJobID", 10**12) if index.isdecimal() else 0
     state = _state(cells["State"])
-    waits = state == "PENDING"
+    waits = state in _WAITS
+    if waits:
+        state = "PENDING"
     held = tres(cells["tres-alloc"])
     return JobRow(
         id=whole(cells["JobID"], "JobID", 10**12),
         label=f"{array_id}_{index}" if array_id else cells["JobID"].strip(),
         array_id=array_id,
         array_index=int(index) if array_id else 0,
-        name=cells["Name"].rstrip(),
+        name=_printable(cells["Name"].rstrip()),
         user=given(cells["UserName"]),
         account=given(cells["Account"]),
         qos=given(cells["QOS"]),
@@ -266,6 +266,11 @@ def _queued(cells: Mapping[str, str]) -> JobRow:
         restarts=whole(cells["RestartCnt"] or "0", "RestartCnt", 10**9),
         priority=whole(cells["PriorityLong"] or "0", "Priority", 1 << 32),
     )
+
+
+def _printable(name: str) -> str:
+    """A name as it may stand on a terminal: Slurm takes control characters in it."""
+    return name if name.isprintable() else "".join([char if char.isprintable() else "?" for char in name])
 
 
 def _task(label: str) -> tuple[int, int]:
@@ -292,80 +297,3 @@ def _wait_status(text: str) -> int:
     """squeue shows what wait(2) gave."""
     status = int(text) if text.strip().isdecimal() else 0
     return 128 + (status & 127) if status & 127 else status >> 8 & 255
-
-
-# -- accounts and QOS ----------------------------------------------------------------------------------------------
-
-
-def read_associations(text: str) -> list[Association]:
-    """`sacctmgr --parsable2 show assoc` with `ASSOCIATION_FIELDS`."""
-    return [
-        Association(
-            cluster=cells.get("cluster", ""),
-            account=_need(cells, "account", number),
-            user=cells.get("user", ""),
-            partition=cells.get("partition", ""),
-            parent=cells.get("parentname", ""),
-            share=_share(cells.get("share", cells.get("fairshare", "")), number),
-            group_tres=tres_map(cells.get("grptres", "")),
-            group_minutes=tres_map(cells.get("grptresmins", "")),
-            group_jobs=_number(cells.get("grpjobs", "")),
-            job_tres=tres_map(cells.get("maxtres", cells.get("maxtresperjob", ""))),
-            max_jobs=_number(cells.get("maxjobs", "")),
-            max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
-            qos=_names(cells.get("qos", "")),
-            default_qos=cells.get("defqos", cells.get("defaultqos", "")),
-        )
-        for number, cells in table(text)
-    ]
-
-
-def read_qos(text: str) -> list[Qos]:
-    """`sacctmgr --parsable2 show qos` with `QOS_FIELDS`."""
-    return [
-        Qos(
-            name=_need(cells, "name", number),
-            priority=whole(cells.get("priority") or "0", "Priority", 1 << 32),
-            grace_ms=limit_ms(cells.get("gracetime", ""), "GraceTime"),
-            preempts=_names(cells.get("preempt", "")),
-            preempt_mode=_mode(cells.get("preemptmode", "")),
-            exempt_ms=_exempt_ms(cells.get("preemptexempttime", "")),
-            flags=_names(cells.get("flags", "")),
-            group_tres=tres_map(cells.get("grptres", "")),
-            job_tres=tres_map(cells.get("maxtres", "")),
-            user_tres=tres_map(cells.get("maxtrespu", "")),
-            user_jobs=_number(cells.get("maxjobspu", "")),
-            max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
-        )
-        for number, cells in table(text)
-    ]
-
-
-def _need(cells: Mapping[str, str], name: str, line: int) -> str:
-    value = cells.get(name, "").strip()
-    if not value:
-        raise Unreadable(f"line {line} has no {name}; is it what sacctmgr --parsable2 printed?")
-    return value
-
-
-def _share(text: str, line: int) -> int | None:
-    if text.strip().lower() == "parent":
-        return None
-    return whole(text or "1", f"Fairshare in line {line}", 1 << 31)
-
-
-def _number(text: str) -> int | None:
-    return whole(text, "a limit", 1 << 32) if given(text) else None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given(text).split(",") if name.strip())
-
-
-def _mode(text: str) -> str:
-    mode = given(text).lower()
-    return "" if mode == "cluster" else mode
-
-
-def _exempt_ms(text: str) -> int | None:
-    return duration_ms(text, "PreemptExemptTime") if given(text) else None

@@ -261,8 +261,9 @@ def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
     The last column may hold the separator, as the name of a job can. A line with too few cells raises.
     """
-    lines = text.splitlines()
-    if not lines:
+    # Not splitlines: a name may hold any of the other characters that end a line somewhere.
+    lines = text.split("\n")
+    if not text:
         return
     header = [name.strip().lower().replace(" ", "") for name in lines[0].split("|")]
     for number, line in enumerate(lines[1:], start=2):

@@ -20,11 +20,18 @@ from gpuyard.engines.contract import (
     Report,
     Uncut,
 )
-from gpuyard.engines.slurm.accounting import JOB_FIELDS, JobRow, Jobs, read_jobs, read_queue
+from gpuyard.engines.slurm.accounting import (
+    JobRow,
+    Jobs,
+    new_mark,
+    queue_words,
+    read_jobs,
+    read_queue,
+    unmarked,
+)
 from gpuyard.engines.slurm.commands import Commands, Refusal
-from gpuyard.engines.slurm.doctor.examine import queue_words
 from gpuyard.engines.slurm.forms import Unreadable
-from gpuyard.engines.slurm.site import Site, read
+from gpuyard.engines.slurm.site import Site, history_words, marked_words, read
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
 """Commands that cannot change anything."""
@@ -39,6 +46,8 @@ class ObservedSlurm(Uncut):
     cluster: str
     commands: Commands
     gpu_types: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Tenants by accounts and users, where they are called otherwise."""
     name: str = "slurm"
     capabilities: frozenset[Capability] = frozenset()
     reasons: dict[str, str] = field(default_factory=dict)
@@ -56,23 +65,21 @@ class ObservedSlurm(Uncut):
 
     def queue(self) -> Jobs:
         """Live jobs, and those that ended a moment ago."""
-        return read_queue(self.ask(*queue_words()))
+        mark = new_mark()
+        text = self.ask(*queue_words(mark))
+        try:
+            return read_queue(unmarked(text, mark))
+        except Unreadable as wrong:
+            raise Refusal(f"squeue: {wrong}") from None
 
     def history(self, from_ms: int) -> Jobs:
         """Jobs that were there after this time, one row for each try."""
-        text = self.ask(
-            "sacct",
-            "--allusers",
-            "--allocations",
-            "--duplicates",
-            "--parsable2",
-            # sacct takes a time of day without a zone as this machine's own, which is UTC for our commands.
-            f"--starttime={_stamp(from_ms)}",
-            "--format=" + ",".join(JOB_FIELDS),
-            timeout_s=HISTORY_S,
-        )
+        mark = new_mark()
+        # sacct takes a time of day without a zone as this machine's own, which is UTC for our commands.
+        words = marked_words(history_words(_stamp(from_ms)), mark)
+        text = self.ask(*words, timeout_s=HISTORY_S)
         try:
-            return read_jobs(text)
+            return read_jobs(unmarked(text, mark))
         except Unreadable as wrong:
             raise Refusal(f"sacct: {wrong}") from None
 

@@ -6,24 +6,16 @@ is down is still a site.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuyard.engines.contract import EngineError
-from gpuyard.engines.slurm.accounting import (
-    ASSOCIATION_FIELDS,
-    JOB_FIELDS,
-    QOS_FIELDS,
-    Association,
-    Jobs,
-    Qos,
-    read_associations,
-    read_jobs,
-    read_qos,
-)
+from gpuyard.engines.slurm import accounts
+from gpuyard.engines.slurm.accounting import JOB_FIELDS, Jobs, new_mark, read_jobs, told_mark, unmarked
 from gpuyard.engines.slurm.accounting_json import read_jobs_json
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.accounts import Association, Qos, read_associations, read_qos
+from gpuyard.engines.slurm.commands import Commands, Refusal
 from gpuyard.engines.slurm.forms import (
     Gres,
     Unreadable,
@@ -141,6 +133,8 @@ class Site:
     """What sacct printed, to be kept."""
     missing: dict[str, str] = field(default_factory=dict)
     """What could not be had, by the name of its source, and why."""
+    untold: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Limits that a source has no column for: whether they are set is not known."""
 
     @property
     def name(self) -> str:
@@ -164,44 +158,76 @@ class Source:
     what: str
     needed: bool = False
     """Whether there is nothing to say without it."""
+    otherwise: tuple[str, ...] = ()
+    """What to ask where an older release refuses that; empty: nothing."""
+    marked: bool = False
+    """Whether users can write lines into what it prints, so that a mark has to part the columns."""
 
 
 def sources(since_days: int) -> tuple[Source, ...]:
     """Everything that is asked of a site."""
-    format_ = "--format=" + ",".join(JOB_FIELDS)
-    assoc = "format=" + ",".join(ASSOCIATION_FIELDS)
     return (
         Source("version.txt", ("sinfo", "--version"), "the version"),
         Source("config.txt", ("scontrol", "show", "config"), "the configuration", needed=True),
         Source("partitions.txt", ("scontrol", "-o", "show", "partition"), "the partitions", needed=True),
         Source("nodes.txt", ("scontrol", "-o", "show", "node"), "the nodes", needed=True),
         Source("reservations.txt", ("scontrol", "-o", "show", "reservation"), "the reservations"),
-        Source("associations.txt", ("sacctmgr", "--parsable2", "show", "assoc", assoc), "accounts and users"),
         Source(
-            "qos.txt", ("sacctmgr", "--parsable2", "show", "qos", "format=" + ",".join(QOS_FIELDS)), "the QOS"
+            "associations.txt",
+            _listing("assoc", accounts.ASSOCIATION_FIELDS),
+            "accounts and users",
+            otherwise=_listing("assoc", accounts.ASSOCIATION_FIELDS_OLD),
         ),
         Source(
-            "jobs.txt",
-            (
-                "sacct",
-                "--allusers",
-                "--allocations",
-                "--duplicates",
-                "--parsable2",
-                f"--starttime=now-{since_days}days",
-                format_,
-            ),
-            "the history",
+            "qos.txt",
+            _listing("qos", accounts.QOS_FIELDS),
+            "the QOS",
+            otherwise=_listing("qos", accounts.QOS_FIELDS_OLD),
         ),
+        Source("jobs.txt", history_words(f"now-{since_days}days"), "the history", marked=True),
     )
+
+
+def _listing(what: str, fields: tuple[str, ...]) -> tuple[str, ...]:
+    return "sacctmgr", "--parsable2", "show", what, "format=" + ",".join(fields)
+
+
+def history_words(since: str) -> tuple[str, ...]:
+    """The command that shows jobs of the past, one row for each try."""
+    format_ = "--format=" + ",".join(JOB_FIELDS)
+    return (
+        "sacct", "--allusers", "--allocations", "--duplicates", "--parsable2", f"--starttime={since}", format_,
+    )  # fmt: skip
+
+
+def marked_words(words: tuple[str, ...], mark: str) -> tuple[str, ...]:
+    """The same command of `sacct`, with a mark between the columns."""
+    return *words, f"--delimiter={mark}"
+
+
+def answer(source: Source, run: Callable[..., str]) -> str:
+    """What a command says now, its rows parted by `|`. Raises what `run` raises, or `Unreadable`."""
+    if source.marked:
+        mark = new_mark()
+        return unmarked(run(*marked_words(source.words, mark)), mark)
+    try:
+        return run(*source.words)
+    except Refusal:
+        if not source.otherwise:
+            raise
+        return run(*source.otherwise)
 
 
 def from_commands(commands: Commands, since_days: int) -> Site:
     """Ask a running cluster. Raises what the first needed command raised; the rest is noted."""
     texts, missing = {}, {}
+
+    def run(*words: str) -> str:
+        return commands.run(*words, timeout_s=600.0)
+
     for source in sources(since_days):
         try:
-            texts[source.file] = commands.run(*source.words, timeout_s=600.0)
+            texts[source.file] = answer(source, run)
         except EngineError as error:
             if source.needed:
                 raise
@@ -258,9 +284,13 @@ def _take(site: Site, file: str, text: str) -> None:
             ]
         case "associations.txt":
             site.associations = read_associations(text)
+            site.untold[file] = accounts.untold_associations(text)
         case "qos.txt":
             site.qos = read_qos(text)
+            site.untold[file] = accounts.untold_qos(text)
         case "jobs.txt":
+            mark = told_mark(text)
+            text = unmarked(text, mark) if mark else text
             site.jobs, site.jobs_text = read_jobs(text), text
         case "jobs.json":
             try:

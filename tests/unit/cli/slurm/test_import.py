@@ -1,5 +1,6 @@
 """`yard slurm import` from saved files: what is written, what is said, what is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,8 @@ def test_the_commands_are_those_whose_files_are_read(slurm) -> None:
 
     assert 0 == done.code
     assert "sacct --allusers --allocations --duplicates --parsable2 --starttime=now-7days" in done.out
+    # A name that holds lines makes no rows in what is saved either.
+    assert re.search(r" '--delimiter=\|[A-Za-z0-9_-]{12}' > jobs.txt", done.out)
     named = {line.rpartition("> ")[2] for line in done.out.splitlines() if "> " in line}
     assert named <= {path.name for path in RECORDED.iterdir()}
     assert 8 == len(named)

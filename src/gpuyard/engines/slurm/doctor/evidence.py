@@ -52,6 +52,8 @@ class Evidence:
     site: Site = field(default_factory=Site)
     errors: dict[str, str] = field(default_factory=dict)
     """What could not be asked, by source, in Slurm's words."""
+    unread: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Rows that could not be read, by program: how many, and what is wrong with the first."""
     now_ms: int = 0
     controller: str = ""
     """Why the controller does not answer; empty: it does."""

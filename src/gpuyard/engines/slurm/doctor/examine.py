@@ -11,27 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuyard.engines.contract import EngineError, Transient
-from gpuyard.engines.slurm.accounting import QUEUE_FIELDS, read_queue
+from gpuyard.engines.slurm.accounting import Row, Rows, new_mark, queue_words, read_queue, unmarked
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Used
-from gpuyard.engines.slurm.forms import Unreadable, given, memory_mib, settings, table, tres, words
-from gpuyard.engines.slurm.site import read, sources
+from gpuyard.engines.slurm.forms import Unreadable, given, memory_mib, settings, table, tres, whole, words
+from gpuyard.engines.slurm.site import Source, answer, read, sources
 
 QUICK_S = 20.0
 """How long one question may take: a controller that is down lets commands wait long."""
 _USED_FIELDS = "JobIDRaw,JobID,User,State,ElapsedRaw,TimelimitRaw,AllocTRES,MaxRSS"
-
-
-def queue_words() -> tuple[str, ...]:
-    """The command that shows all live jobs, and those that ended a moment ago."""
-    return (
-        "squeue",
-        "--all",
-        "--array",
-        "--states=all",
-        "-O",
-        ",".join(f"{name}:|" for name in QUEUE_FIELDS[:-1]) + f",{QUEUE_FIELDS[-1]}:",
-    )
 
 
 def examine(commands: Commands, since_days: int, rest_url: str = "") -> Evidence:
@@ -39,16 +27,33 @@ def examine(commands: Commands, since_days: int, rest_url: str = "") -> Evidence
     found = Evidence(now_ms=time.time_ns() // 1_000_000, host=socket.gethostname().partition(".")[0])
     errors = found.errors
 
-    def ask(name: str, *line: str) -> str | None:
+    def attempt(name: str, call: Callable[[], str]) -> str | None:
         try:
-            return commands.run(*line, timeout_s=QUICK_S)
-        except EngineError as error:
+            return call()
+        except (EngineError, Unreadable) as error:
             errors[name] = str(error)
             return None
 
+    def run(*line: str) -> str:
+        return commands.run(*line, timeout_s=QUICK_S)
+
+    def ask(name: str, *line: str) -> str | None:
+        return attempt(name, lambda: run(*line))
+
     found.client_version = (ask("client", "sinfo", "--version") or "").rpartition(" ")[2].strip()
     found.controller = _controller(ask("ping", "scontrol", "ping"), errors)
-    _site(found, since_days, ask, commands.conf)
+    _site(found, since_days, lambda source: attempt(source.file, lambda: answer(source, run)))
+    if not found.site.config:
+        _from_file(found, commands.conf)
+    database = ask("slurmdbd", "sacctmgr", "show", "configuration")
+    found.database = settings(database.partition("SlurmDBD configuration")[2]) if database else {}
+    if not found.controller:
+        mark = new_mark()
+        queue = attempt("queue", lambda: unmarked(run(*queue_words(mark)), mark))
+        found.queue = _readable(found, "squeue", read_queue(queue or ""))
+    if "jobs.txt" not in errors:
+        line = ("--allusers", "--parsable2", f"--starttime=now-{since_days}days", f"--format={_USED_FIELDS}")
+        found.used = _readable(found, "sacct", read_used(ask("used", "sacct", *line) or ""))
     found.munge = _munge(commands, found)
     found.host_gpus = _gpus_here()
     if rest_url:
@@ -58,37 +63,34 @@ def examine(commands: Commands, since_days: int, rest_url: str = "") -> Evidence
 
 def _controller(said: str | None, errors: dict[str, str]) -> str:
     # It frames what it says with stars.
-    lines = [line.strip() for line in (said or errors["ping"]).splitlines() if line.strip(" *")]
+    told = errors.get("ping", "") if said is None else said
+    lines = [line.strip() for line in told.splitlines() if line.strip(" *")]
     return "" if any("is UP" in line for line in lines) else (lines or ["no answer"])[0]
 
 
-def _site(found: Evidence, since_days: int, ask: Callable[..., str | None], conf: str) -> None:
-    texts = {}
+def _site(found: Evidence, since_days: int, ask: Callable[[Source], str | None]) -> None:
+    readable = {}
     for source in sources(since_days):
         needs_controller = source.words[0] in ("scontrol", "sinfo") and source.file != "version.txt"
         if needs_controller and found.controller:
             continue
-        said = ask(source.file, *source.words)
-        if said is not None:
-            texts[source.file] = said
-    readable = {}
-    for file, text in texts.items():
+        said = ask(source)
         try:
-            read({file: text}, {})
-            readable[file] = text
+            if said is not None:
+                read({source.file: said}, {})
+                readable[source.file] = said
         except Unreadable as wrong:
-            found.errors[file] = str(wrong)
+            found.errors[source.file] = str(wrong)
     found.site = read(readable, {})
-    if not found.site.config:
-        _from_file(found, conf)
-    database = ask("slurmdbd", "sacctmgr", "show", "configuration")
-    found.database = settings(database.partition("SlurmDBD configuration")[2]) if database else {}
-    if not found.controller:
-        queue = ask("queue", *queue_words())
-        found.queue = read_queue(queue).rows if queue else []
-    line = ("--allusers", "--parsable2", f"--starttime=now-{since_days}days", f"--format={_USED_FIELDS}")
-    used = ask("used", "sacct", *line) if "jobs.txt" not in found.errors else None
-    found.used = read_used(used) if used else []
+    _readable(found, "sacct", found.site.jobs)
+
+
+def _readable(found: Evidence, program: str, rows: Rows[Row]) -> list[Row]:
+    """Rows that could be read; of the others it is kept how many there were, and the first."""
+    # The accounting is asked twice, and the same rows are wrong in both answers.
+    if rows.broken > found.unread.get(program, (0, ""))[0]:
+        found.unread[program] = (rows.broken, rows.broken_named[0])
+    return rows.rows
 
 
 def _from_file(found: Evidence, conf: str) -> None:
@@ -104,33 +106,50 @@ def _from_file(found: Evidence, conf: str) -> None:
     found.conf_file = str(path)
 
 
-def read_used(text: str) -> list[Used]:
-    """What jobs asked for and needed, from `sacct` with its steps: the largest step tells the memory."""
+def read_used(text: str) -> Rows[Used]:
+    """What jobs asked for and needed, from `sacct` with its steps: the largest step tells the memory.
+
+    One row that cannot be read costs that row.
+    """
+    found = Rows[Used]()
     jobs: dict[str, dict[str, str]] = {}
     peak: dict[str, int] = {}
-    for _, cells in table(text):
-        number = cells["jobidraw"].partition(".")[0]
-        if "." not in cells["jobidraw"]:
-            jobs[number] = cells
-        if given(cells["maxrss"]):
-            peak[number] = max(peak.get(number, 0), memory_mib(cells["maxrss"], "MaxRSS"))
-    found = []
+    header, *lines = text.split("\n")
+    for place, line in enumerate(lines, start=2):
+        try:
+            for _, cells in table(f"{header}\n{line}"):
+                _take_step(cells, jobs, peak)
+        except (Unreadable, KeyError) as wrong:
+            found.bad(f"line {place}", wrong if isinstance(wrong, Unreadable) else f"has no {wrong}")
     for number, cells in jobs.items():
-        if cells["state"].split(" ")[0] not in ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"):
-            continue
-        held = tres(cells["alloctres"])
-        limit = cells["timelimitraw"].strip()
-        found.append(
-            Used(
-                label=cells["jobid"],
-                user=cells["user"],
-                limit_ms=int(limit) * 60_000 if limit.isdecimal() else 0,
-                elapsed_ms=int(cells["elapsedraw"] or 0) * 1000,
-                asked_mib=held.memory_mib // max(1, held.nodes),
-                used_mib=peak.get(number, 0),
-            )
-        )
+        try:
+            if cells["state"].split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"):
+                found.rows.append(_used(cells, peak.get(number, 0)))
+        except Unreadable as wrong:
+            found.bad(f"job {cells['jobid']}", wrong)
     return found
+
+
+def _take_step(cells: dict[str, str], jobs: dict[str, dict[str, str]], peak: dict[str, int]) -> None:
+    """A row of a job, or of one of its steps."""
+    number = cells["jobidraw"].partition(".")[0]
+    if "." not in cells["jobidraw"]:
+        jobs[number] = cells
+    if given(cells["maxrss"]):
+        peak[number] = max(peak.get(number, 0), memory_mib(cells["maxrss"], "MaxRSS"))
+
+
+def _used(cells: dict[str, str], used_mib: int) -> Used:
+    held = tres(cells["alloctres"])
+    limit = cells["timelimitraw"].strip()
+    return Used(
+        label=cells["jobid"],
+        user=cells["user"],
+        limit_ms=int(limit) * 60_000 if limit.isdecimal() else 0,
+        elapsed_ms=whole(cells["elapsedraw"] or "0", "ElapsedRaw", 10**12) * 1000,
+        asked_mib=held.memory_mib // max(1, held.nodes),
+        used_mib=used_mib,
+    )
 
 
 def _munge(commands: Commands, found: Evidence) -> str | None:

@@ -14,6 +14,7 @@ RULES = (
     setup.requeueing,
     work.jobs,
     work.asking,
+    work.rows,
 )
 """In the order of the report."""
 

@@ -9,6 +9,17 @@ from gpuyard.model.units import DAY_MS, MINUTE_MS
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
 BF_WINDOW_MIN = 1440
 """Slurm's default: how far ahead backfill plans, in minutes."""
+_ALWAYS_TRACKED = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
+"""Slurm adds these to AccountingStorageTRES by itself, and shows them there."""
+_ENFORCED = ("associations", "limits", "qos")
+_MEANT = {
+    "all": ("associations", "limits", "qos", "safe", "wckeys"),
+    "limits": ("associations",),
+    "qos": ("associations",),
+    "safe": ("associations", "limits"),
+    "wckeys": ("associations",),
+}
+"""What a word of AccountingStorageEnforce switches on besides; the controller shows these, slurm.conf need not."""
 
 
 def daemons(look: Evidence) -> Iterator[Finding]:
@@ -65,14 +76,7 @@ def accounting(look: Evidence) -> Iterator[Finding]:
         )
     if not look.site.config:
         return
-    enforced = words(look.setting("AccountingStorageEnforce"))
-    missing = [word for word in ("associations", "limits", "qos") if word not in enforced]
-    if missing:
-        seen = f"AccountingStorageEnforce is {','.join(enforced) or 'empty'}"
-        why = f"{', '.join(missing)} are written down and nobody is held to them"
-        yield Finding(
-            "not-enforced", _FAULT, seen, why, "AccountingStorageEnforce=associations,limits,qos,safe"
-        )
+    yield from _enforcing(look)
     yield from _tres(look)
     after = look.database_setting("PurgeJobAfter")
     if after and after.upper() != "NONE":
@@ -81,19 +85,31 @@ def accounting(look: Evidence) -> Iterator[Finding]:
         yield Finding("purge", _ADVICE, f"slurmdbd forgets jobs after {after}", why, change)
 
 
+def _enforcing(look: Evidence) -> Iterator[Finding]:
+    given = [word.lower() for word in words(look.setting("AccountingStorageEnforce"))]
+    enforced = {*given, *[each for word in given for each in _MEANT.get(word, ())]}
+    missing = [word for word in _ENFORCED if word not in enforced]
+    if missing:
+        seen = f"AccountingStorageEnforce is {','.join(given) or 'empty'}"
+        why = f"{', '.join(missing)} are written down and nobody is held to them"
+        line = dict.fromkeys((*_ENFORCED, "safe", *[word for word in given if word != "none"]))
+        yield Finding("not-enforced", _FAULT, seen, why, f"AccountingStorageEnforce={','.join(line)}")
+
+
 def _tres(look: Evidence) -> Iterator[Finding]:
     types = sorted(
         {each.type for node in look.site.nodes for each in node.gres if each.name == "gpu" and each.type}
     )
     has_gpus = any(node.gpus()[0] for node in look.site.nodes)
-    tracked = [word.strip() for word in look.setting("AccountingStorageTRES").split(",")]
+    tracked = [word.strip() for word in look.setting("AccountingStorageTRES").split(",") if word.strip()]
     wanted = ["gres/gpu", *[f"gres/gpu:{each}" for each in types]]
     lacking = [each for each in wanted if each not in tracked]
     if has_gpus and lacking:
         level = _FAULT if "gres/gpu" in lacking else _ADVICE
         seen = f"AccountingStorageTRES lacks {', '.join(lacking)}"
         why = "what is not tracked is in no report, and no limit on it holds"
-        yield Finding("tres", level, seen, why, f"AccountingStorageTRES={','.join(wanted)}")
+        kept = [each for each in tracked if each.lower() not in _ALWAYS_TRACKED and each not in wanted]
+        yield Finding("tres", level, seen, why, f"AccountingStorageTRES={','.join([*kept, *wanted])}")
     unweighted = [
         part.name for part in look.site.partitions if part.tres.get("gres/gpu") and not part.billing
     ]
@@ -148,10 +164,14 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
         )
         return
     given = words(look.setting("SchedulerParameters"))
-    now = look.setting("SchedulerParameters")
+    wanted = dict(given)
 
-    def line(more: str) -> str:
-        return f"SchedulerParameters={','.join(part for part in (now, more) if part)}"
+    def line(**more: object) -> str:
+        """All of it, with what is advised up to here: of two such lines in slurm.conf only one would count."""
+        wanted.update({name: str(value) for name, value in more.items()})
+        return "SchedulerParameters=" + ",".join(
+            [f"{name}={value}" if value else name for name, value in wanted.items()]
+        )
 
     longest_ms = max([part.max_ms for part in look.site.partitions], default=0)
     window = _int(given.get("bf_window", ""), BF_WINDOW_MIN)
@@ -159,13 +179,12 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
         need = -(-longest_ms // MINUTE_MS)
         seen = f"backfill looks {window} minutes ahead, and jobs may run {need}"
         why = "what begins later than that is not planned for: small jobs overtake large ones for ever"
-        yield Finding(
-            "bf-window", _FAULT, seen, why, line(f"bf_window={need},bf_resolution={max(60, need // 24)}")
-        )
+        resolution = max(60, need // 24, _int(given.get("bf_resolution", ""), 0))
+        yield Finding("bf-window", _FAULT, seen, why, line(bf_window=need, bf_resolution=resolution))
     if "bf_continue" not in given:
         seen = "SchedulerParameters has no bf_continue"
         why = "a pass of backfill that takes long is given up and begins again at the head of the line"
-        yield Finding("bf-continue", _ADVICE, seen, why, line("bf_continue"))
+        yield Finding("bf-continue", _ADVICE, seen, why, line(bf_continue=""))
     if not look.setting("Epilog"):
         seen = "no Epilog is set"
         why = "Slurm then looks for the next job at its next pass, and not when one leaves: GPUs stand idle in between"
@@ -175,13 +194,13 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
     if waiting > depth:
         seen = f"{waiting} jobs wait, backfill looks at {depth}"
         why = "those behind are not tried however small they are"
-        yield Finding(
-            "bf-depth", _ADVICE, seen, why, line(f"bf_max_job_test={2 * waiting},bf_max_job_user=50")
-        )
+        user = _int(given.get("bf_max_job_user", ""), 0) or 50
+        change = line(bf_max_job_test=2 * waiting, bf_max_job_user=user)
+        yield Finding("bf-depth", _ADVICE, seen, why, change)
     elif not _int(given.get("bf_max_job_user", ""), 0) and waiting > 100:
         seen = "SchedulerParameters has no bf_max_job_user"
         why = "a user with a long line uses up what backfill looks at"
-        yield Finding("bf-user", _ADVICE, seen, why, line("bf_max_job_user=50"))
+        yield Finding("bf-user", _ADVICE, seen, why, line(bf_max_job_user=50))
 
 
 def requeueing(look: Evidence) -> Iterator[Finding]:
@@ -226,7 +245,9 @@ def sharing(look: Evidence) -> Iterator[Finding]:
         if "task/cgroup" in look.setting("TaskPlugin"):
             seen = "ConstrainDevices is no"
         why = "a job can use every GPU of its node, whichever it was given: CUDA_VISIBLE_DEVICES is a request"
-        change = "TaskPlugin=task/cgroup,task/affinity, and ConstrainDevices=yes in cgroup.conf"
+        plugins = [word for word in words(look.setting("TaskPlugin")) if word != "task/none"]
+        line = ",".join(dict.fromkeys(("task/cgroup", "task/affinity", *plugins)))
+        change = f"TaskPlugin={line}, and ConstrainDevices=yes in cgroup.conf"
         yield Finding("devices", _FAULT, seen, why, change)
     if look.setting("SelectType") not in ("select/cons_tres", ""):
         seen = f"SelectType is {look.setting('SelectType')}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
+from gpuyard.engines.slurm.forms import words
 from gpuyard.model.units import DAY_MS, HOUR_MS
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
@@ -12,6 +13,14 @@ ENOUGH = 10
 OVER_ASKED = 0.5
 """Who uses less than this part of what they ask for asks for too much."""
 NAMED_MAX = 8
+
+
+def rows(look: Evidence) -> Iterator[Finding]:
+    """Rows of jobs that nobody could make sense of."""
+    for program, (count, first) in look.unread.items():
+        seen = f"{count} rows of {program} could not be read: {first}"
+        why = "what is said of jobs here leaves them out"
+        yield Finding("unread", _ADVICE, seen, why, "nothing, unless they are many")
 
 
 def nodes(look: Evidence) -> Iterator[Finding]:
@@ -33,10 +42,10 @@ def nodes(look: Evidence) -> Iterator[Finding]:
 def resources(look: Evidence) -> Iterator[Finding]:
     """GPUs as configured, as slurmd found them, and as the driver shows them."""
     with_gpus = [node for node in look.site.nodes if node.gpus()[0]]
-    types = look.setting("GresTypes").split(",")
+    types = words(look.setting("GresTypes"))
     if with_gpus and look.site.config and "gpu" not in types:
         yield Finding("gres-types", _FAULT, f"GresTypes is {look.setting('GresTypes') or 'not set'}",
-                      "GPUs of nodes are not given out", "GresTypes=gpu")  # fmt: skip
+                      "GPUs of nodes are not given out", f"GresTypes={','.join([*types, 'gpu'])}")  # fmt: skip
     for node in look.site.nodes:
         if "gres/" in node.reason.lower() or "INVAL" in node.states or "INVALID_REG" in node.states:
             why = "slurmd counts fewer GPUs than slurm.conf says, and the node is not used"
@@ -59,13 +68,10 @@ def _here(look: Evidence) -> Iterator[Finding]:
     if own.gpus()[0] != look.host_gpus:
         seen = f"slurm.conf gives {own.name} {own.gpus()[0]} GPUs, its driver shows {look.host_gpus}"
         why = "GPUs that Slurm does not know stand idle; those that are not there fail jobs"
-        yield Finding(
-            "nvml",
-            _FAULT,
-            seen,
-            why,
-            f"NodeName={own.name} … Gres=gpu:{own.gpus()[1] or 'TYPE'}:{look.host_gpus}",
-        )
+        gres = [f"gpu:{own.gpus()[1] or 'TYPE'}:{look.host_gpus}"]
+        gres += [":".join([each.name, *([each.type] if each.type else []), str(each.number)])
+                 for each in own.gres if each.name != "gpu"]  # fmt: skip
+        yield Finding("nvml", _FAULT, seen, why, f"NodeName={own.name} … Gres={','.join(gres)}")
 
 
 def jobs(look: Evidence) -> Iterator[Finding]:

@@ -1,0 +1,48 @@
+"""Names of a site as names of the file, as near as can be, and no two of them as one."""
+
+import re
+from collections.abc import Iterable
+
+from gpuyard.config.problems import quoted
+from gpuyard.config.quantities import NAME_PATTERN
+from gpuyard.config.slurm.notes import Notes
+
+_NAME = re.compile(NAME_PATTERN)
+LENGTH_MAX = 63
+
+
+def allowed(text: str) -> bool:
+    """Whether the file takes it as it is."""
+    return _NAME.fullmatch(text) is not None
+
+
+def mended(text: str) -> str:
+    """The nearest name that the file takes."""
+    if allowed(text):
+        return text
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text).lstrip("._-")[:LENGTH_MAX] or "x"
+
+
+def named(texts: Iterable[str]) -> dict[str, str]:
+    """A name for each of these. What is allowed stays as it is; the others are mended, each to a name of its own."""
+    each_once = list(dict.fromkeys(texts))
+    found = {text: text for text in each_once if allowed(text)}
+    taken = set(found)
+    for text in each_once:
+        if text in found:
+            continue
+        base = name = mended(text)
+        number = 2
+        while name in taken:
+            end = f"-{number}"
+            name, number = base[: LENGTH_MAX - len(end)] + end, number + 1
+        found[text] = name
+        taken.add(name)
+    return found
+
+
+def tell(what: str, text: str, name: str, notes: Notes) -> str:
+    """The name, noted where it is another."""
+    if name != text:
+        notes.guess(f"{what} {quoted(text)} is called {quoted(name)}: its name is none that the file takes")
+    return name
