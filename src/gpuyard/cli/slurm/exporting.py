@@ -89,18 +89,10 @@ def _configured(found: "Config") -> dict[str, str]:
 
 
 def _write(folder: Path, texts: dict[str, str], force: bool) -> None:
-    there = [folder / name for name in texts if (folder / name).exists()]
-    if there and not force:
-        raise BadInput(
-            f"{there[0]} is there already; nothing was written", "Name another --dir, or add --force."
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        (folder / "sacctmgr.sh").chmod(0o755)
-    except OSError as error:
-        raise BadInput(f"{error.filename or folder}: {error.strerror}", "Choose another --dir.") from None
+    from gpuyard.cli.slurm.new_files import write_new
+
+    write_new(folder, texts, force)
+    (folder / "sacctmgr.sh").chmod(0o755)
 
 
 def _tell(folder: Path, notes: "Notes") -> None:

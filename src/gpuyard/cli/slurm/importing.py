@@ -156,23 +156,13 @@ def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) ->
 def _write(
     folder: Path, texts: dict[str, str], past: "History | None", site: "Site", notes: "Notes", force: bool
 ) -> None:
+    from gpuyard.cli.slurm.new_files import write_new
     from gpuyard.sim.traces import save
 
     texts["notes.txt"] = notes.text(f"What {site.name} says and yard.yaml does not.")
     if site.jobs_text:
         texts["sacct.txt"] = site.jobs_text
-    names = [*texts, *(["trace.csv"] if past else [])]
-    there = [folder / name for name in names if (folder / name).exists()]
-    if there and not force:
-        raise BadInput(
-            f"{there[0]} is there already; nothing was written", "Name another --dir, or add --force."
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{error.filename or folder}: {error.strerror}", "Choose another --dir.") from None
+    write_new(folder, texts, force, ["trace.csv"] if past else [])
     if past is not None:
         save(past.trace, folder / "trace.csv")
 

@@ -16,6 +16,7 @@ from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
 
 _FIRST_REST_S, _REST_S_MAX = 0.5, 10.0
+_PAST_S = 5.0
 _IDS_MAX = 500
 """Job numbers in one command line."""
 
@@ -137,7 +138,9 @@ class CommandClient:
     def past(self, job_id: int) -> list[SlurmJob]:
         """By `sacct`. Whether the accounting answers says nothing about whether Slurm does."""
         words = ("--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job_id}")
-        text = self.commands.run("sacct", *words, f"--format={','.join(translate.PAST_FIELDS)}")
+        fields = f"--format={','.join(translate.PAST_FIELDS)}"
+        # The engine waits for it, and with the engine everything else.
+        text = self.commands.run("sacct", *words, fields, timeout_s=_PAST_S)
         return translate.read_past(text)
 
     def nodes(self) -> list[SlurmNode]:

@@ -32,6 +32,7 @@ from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import SlurmJob
 from gpuyard.engines.slurm.watching import SURE_S, Known, Watcher
+from gpuyard.model import Outcome
 
 _DONE = Reply(Answer.DONE)
 _LISTEN_S = 0.01
@@ -189,8 +190,7 @@ class SlurmEngine(Uncut):
         silent_s = self._watcher.silent_s(key, known)
         if silent_s > SURE_S + wish["grace_ms"] / 1000 and not self._in_slurm(key, known):
             # Nobody there, nobody in Slurm, and a wrapper cut off from here would have ended itself.
-            self._watcher.give_up(key, known, halt.outcome)
-            return self._bar(key)
+            return self._bar(key, known, halt.outcome)
         return _DONE if traces.claimed_by is not None else Reply(Answer.UNSURE)
 
     def _in_slurm(self, key: str, known: Known) -> bool:
@@ -203,9 +203,11 @@ class SlurmEngine(Uncut):
             [job.comment == mark and job.uid == known.uid and (job.lives or job.waits) for job in jobs]
         )
 
-    def _bar(self, key: str) -> Reply:
+    def _bar(self, key: str, known: Known | None = None, outcome: Outcome = Outcome.PREEMPTED) -> Reply:
         """See to it that a key that was never started, or of which nothing is left, never starts."""
         try:
+            if known is not None:
+                self._watcher.give_up(key, known, outcome)
             os.makedirs(self._folder.kept(key), mode=0o711, exist_ok=True)
             whole.sync_folder(os.path.join(self._folder.root, KEPT))
         except OSError as error:

@@ -26,7 +26,8 @@ SURE_S = 2 * files.LEASE_S
 LINGER_S = 10.0
 """A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
 _END_S = 2.0
-_PAST_S, _LAG_S = 2.0, 600.0
+_PAST_S, _SILENT_S, _LAG_S = 2.0, 30.0, 600.0
+"""How soon the accounting is asked again: where it lags, and where it does not answer; and how long it may lag."""
 _SAME_MS = 180_000
 """Slurm's time of a submission may differ so far from ours: the clocks, and how long the command took."""
 _OLD_S_MIN, _OLD_S_MAX = 0.5, 5.0
@@ -160,14 +161,15 @@ class Watcher:
         if now_s < known.ask_past_s:
             return None
         known.past_s = known.past_s or now_s
-        known.ask_past_s = now_s + _PAST_S
         try:
             past = self._client.past(job_id)
         except OutOfReach:
+            known.ask_past_s = time.monotonic() + _SILENT_S
             return None
         except Permanent:
             # There is no accounting.
             return mine
+        known.ask_past_s = time.monotonic() + _PAST_S
         # Numbers are given again after a crash.
         near = [(abs(job.submit_s * 1000 - traces.submitted_ms), job) for job in past if job.uid == known.uid]
         away_ms, job = min(near, key=lambda pair: pair[0], default=(_SAME_MS + 1, None))

@@ -1,17 +1,24 @@
 """What lies in the shared folder, and what the accounting remembers: neither is believed more than it deserves."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gpuyard.engines.slurm.commands import OutOfReach, Refusal
-from gpuyard.engines.slurm.folder import Folder, checked_end
+from gpuyard.engines.contract import Answer, Phase, Report
+from gpuyard.engines.slurm.client import CommandClient, Queue
+from gpuyard.engines.slurm.commands import Commands, OutOfReach, Refusal
+from gpuyard.engines.slurm.fleet import Aside, Site
+from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
+from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.judge import Traces
+from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import SlurmJob, read_past
 from gpuyard.engines.slurm.watching import Known, Watcher
+from gpuyard.model import Outcome
 
 SUBMITTED_S = 1_000
 END = {"exit_code": 0, "why": "", "started_ms": 1, "ended_ms": 2, "checkpoint_ms": 0, "slurm_id": 7}
@@ -78,3 +85,47 @@ def test_a_launch_is_one_of_the_folder(tmp_path: Path) -> None:
 
     assert ["y-1-1"] == folder.keys()
     assert plan == json.loads((tmp_path / "attempts" / "y-1-1" / "run" / "plan.json").read_text())
+
+
+def handed_in(tmp_path: Path, returned_s: float | None) -> Report:
+    """An attempt that was handed in long ago and still waits in Slurm, which has been in reach since then."""
+    folder = Folder(tmp_path)
+    plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
+    folder.make("y-1-1", plan, 1)
+    folder.put("y-1-1", SUBMIT, {"at_ms": 1, "ids": [7]})
+    waiting = SlurmJob(7, 0, "PENDING", "Resources", 0, 1, (), 1, 1, 1, "main", folder.mark("y-1-1"))
+    client: Any = SimpleNamespace(
+        queue=lambda: Queue((waiting,), 1_000_000, 0.0),
+        cancel=lambda _ids: None,
+        reach=SimpleNamespace(returned_s=returned_s),
+    )
+    (report,) = Watcher(folder, client, 60_000, lambda *_: None, lambda: 1_000_000).look(["y-1-1"])
+    return report
+
+
+def test_after_an_outage_slurm_gets_its_time_to_start_what_it_has(tmp_path: Path) -> None:
+    assert Phase.STARTING is handed_in(tmp_path / "back", time.monotonic()).phase
+    late = handed_in(tmp_path / "always", None)
+    assert (Phase.ENDED, Outcome.PREEMPTED) == (late.phase, late.outcome)
+
+
+def test_what_slurm_refuses_for_its_users_sake_has_an_end_and_can_be_forgotten(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
+    folder.make("y-1-1", plan, 1)
+    client: Any = SimpleNamespace()
+    watcher = Watcher(folder, client, 60_000, lambda *_: None, lambda: 1_000)
+    handing = Handing(folder, client, Site("hpc"), watcher, Aside(), "", lambda: 1_000)
+    job = Submission("y-1-1", "", "", 0, 0, (), 0, "", "")
+    reply = handing._refused(job, "sbatch: error: Invalid account or account/partition combination")
+    handing.close()
+
+    assert Answer.REFUSED is reply.answer
+    (report,) = watcher.look(["y-1-1"])
+    assert (Phase.ENDED, Outcome.FAILED) == (report.phase, report.outcome)
+
+
+def test_a_wrapper_finds_srun_where_the_commands_are() -> None:
+    client = CommandClient(Commands(folder="/opt/slurm/bin"), as_user=False)
+
+    assert client.bare_environment()["PATH"].startswith("/opt/slurm/bin:")

@@ -1,0 +1,33 @@
+"""What is to be done about attempts that stand still: only what the yard was asked for."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuyard.control.act import Pace, todo
+from gpuyard.control.observe import key_of
+from gpuyard.engines.contract import Phase, Report
+from gpuyard.model import AttemptState, Verb
+
+
+@pytest.mark.parametrize(
+    ("phase", "wanted", "resumed"),
+    [
+        (AttemptState.RUNNING, None, False),
+        (AttemptState.RUNNING, Verb.CONTINUE, True),
+        (AttemptState.SUSPENDED, Verb.CONTINUE, True),
+        (AttemptState.SUSPENDED, None, False),
+    ],
+)
+def test_what_others_froze_stays_frozen(phase: AttemptState, wanted: Verb | None, resumed: bool) -> None:
+    record: Any = SimpleNamespace(
+        id=1, attempt=1, phase=phase, wanted=wanted, job=SimpleNamespace(submitted_ms=5)
+    )
+    state: Any = SimpleNamespace(running={1: record})
+    key = key_of("y", record)
+
+    found = todo("y", state, {key: Report(key, Phase.SUSPENDED)}, frozenset(), Pace(), 1_000)
+
+    assert [key] * resumed == found.resume
+    assert [] == found.suspend
