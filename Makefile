@@ -5,7 +5,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-gpu test-slurm lint format soak bench compiled lock clean
+.PHONY: help setup demo test test-gpu wheels test-slurm lint format soak bench compiled lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,11 @@ soak: setup ## The long tests (GPUYARD_SOAK=1, marker soak)
 test-slurm: setup ## The tests over real Slurm daemons alone (SLURM_SOAK=1: the long ones too)
 	$(BIN)/pytest -n 0 $(if $(SLURM_SOAK),-m "slurm",-m "slurm and not soak") tests/contract tests/e2e tests/slurm tests/unit/rigs
 
+wheels: setup ## What test-gpu needs where there is no package index, in wheels/
+	@scripts/wheels
+
+# A folder that `make wheels` has filled is taken where .venv is not there yet.
+test-gpu: export WHEELS ?= $(wildcard wheels)
 test-gpu: setup ## The tests that need an NVIDIA GPU (GPU_PYTHON: a Python with PyTorch)
 	$(BIN)/pytest -n 0 tests/hardware
 

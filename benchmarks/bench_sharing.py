@@ -222,8 +222,8 @@ def main() -> None:
         Path(folder).chmod(0o755)
         try:
             hardware = (Rehearsal if options.rehearse else Hardware)(Path(folder))
-        except IndexError:
-            sys.exit("there is no NVIDIA GPU on this machine; --rehearse does without")
+        except LookupError as error:
+            sys.exit(f"{error}; --rehearse does without")
         found = measured(hardware, options)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -2,22 +2,30 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuyard.engines.local import nvml
-from gpuyard.engines.local.mig import Slices
-from gpuyard.engines.local.mig_nvml import NvmlCutter
-from gpuyard.engines.local.mps import Mps
 from gpuyard.engines.local.translate import GpuReading, model_of
 from gpuyard.model.mig import MOLDS
+from hardware import guard, put_back
 
+PYTHONS = (
+    "python3",
+    "/usr/bin/python3",
+    "/opt/*/bin/python3",
+    "/opt/*/.venv/bin/python3",
+    "/opt/*/envs/*/bin/python3",
+)
+"""Where an image keeps PyTorch, as far as is known; GPU_PYTHON comes before them."""
 CONFIG = "version: 1\nclusters: {here: {engine: local, allow_root: true}}\n"
 COMMAND_S = 300
 
@@ -33,13 +41,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Hardware:
     """The yard, and what the machine itself says."""
 
+    _guard: "subprocess.Popen[str] | None" = None
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.data = folder / "yard"
         self.gpus: list[GpuReading] = nvml.read_gpus()
+        if not self.gpus:
+            raise LookupError("there is no NVIDIA GPU on this machine")
         self.mold = MOLDS[model_of(self.gpus[0].name, self.gpus[0].memory_mib)]
-        self.python = os.environ.get("GPU_PYTHON", "python3")
-        """One with PyTorch."""
+        self.python = os.environ.get("GPU_PYTHON") or python_with_torch()
 
     def command(self, *words: object) -> list[str]:
         return [sys.executable, "-m", "gpuyard.cli", *map(str, words)]
@@ -60,6 +71,7 @@ class Hardware:
     def up(self) -> None:
         config = self.folder / "yard.yaml"
         config.write_text(CONFIG, encoding="utf-8")
+        self._guard = guard.start(sys.executable, put_back.__file__, str(self.data), self.mold.model)
         self("up", "-d", "--port", 0, "--config", config)
 
     def wait(self, *jobs: str, s: float = 300.0) -> list[dict[str, Any]]:
@@ -84,11 +96,23 @@ class Hardware:
         return told.stdout.split()
 
     def put_back(self) -> None:
-        """Everything as it was, by the hand itself."""
-        root = str(self.data / "engine")
-        Mps(root).stop_unused(set())
-        if Path(root).is_dir():
-            Slices(root, NvmlCutter(self.mold)).sweep({})
+        """Everything as it was."""
+        put_back.put_back(self.data, self.mold.model)
+        if self._guard is not None:
+            self._guard.communicate(guard.DONE)
+
+
+def python_with_torch() -> str:
+    """A Python that has PyTorch."""
+    found = [path for each in PYTHONS for path in (sorted(glob(each)) if "/" in each else [each])]
+    for python in found:
+        try_it = [python, "-c", "import torch"]
+        if (
+            shutil.which(python)
+            and not subprocess.run(try_it, stderr=subprocess.DEVNULL, check=False).returncode
+        ):
+            return python
+    raise LookupError(f"no Python with PyTorch among {', '.join(found)}: say which in GPU_PYTHON")
 
 
 @pytest.fixture(scope="session")

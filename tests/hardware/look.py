@@ -23,6 +23,10 @@ if role == "hog":
 if role == "bad":
     beyond = torch.tensor([10**9], device="cuda")
     print(matrix.view(-1)[beyond].item())
+if role == "wild":
+    write = "template <typename T> T wild(T x) { *(volatile int*)(x == x ? 64 : 128) = 1; return x; }"
+    torch.cuda.jiterator._create_jit_fn(write)(matrix)
+    torch.cuda.synchronize()
 print(
     json.dumps(
         {

@@ -88,6 +88,19 @@ def test_shares_of_two_users_and_a_fault_harm_nobody_else(hardware: Hardware) ->
     assert {other} == {each["user"] for each in ended[2:4]}
 
 
+def test_a_wild_write_costs_its_neighbours_at_most_a_try(hardware: Hardware) -> None:
+    words = ("-g", 0.2, "--", hardware.python, LOOK)
+    good = [hardware("submit", *words, "good", 12).strip() for _ in range(3)]
+    wild = hardware("submit", *words, "wild", 6).strip()
+    ended = hardware.wait(*good, wild)
+    assert "FAILED" == ended[-1]["state"]
+    for each in ended[:-1]:
+        assert "COMPLETED" == each["state"], each
+        assert "good" == saw(hardware, each["label"])["role"]
+        if each["attempts"] > 1:
+            assert "a fault of another job" in hardware("history", each["label"], "-o", "json")
+
+
 def test_strict_is_never_a_share(hardware: Hardware) -> None:
     found = run(
         hardware, "--gpu-memory", "10G", "--isolation", "strict", "--", hardware.python, LOOK, "strict"

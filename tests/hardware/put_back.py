@@ -1,0 +1,35 @@
+"""Ends a yard and leaves the GPUs as they were: no daemons, no slices, MIG off.
+
+python tests/hardware/put_back.py DATA MODEL
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gpuyard.engines.local.mig import Slices
+from gpuyard.engines.local.mig_nvml import NvmlCutter
+from gpuyard.engines.local.mps import Mps
+from gpuyard.model.mig import MOLDS
+
+DOWN_S = 120
+
+
+def put_back(data: Path, model: str) -> None:
+    """By the hand itself: the yard may be unable to."""
+    root = str(data / "engine")
+    Mps(root).stop_unused(set())
+    if Path(root).is_dir():
+        Slices(root, NvmlCutter(MOLDS[model])).sweep({})
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "gpuyard.cli", "down", "--jobs"],
+            env=os.environ | {"YARD_DATA": str(folder)}, timeout=DOWN_S, check=False,
+        )  # fmt: skip
+    finally:
+        put_back(folder, sys.argv[2])
