@@ -25,9 +25,9 @@ from gpuyard.engines.contract import (
     Report,
     Transient,
 )
-from gpuyard.engines.local import cgroups, files, machine, persistence, processes, translate
-from gpuyard.engines.local.client import Data, Spawner, accepted, read_as, read_own
-from gpuyard.engines.local.longlogs import Trimmer, cut_of
+from gpuyard.engines.local import cgroups, files, machine, outputs, persistence, processes, translate
+from gpuyard.engines.local.client import Data, Spawner, accepted
+from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
@@ -46,6 +46,8 @@ EMULATED = "the GPUs are emulated"
 
 _log = logging.getLogger(__name__)
 _DONE = Reply(Answer.DONE)
+_CLIENTS_S = 0.1
+"""How often daemons of MPS are asked who has come: a short-lived process must not come and go unseen."""
 
 
 class LocalEngine:
@@ -83,8 +85,8 @@ class LocalEngine:
         self._limits = controllers >= cgroups.CONTROLLERS
         self._readings: list[translate.GpuReading] | None = None
         self._sharing = self._share()
-        faults = Faults(self._sharing.daemon, now_ms)
-        self._watcher = Watcher(self._data, self._boot, self._base, now_ms, faults.judged)
+        self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
+        self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._trimmer = Trimmer(log_limit_mib << 20)
         if emulate is None and (sleepy := persistence.switch_on(str(self._data.root))):
@@ -119,7 +121,7 @@ class LocalEngine:
             self._trimmer.trim(self._data.attempt(key))
         ours = set()
         if any([reading.pids for reading in readings]):
-            ours = self._watcher.supervisors() | self._sharing.daemons()
+            ours = self._watcher.supervisors() | self._sharing.daemon_pids()
         busy = self._outsiders.among(readings, ours)
         if mold is not None and self._emulate is None:
             cut = [gpu for gpu, reading in enumerate(readings) if self._sharing.foreign(mold, reading.uuid)]
@@ -210,6 +212,9 @@ class LocalEngine:
             return Reply(Answer.REFUSED, str(error))
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
+        with self._mutex:
+            if any([self._faults.recovering(gpu, uid) for gpu, uid in ready.held.get("mps", ())]):
+                return Reply(Answer.UNSURE, "the MPS server of its GPU is recovering from a fault")
         job_folder = self._data.job(launch.job_id)
         place = translate.Place(
             node=self._node,
@@ -317,6 +322,8 @@ class LocalEngine:
     def status(self, keys: Sequence[str]) -> list[Report]:
         """What is known of these attempts. One whose supervisor died is cleared away here, and only then ended."""
         with self._mutex:
+            if self._faults.look():
+                self._faults.end_unaware(self._watcher.tell)
             return [self._watcher.look(key) for key in keys]
 
     def listing(self) -> list[Report]:
@@ -325,7 +332,13 @@ class LocalEngine:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until some attempt has ended; whether one has. One waiter for a folder of data."""
-        return self._data.wait(timeout_s)
+        until_s = time.monotonic() + timeout_s
+        while (rest_s := until_s - time.monotonic()) > _CLIENTS_S:
+            with self._mutex:
+                shared = self._faults.look()
+            if self._data.wait(_CLIENTS_S if shared else rest_s):
+                return True
+        return self._data.wait(max(0.0, rest_s))
 
     def fileno(self) -> int:
         """Readable when `wait` would not wait."""
@@ -342,40 +355,20 @@ class LocalEngine:
                 for name in (files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE):
                     with suppress(FileNotFoundError):
                         os.unlink(os.path.join(folder, name))
-                self._strip(folder)
+                outputs.strip(folder)
                 self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.
                 os.rename(folder, self._data.kept(key))
                 with self._mutex:
                     self._watcher.drop(key)
 
-    @staticmethod
-    def _strip(folder: str) -> None:
-        """Take the environment, which may hold secrets, out of what is kept; where the output went stays."""
-        plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
-        kept: dict[str, object] = {
-            name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan
-        }
-        files.replace(os.path.join(folder, files.LAUNCH), kept)
-
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what an attempt wrote; empty at the end, and for one that is not known."""
-        if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
-            return b""
-        folder, plan = self._data.plan(key)
-        if plan is None:
-            return b""
-        if named := plan[stream]:
-            return read_as(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
-        if (cut := cut_of(folder)) is not None and offset < cut.tail:
-            limit = max(0, min(limit, cut.head - offset))
-        return read_own(os.path.join(folder, stream), offset, limit)
+        return outputs.read(self._data, key, stream, offset, limit)
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
-        folder, plan = ("", None) if translate.flaw_of_key(key) else self._data.plan(key)
-        cut = cut_of(folder) if plan is not None and not plan[stream] else None
-        return cut.tail if cut is not None and cut.head <= offset < cut.tail else offset
+        return outputs.read_from(self._data, key, stream, offset)
 
     def close(self) -> None:
         """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""

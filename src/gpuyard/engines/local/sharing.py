@@ -175,7 +175,11 @@ class Sharing:
         """Where the MPS daemon for a GPU and a user is."""
         return self._mps.daemon(gpu, uid)
 
-    def daemons(self) -> set[int]:
+    def daemons(self) -> list[Daemon]:
+        """Every MPS daemon of this yard that may be there."""
+        return self._mps.all()
+
+    def daemon_pids(self) -> set[int]:
         """Processes below which what computes is ours."""
         return self._mps.pids()
 

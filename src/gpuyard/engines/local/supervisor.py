@@ -188,7 +188,7 @@ class Supervisor:
             if self.tasks:
                 self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
             return
-        self.verdict = halt["outcome"]
+        self.verdict, self.why = halt["outcome"], halt.get("why", "")
         self.kill_at = now + halt["grace_ms"] / 1000
         self.term_at = now
         warn = self.plan["warn_signal"]

@@ -1,0 +1,125 @@
+"""What a daemon of MPS writes into its logs, line by line: who computes through it, and who broke it.
+
+As seen on an H200 with driver 580: a server that meets a fatal error of a GPU names the process whose work it was, then
+every process that loses its GPU with it. Until the last of them is gone it takes no new ones. An assertion that fails
+on the GPU, or a process that is killed, concerns nobody else and is not a fault. Older drivers write only that there
+was one. The logs are their user's to write: whatever lies there is no reason to wait or to fail, and nothing in them is
+believed about anybody else's processes.
+"""
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from stat import S_ISREG
+
+LOGS = ("control.log", "server.log")
+_TAIL_BYTES = 256 * 1024
+"""So much of a log is read at most at a time; of a longer piece, the end."""
+_FAULTS_MAX = 64
+
+_LINE = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.(\d{3}) [^\]]*\] ?(.*)")
+_CONNECTED = re.compile(rb"Client \{PID: (\d+), Context ID: \d+\} connected")
+_GONE = re.compile(rb"Client process (\d+) disconnected")
+_CULPRIT = re.compile(rb"Client \{PID: (\d+), Context: \d+\} encountered a fatal GPU error")
+_TEARING = re.compile(rb"Client \{PID: (\d+), Context ID: \d+\} on device \d+ to be torn down")
+_REFUSED = re.compile(rb"Server teardown in progress. Refusing to accept new client \{PID: (\d+)")
+_STARTED = re.compile(rb"Server has started")
+_UNNAMED = re.compile(rb"fatal exception|exited with status [1-9]|\bFAULT\b")
+"""Words of other drivers, which name nobody."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """One time that a server broke."""
+
+    at_ms: int
+    culprits: set[int] = field(default_factory=set)
+    victims: set[int] = field(default_factory=set)
+    """Processes that lost their GPU by it, or were not let in because of it; the culprits may be among them."""
+
+    @property
+    def named(self) -> set[int]:
+        """Every process that the log tells of."""
+        return self.culprits | self.victims
+
+
+class DaemonLog:
+    """The logs of one daemon, read as they grow."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._read: dict[str, tuple[int, int]] = {}
+        """Of each file: which it is, and how far it has been read."""
+        self._broken: set[int] = set()
+        """Processes that have lost their GPU and have not gone."""
+        self.faults: list[Fault] = []
+
+    def look(self) -> list[int]:
+        """Read what is new; who has connected."""
+        came: list[int] = []
+        for name in LOGS:
+            for line in self._new_lines(name):
+                self._take(line, came)
+        del self.faults[:-_FAULTS_MAX]
+        return came
+
+    def _new_lines(self, name: str) -> list[bytes]:
+        try:
+            fd = os.open(os.path.join(self._folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            # No daemon has been here, or its user has taken the log away.
+            return []
+        try:
+            stat = os.fstat(fd)
+            file_id, offset = self._read.get(name, (stat.st_ino, 0))
+            if file_id != stat.st_ino or stat.st_size < offset:
+                offset = 0
+            if stat.st_size == offset or not S_ISREG(stat.st_mode):
+                return []
+            offset = max(offset, stat.st_size - _TAIL_BYTES)
+            text = os.pread(fd, _TAIL_BYTES, offset)
+        finally:
+            os.close(fd)
+        # A line that is still being written is read when it is whole; one that is no line at all is passed over.
+        whole = text.rfind(b"\n") + 1
+        if not whole and len(text) == _TAIL_BYTES:
+            whole = len(text)
+        self._read[name] = (stat.st_ino, offset + whole)
+        return text[:whole].splitlines()
+
+    def _take(self, line: bytes, came: list[int]) -> None:
+        match = _LINE.match(line)
+        if match is None:
+            return
+        try:
+            when = time.strptime(match[1].decode(), "%Y-%m-%d %H:%M:%S")
+            at_ms = int(time.mktime(when)) * 1000 + int(match[2])
+        except (ValueError, OverflowError):
+            return
+        said = match[3]
+        if found := _CONNECTED.match(said):
+            came.append(int(found[1]))
+            self._broken.discard(int(found[1]))
+        elif found := _GONE.match(said):
+            self._broken.discard(int(found[1]))
+        elif found := _CULPRIT.match(said):
+            self._broken.add(int(found[1]))
+            if self.faults and self.faults[-1].at_ms == at_ms:
+                self.faults[-1].culprits.add(int(found[1]))
+            else:
+                self.faults.append(Fault(at_ms, {int(found[1])}))
+        elif self.faults and (found := _TEARING.match(said)):
+            self._broken.add(int(found[1]))
+            self.faults[-1].victims.add(int(found[1]))
+        elif self.faults and (found := _REFUSED.match(said)):
+            self.faults[-1].victims.add(int(found[1]))
+        elif _STARTED.match(said):
+            # A new server: whoever was with the last one is not with this one.
+            self._broken.clear()
+        elif _UNNAMED.search(said):
+            self.faults.append(Fault(at_ms))
+
+    def recovering(self) -> set[int]:
+        """Processes that are still there though their server broke: nobody new is let in before they are gone."""
+        return {pid for pid in self._broken if os.path.exists(f"/proc/{pid}")}
