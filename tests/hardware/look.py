@@ -9,10 +9,13 @@ import torch
 role, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
 properties = torch.cuda.get_device_properties(0)
 matrix = torch.randn(512, 512, device="cuda")
+if role == "idle":
+    time.sleep(seconds)
 until = time.time() + seconds
-while time.time() < until:
+while role != "idle" and time.time() < until:
     matrix = torch.nn.functional.normalize(matrix @ matrix)
     torch.cuda.synchronize()
+matrix.sum().item()
 refused = False
 if role == "hog":
     gib = int(sys.argv[3])
