@@ -4,9 +4,8 @@
                                        [--write] [--rehearse]
 
 Needs an NVIDIA GPU, root, and PyTorch in the Python that GPU_PYTHON names (default: python3). All rounds go through
-`yard submit`; the jobs and their results are the same. Then the GPU is cut to one layout after another, and how long
-each took is noted. Whatever happens, MIG is off at the end. It ends within `--most-s`: jobs that have not ended by then
-are cancelled, and the figures say of how many they are.
+`yard submit`; the jobs and their results are the same. Whatever happens, MIG is off at the end. It ends within
+`--most-s`: jobs that have not ended by then are cancelled, and the figures say of how many they are.
 
 `--rehearse` does all of it here and now: emulated GPUs, and jobs that compute on the CPU. Its figures mean nothing.
 """
@@ -18,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,14 @@ from figures import measured_on, publish, table
 from gpuyard.api.client import Client
 from gpuyard.engines.local.mps import Mps
 from gpuyard.engines.local.translate import GpuReading
-from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.mig import MOLDS
 from hardware.conftest import CONFIG, Hardware
 
 PROGRAM = Path(__file__).with_name("train_small.py")
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "hardware.md"
 MOST_S = 540
-RESERVED_S = 60
-"""Of it for the repartitions, and to put everything back."""
+RESERVED_S = 30
+"""Of it to put everything back."""
 
 
 class Rehearsal(Hardware):
@@ -59,6 +60,27 @@ class Rehearsal(Hardware):
 
     def put_back(self) -> None:
         Mps(str(self.data / "engine")).stop_unused(set())
+
+
+@contextmanager
+def yard_of(*, rehearse: bool) -> Iterator[Hardware]:
+    """One over the GPUs of this machine, or over emulated ones. Not up yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        try:
+            hardware = (Rehearsal if rehearse else Hardware)(Path(folder))
+        except LookupError as error:
+            print(f"skipped: {error}; --rehearse does without")
+            sys.exit(0)
+        yield hardware
+
+
+def keep(folder: Path | None, name: str, text: str, found: dict[str, Any]) -> None:
+    """The figures in files, to be carried home."""
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        (folder / f"{name}.md").write_text(f"{measured_on()}\n\n{text}\n", encoding="utf-8")
 
 
 def one_round(
@@ -119,36 +141,6 @@ def _at_once(ended: list[dict[str, Any]]) -> int:
     return most
 
 
-def layouts(mold: Mold) -> list[str]:
-    """From one extreme to the other and back."""
-    plain = [profile for profile in mold.profiles if "+" not in profile.name]
-    small, large = plain[0], plain[-1]
-    half = next(profile for profile in reversed(plain) if profile.count_max == 2)
-    return [
-        f"{small.count_max}x{small.name}",
-        f"2x{half.name}",
-        large.name,
-        f"{small.count_max}x{small.name}",
-        "whole",
-    ]
-
-
-def repartitions(hardware: Hardware) -> list[dict[str, Any]]:
-    """The GPU cut to one layout after another by `yard mig apply`: by the engine's stopwatch, and for who waits."""
-    found, before = [], "whole"
-    for layout in layouts(hardware.mold):
-        began = time.monotonic()
-        hardware("mig", "apply", layout, "--gpu", 0)
-        waited_s = time.monotonic() - began
-        with Client(data=hardware.data) as yard:
-            (pin,) = [pin for node in yard.mig()["nodes"] for pin in node["pins"] if pin["gpu"] == 0]
-        change = f"{before} to {layout}"
-        found.append({"change": change, "engine s": pin["took_ms"] / 1000, "command s": round(waited_s, 2)})
-        before = layout
-    hardware("mig", "release")
-    return found
-
-
 def persistence() -> str:
     """What the machine itself says."""
     try:
@@ -162,7 +154,7 @@ def persistence() -> str:
 
 
 def measured(hardware: Hardware, options: argparse.Namespace) -> dict[str, Any]:
-    """All rounds, then the layouts."""
+    """All rounds."""
     end = time.monotonic() + options.most_s
     memory, strict = ("--gpu-memory", options.memory), ("--isolation", "strict")
     asks = [(*memory, "--isolation", "any"), ("-g", "1")] + ([(*memory, *strict)] if options.strict else [])
@@ -173,7 +165,6 @@ def measured(hardware: Hardware, options: argparse.Namespace) -> dict[str, Any]:
         for ask in asks:
             rows.append(one_round(hardware, ask, options.jobs, words, end - RESERVED_S))
             print(rows[-1], file=sys.stderr, flush=True)
-        cuts = repartitions(hardware)
         awake = persistence()
         hardware("down", "--jobs")
     finally:
@@ -190,19 +181,17 @@ def measured(hardware: Hardware, options: argparse.Namespace) -> dict[str, Any]:
         "same_results": len({row["results"] for row in rows}) == 1 and "," not in alone["results"],
         "all_completed": {"COMPLETED"} == {row["states"] for row in rows},
         "all_jobs": all([row["jobs"] == options.jobs for row in rows]),
-        "repartitions": cuts,
     }
 
 
 def fragment(found: dict[str, Any]) -> str:
     """The figures as they stand in docs/hardware.md."""
-    rounds, cuts = found["rounds"], found["repartitions"]
+    rounds = found["rounds"]
     text = f"One {found['gpu']}, {found['cores']} cores, persistence mode {found['persistence_mode_while_up']}.\n\n"
     text += table(list(rounds[0]), [list(row.values()) for row in rounds])
     same = "the same in every job" if found["same_results"] else "NOT the same in every job"
     text += f"\n\nShared as the yard chose: {found['ratio']:.2f} x the jobs per hour of one by one; results are {same}."
-    text += "\n\nThe GPU cut from one layout to the next, `yard mig apply`:\n\n"
-    return text + table(list(cuts[0]), [list(row.values()) for row in cuts])
+    return text
 
 
 def main() -> None:
@@ -218,17 +207,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.rehearse and options.write:
         parser.error("a rehearsal has no figures to write")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        try:
-            hardware = (Rehearsal if options.rehearse else Hardware)(Path(folder))
-        except LookupError as error:
-            sys.exit(f"{error}; --rehearse does without")
+    with yard_of(rehearse=options.rehearse) as hardware:
         found = measured(hardware, options)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "sharing.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        (options.out / "sharing.md").write_text(f"{measured_on()}\n\n{fragment(found)}\n", encoding="utf-8")
+    keep(options.out, "sharing", fragment(found), found)
     publish("sharing", fragment(found), found, write=options.write, page=DOCUMENT)
     if not (found["same_results"] and found["all_completed"]):
         sys.exit("not every job completed with the same result")

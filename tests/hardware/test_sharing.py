@@ -117,12 +117,12 @@ def test_a_layout_is_applied_used_and_released(hardware: Hardware) -> None:
     pin = pinned(hardware)
     assert (seven, True, "") == (pin["layout"], pin["made"], pin["why"])
     assert pin["took_ms"] > 0
-    seen = NvmlCutter(hardware.mold).instances(hardware.gpus[0].uuid)
+    seen = NvmlCutter(hardware.mold).places(hardware.gpus[0].uuid)
     assert small.count_max == len(seen or ())
     found = run(hardware, "-g", small.name, "--", hardware.python, LOOK, "look")
     assert abs(found["memory_mib"] - small.memory_mib) < small.memory_mib * 0.05
     # The slice that was there was used: nothing was cut for the job.
-    assert seen == NvmlCutter(hardware.mold).instances(hardware.gpus[0].uuid)
+    assert seen == NvmlCutter(hardware.mold).places(hardware.gpus[0].uuid)
     hardware("mig", "apply", large.name, "--gpu", 0)
     assert large.name == pinned(hardware)["layout"]
     hardware("mig", "release")

@@ -75,7 +75,7 @@ def test_a_pinned_layout_outlasts_rest_and_restart_and_is_merged_back_once_relea
         assert set(BALANCED) == there(again.cutter)
     # A restart of the machine takes slices away; they come back.
     for place in BALANCED:
-        box.cutter.destroy(GPU, place.start)
+        box.cutter.destroy(GPU, place)
     box.sharing.tidy(H200)
     assert set(BALANCED) == there(box.cutter)
     assert {} == box.sharing.pin(box.readings, {})
@@ -89,8 +89,7 @@ def test_a_pinned_layout_outlasts_rest_and_restart_and_is_merged_back_once_relea
 def test_a_job_on_a_pinned_gpu_gets_the_slice_that_is_there(tmp_path: Path) -> None:
     box = Box(tmp_path)
     box.sharing.pin(box.readings, {0: pieces(*BALANCED)})
-    uuid = {Place(each.profile, each.start): each.uuid for each in box.cutter.instances(GPU) or ()}
-    assert (uuid[THREE],) == box.start(part(428, Slice(0, *THREE)))
+    assert (box.cutter.uuid(GPU, THREE),) == box.start(part(428, Slice(0, *THREE)))
     reply = box.sharing.pin(box.readings, {0: pieces(ONE)})[0]
     assert Answer.UNSURE is reply.answer
     assert "is in use" in reply.why

@@ -8,6 +8,7 @@ import pytest
 
 from builders import Yard, ask, nodes, share
 from gpuyard.core.bits import positions
+from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import NoMps
@@ -25,13 +26,13 @@ class Counting(EmulatedCutter):
 
     made = destroyed = switched = 0
 
-    def make(self, gpu: str, profile: str, start: int) -> str:
+    def make(self, gpu: str, place: Place) -> None:
         self.made += 1
-        return super().make(gpu, profile, start)
+        super().make(gpu, place)
 
-    def destroy(self, gpu: str, start: int) -> None:
+    def destroy(self, gpu: str, place: Place) -> None:
         self.destroyed += 1
-        super().destroy(gpu, start)
+        super().destroy(gpu, place)
 
     def switch(self, gpu: str, on: bool) -> None:
         self.switched += 1

@@ -40,12 +40,11 @@ class Dies(EmulatedCutter):
     def switch(self, gpu: str, on: bool) -> None:
         self._maybe(lambda: super(Dies, self).switch(gpu, on))
 
-    def make(self, gpu: str, profile: str, start: int) -> str:
-        found: str = self._maybe(lambda: super(Dies, self).make(gpu, profile, start))
-        return found
+    def make(self, gpu: str, place: Place) -> None:
+        self._maybe(lambda: super(Dies, self).make(gpu, place))
 
-    def destroy(self, gpu: str, start: int) -> None:
-        self._maybe(lambda: super(Dies, self).destroy(gpu, start))
+    def destroy(self, gpu: str, place: Place) -> None:
+        self._maybe(lambda: super(Dies, self).destroy(gpu, place))
 
 
 @pytest.fixture
@@ -59,8 +58,8 @@ def slices(tmp_path: Path, cutter: EmulatedCutter) -> Slices:
 
 
 def there(cutter: EmulatedCutter) -> set[Place] | None:
-    found = cutter.instances(GPU)
-    return None if found is None else {Place(each.profile, each.start) for each in found}
+    found = cutter.places(GPU)
+    return None if found is None else set(found)
 
 
 def test_a_slice_is_made_once_and_found_again(slices: Slices, cutter: EmulatedCutter) -> None:
@@ -98,8 +97,8 @@ def test_slices_of_others_are_never_touched(slices: Slices, cutter: EmulatedCutt
     cutter.switch(GPU, True)
     with pytest.raises(Permanent, match="not by this yard"):
         slices.whole(GPU, ())
-    cutter.make(GPU, *THREE)
-    assert [THREE] == [Place(each.profile, each.start) for each in slices.foreign(GPU)]
+    cutter.make(GPU, THREE)
+    assert (THREE,) == slices.foreign(GPU)
     with pytest.raises(Permanent, match="not by this yard"):
         slices.ensure(H200, GPU, WHOLE, ())
     slices.sweep({})

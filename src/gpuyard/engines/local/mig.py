@@ -8,7 +8,8 @@ that after any crash nothing of ours is left behind and nothing of anybody else'
 import os
 import threading
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from gpuyard.core.geometry import Place, flaw
 from gpuyard.engines.contract import Permanent, Transient
@@ -18,32 +19,31 @@ from gpuyard.model.mig import Mold
 FILE = "mig.json"
 
 
-class Instance(NamedTuple):
-    """A slice that is there."""
-
-    profile: str
-    start: int
-    uuid: str
-    """What a program names to see it and nothing else."""
-
-
 class Cutter(Protocol):
     """The hand on the hardware. GPUs are named by UUID."""
 
-    def instances(self, gpu: str) -> tuple[Instance, ...] | None:
+    def at_work(self) -> AbstractContextManager[object]:
+        """Several calls in a row are quicker within."""
+        ...
+
+    def places(self, gpu: str) -> tuple[Place, ...] | None:
         """The slices of a GPU by first slot; None: MIG is off there."""
+        ...
+
+    def uuid(self, gpu: str, place: Place) -> str:
+        """What a program names to see this slice and nothing else. To find it takes longer than to find the slice."""
         ...
 
     def switch(self, gpu: str, on: bool) -> None:
         """Switch MIG on or off. A GPU in use, or still cut, cannot be switched: `Transient`."""
         ...
 
-    def make(self, gpu: str, profile: str, start: int) -> str:
-        """Make a slice exactly there; its UUID."""
+    def make(self, gpu: str, place: Place) -> None:
+        """Make a slice exactly there."""
         ...
 
-    def destroy(self, gpu: str, start: int) -> None:
-        """Take the slice away that begins there. One in use cannot be taken: `Transient`."""
+    def destroy(self, gpu: str, place: Place) -> None:
+        """Take this slice away; if it is not there, nothing is. One in use cannot be taken: `Transient`."""
         ...
 
 
@@ -60,41 +60,42 @@ class Slices:
         kept: dict[str, Any] = files.read(self._path) or {}
         return {gpu: {Place(*place) for place in places} for gpu, places in kept.items()}
 
-    def foreign(self, gpu: str) -> tuple[Instance, ...]:
+    def foreign(self, gpu: str) -> tuple[Place, ...]:
         """Slices that somebody else has made."""
-        mine = self.own().get(gpu)
-        there = self._cutter.instances(gpu)
-        if there is None:
-            return ()
-        return tuple([each for each in there if mine is None or Place(each.profile, each.start) not in mine])
+        mine = self.own().get(gpu, set())
+        return tuple([place for place in self._cutter.places(gpu) or () if place not in mine])
 
     def ensure(self, mold: Mold, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
         """The UUID of this slice, made now if it is not there. What is idle and in its way is taken away first.
 
         `in_use` are the places on this GPU that live attempts hold: they are never touched.
         """
-        with self._mutex:
+        with self._mutex, self._cutter.at_work():
             held = set(in_use)
-            there = self._cutter.instances(gpu)
+            there = self._cutter.places(gpu)
             if there is not None and gpu not in self.own():
                 raise Permanent(f"MIG is on at {gpu}, and not by this yard")
-            for each in there or ():
-                if Place(each.profile, each.start) == wanted:
-                    return each.uuid
-            self._note(gpu, wanted)
-            if there is None:
-                self._cutter.switch(gpu, True)
-                there = ()
-            for each in there:
-                place = Place(each.profile, each.start)
-                if flaw(mold, [place, wanted]) and place not in held:
-                    self._take_away(gpu, place)
-            if _crowded(mold, held, wanted, self._cutter.instances(gpu) or ()):
-                # No two overlap, but together they are too many: let go of all that nobody uses.
-                for each in self._cutter.instances(gpu) or ():
-                    if Place(each.profile, each.start) not in held:
-                        self._take_away(gpu, Place(each.profile, each.start))
-            return self._cutter.make(gpu, wanted.profile, wanted.start)
+            if wanted not in (there or ()):
+                self._note(gpu, wanted)
+                if there is None:
+                    self._cutter.switch(gpu, True)
+                left = self._make_room(mold, gpu, wanted, set(there or ()), held)
+                if _crowded(mold, held | left, wanted):
+                    # No two overlap, but together they are too many: let go of all that nobody uses.
+                    for place in sorted(left - held):
+                        self._take_away(gpu, place)
+                self._cutter.make(gpu, wanted)
+            return self._cutter.uuid(gpu, wanted)
+
+    def _make_room(
+        self, mold: Mold, gpu: str, wanted: Place, there: set[Place], held: set[Place]
+    ) -> set[Place]:
+        """Take away what is idle and lies where a slice is to be; what is left."""
+        for place in sorted(there - held):
+            if flaw(mold, [place, wanted]):
+                self._take_away(gpu, place)
+                there.discard(place)
+        return there
 
     def keep(self, mold: Mold, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
         """Cut a GPU to just this layout. What is there already stays; what is not in it and idle is taken away.
@@ -105,11 +106,11 @@ class Slices:
         if not wanted:
             self.whole(gpu, held)
             return
-        with self._mutex:
-            there = self._cutter.instances(gpu)
+        with self._mutex, self._cutter.at_work():
+            there = self._cutter.places(gpu)
             if there is not None and gpu not in self.own():
                 raise Permanent(f"MIG is on at {gpu}, and not by this yard")
-            found = {Place(each.profile, each.start) for each in there or ()}
+            found = set(there or ())
             if found == set(wanted):
                 return
             for place in sorted(found - set(wanted)):
@@ -122,20 +123,18 @@ class Slices:
             for place in wanted:
                 if place not in found:
                     self._note(gpu, place)
-                    self._cutter.make(gpu, place.profile, place.start)
+                    self._cutter.make(gpu, place)
 
     def there(self, gpu: str) -> tuple[Place, ...]:
         """The yard's own slices that are on a GPU now."""
         own = self.own().get(gpu, set())
-        found = (
-            [Place(each.profile, each.start) for each in (self._cutter.instances(gpu) or ())] if own else []
-        )
-        return tuple([place for place in found if place in own])
+        found = self._cutter.places(gpu) if own else ()
+        return tuple([place for place in found or () if place in own])
 
     def whole(self, gpu: str, in_use: Iterable[Place]) -> None:
         """Make a GPU whole again for a job that takes all of it."""
-        with self._mutex:
-            if self._cutter.instances(gpu) is None:
+        with self._mutex, self._cutter.at_work():
+            if self._cutter.places(gpu) is None:
                 return
             if held := set(in_use):
                 raise Transient(f"{gpu} is cut, and {len(held)} of its slices are in use")
@@ -153,7 +152,7 @@ class Slices:
         """Take away what nobody uses and switch MIG off where nothing is left: at the end, or when told to."""
         for gpu in sorted(self.own()):
             held = in_use.get(gpu, set())
-            with self._mutex:
+            with self._mutex, self._cutter.at_work():
                 for place in sorted(self.own().get(gpu, ())):
                     if place not in held:
                         self._take_away(gpu, place)
@@ -163,8 +162,7 @@ class Slices:
     def _take_away(self, gpu: str, place: Place) -> None:
         if place not in self.own().get(gpu, ()):
             raise Permanent(f"{place.profile} at slot {place.start} of {gpu} is not this yard's")
-        if any(Place(each.profile, each.start) == place for each in self._cutter.instances(gpu) or ()):
-            self._cutter.destroy(gpu, place.start)
+        self._cutter.destroy(gpu, place)
         # Only now: what is noted and not there does no harm, what is there and not noted would stay for ever.
         kept = self.own()
         kept[gpu].discard(place)
@@ -189,7 +187,7 @@ class Slices:
             raise Transient(f"what is the yard's own cannot be written down: {error}") from error
 
 
-def _crowded(mold: Mold, held: set[Place], wanted: Place, there: Iterable[Instance]) -> bool:
+def _crowded(mold: Mold, there: set[Place], wanted: Place) -> bool:
     """Whether what is there leaves too little compute for the wanted slice."""
-    places = {*held, *[Place(each.profile, each.start) for each in there]} - {wanted}
-    return bool(flaw(mold, [*sorted(places, key=lambda place: place.start), wanted]))
+    places = sorted(there - {wanted}, key=lambda place: place.start)
+    return bool(flaw(mold, [*places, wanted]))

@@ -5,12 +5,12 @@ Its slices are kept in a file: a server that comes back finds them as it would f
 
 import hashlib
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gpuyard.core.geometry import Place, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.local import files
-from gpuyard.engines.local.mig import Instance
 from gpuyard.model.mig import Mold
 
 FILE = "emulated-mig.json"
@@ -23,20 +23,26 @@ class EmulatedCutter:
         self._path = os.path.join(folder, FILE)
         self._mold = mold
 
+    def at_work(self) -> AbstractContextManager[object]:
+        """Nothing to open."""
+        return nullcontext()
+
     def _kept(self) -> dict[str, list[list[Any]]]:
         return files.read(self._path) or {}
 
-    def instances(self, gpu: str) -> tuple[Instance, ...] | None:
+    def places(self, gpu: str) -> tuple[Place, ...] | None:
         """The slices of a GPU by first slot; None: MIG is off there."""
-        places = self._kept().get(gpu)
-        if places is None:
+        kept = self._kept().get(gpu)
+        if kept is None:
             return None
-        return tuple(
-            [
-                Instance(profile, start, _uuid(gpu, profile, start))
-                for profile, start in sorted(places, key=lambda p: p[1])
-            ]
-        )
+        return tuple(sorted([Place(*each) for each in kept], key=lambda place: place.start))
+
+    def uuid(self, gpu: str, place: Place) -> str:
+        """One that nobody else has."""
+        if place not in (self.places(gpu) or ()):
+            raise Transient(f"{gpu} has no {place.profile} at slot {place.start}")
+        digest = hashlib.sha256(f"{gpu}/{place.profile}/{place.start}".encode()).hexdigest()
+        return f"MIG-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
 
     def switch(self, gpu: str, on: bool) -> None:
         """Switch MIG on or off."""
@@ -53,27 +59,19 @@ class EmulatedCutter:
             del kept[gpu]
         files.replace(self._path, kept)
 
-    def make(self, gpu: str, profile: str, start: int) -> str:
+    def make(self, gpu: str, place: Place) -> None:
         """Make a slice exactly there."""
         kept = self._kept()
         if gpu not in kept or self._mold is None:
             raise Transient(f"MIG is off at {gpu}")
-        if wrong := flaw(self._mold, [*[Place(*each) for each in kept[gpu]], Place(profile, start)]):
+        if wrong := flaw(self._mold, [*[Place(*each) for each in kept[gpu]], place]):
             raise Transient(f"{gpu}: {wrong}")
-        kept[gpu].append([profile, start])
+        kept[gpu].append(list(place))
         files.replace(self._path, kept)
-        return _uuid(gpu, profile, start)
 
-    def destroy(self, gpu: str, start: int) -> None:
-        """Take the slice away that begins there."""
+    def destroy(self, gpu: str, place: Place) -> None:
+        """Take this slice away."""
         kept = self._kept()
-        left = [each for each in kept.get(gpu, []) if each[1] != start]
-        if len(left) == len(kept.get(gpu, [])):
-            raise Transient(f"{gpu} has no slice at slot {start}")
-        kept[gpu] = left
-        files.replace(self._path, kept)
-
-
-def _uuid(gpu: str, profile: str, start: int) -> str:
-    digest = hashlib.sha256(f"{gpu}/{profile}/{start}".encode()).hexdigest()
-    return f"MIG-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+        if list(place) in kept.get(gpu, []):
+            kept[gpu].remove(list(place))
+            files.replace(self._path, kept)

@@ -2,11 +2,11 @@
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.local.mig import Instance
 from gpuyard.model.mig import Mold, Profile
 
 _OFF, _ON = 0, 1
@@ -19,18 +19,33 @@ class NvmlCutter:
         self._mold = mold
         self._by_number = {profile.number: profile for profile in mold.profiles}
 
-    def instances(self, gpu: str) -> tuple[Instance, ...] | None:
+    def at_work(self) -> AbstractContextManager[object]:
+        """Keeps the driver open: to open it takes longer than most of what is asked of it."""
+        return _driver("cutting GPUs")
+
+    def places(self, gpu: str) -> tuple[Place, ...] | None:
         """The slices of a GPU by first slot; None: MIG is off there."""
         with _driver(f"reading the slices of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
             if nvml.nvmlDeviceGetMigMode(handle)[0] == _OFF:
                 return None
-            uuids = _uuids(nvml, handle)
-            found = [
-                Instance(self._by_number[info.profileId].name, info.placement.start, uuids.get(info.id, ""))
-                for _instance, info in self._all(nvml, handle)
-            ]
-        return tuple(sorted(found, key=lambda each: each.start))
+            found = [self._place(info) for _instance, info in self._all(nvml, handle)]
+        return tuple(sorted(found, key=lambda place: place.start))
+
+    def _place(self, info: Any) -> Place:
+        return Place(self._by_number[info.profileId].name, info.placement.start)
+
+    def uuid(self, gpu: str, place: Place) -> str:
+        """The name of the MIG device on a slice."""
+        with _driver(f"reading the name of {place.profile} at slot {place.start} of {gpu}") as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+            for instance, info in self._all(nvml, handle):
+                if self._place(info) == place:
+                    if not _uuid(nvml, handle, info.id):
+                        # Whoever made it died half-way: it has no compute instance yet.
+                        _fill(nvml, instance, self._by_number[info.profileId])
+                    return _uuid(nvml, handle, info.id)
+        raise Transient(f"{gpu} has no {place.profile} at slot {place.start}")
 
     def switch(self, gpu: str, on: bool) -> None:
         """Switch MIG on or off."""
@@ -45,34 +60,31 @@ class NvmlCutter:
                     f"{gpu} needs a reset before MIG is {'on' if on else 'off'} (`nvidia-smi --gpu-reset`)"
                 )
 
-    def make(self, gpu: str, profile: str, start: int) -> str:
+    def make(self, gpu: str, place: Place) -> None:
         """Make a slice exactly there, with one compute instance over all of it."""
-        size = self._mold.profile(profile)
-        assert size is not None, f"{self._mold.model} has no {profile}"
-        with _driver(f"making {profile} at slot {start} of {gpu}") as nvml:
+        size = self._mold.profile(place.profile)
+        assert size is not None, f"{self._mold.model} has no {place.profile}"
+        with _driver(f"making {place.profile} at slot {place.start} of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
-            spot = nvml.c_nvmlGpuInstancePlacement_t(start, size.memory)
+            spot = nvml.c_nvmlGpuInstancePlacement_t(place.start, size.memory)
             instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, size.number, ctypes.byref(spot))
             try:
                 _fill(nvml, instance, size)
-                number = nvml.nvmlGpuInstanceGetInfo(instance).id
-                return _uuids(nvml, handle)[number]
             except BaseException:
                 # Half a slice is of no use to anybody.
                 _drain(nvml, instance)
                 nvml.nvmlGpuInstanceDestroy(instance)
                 raise
 
-    def destroy(self, gpu: str, start: int) -> None:
-        """Take the slice away that begins there."""
-        with _driver(f"taking away the slice at slot {start} of {gpu}") as nvml:
+    def destroy(self, gpu: str, place: Place) -> None:
+        """Take this slice away."""
+        with _driver(f"taking away {place.profile} at slot {place.start} of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
             for instance, info in self._all(nvml, handle):
-                if info.placement.start == start:
+                if self._place(info) == place:
                     _drain(nvml, instance)
                     nvml.nvmlGpuInstanceDestroy(instance)
                     return
-            raise Transient(f"{gpu} has no slice at slot {start}")
 
     def _all(self, nvml: Any, handle: Any) -> Iterator[tuple[Any, Any]]:
         """Every instance with what the driver says of it."""
@@ -130,16 +142,17 @@ def _drain(nvml: Any, instance: Any) -> None:
             nvml.nvmlComputeInstanceDestroy(room[place])
 
 
-def _uuids(nvml: Any, handle: Any) -> dict[int, str]:
-    """UUIDs of the MIG devices by the number of their GPU instance."""
-    found = {}
+def _uuid(nvml: Any, handle: Any, instance_id: int) -> str:
+    """The UUID of the MIG device on a GPU instance; empty: there is none. The driver must be asked one by one."""
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except nvml.NVMLError_NotFound:
             continue
-        found[nvml.nvmlDeviceGetGpuInstanceId(device)] = nvml.nvmlDeviceGetUUID(device)
-    return found
+        if nvml.nvmlDeviceGetGpuInstanceId(device) == instance_id:
+            found: str = nvml.nvmlDeviceGetUUID(device)
+            return found
+    return ""
 
 
 @contextmanager

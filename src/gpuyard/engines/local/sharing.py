@@ -169,7 +169,7 @@ class Sharing:
         slices = self._slices(mold)
         if uuid in slices.own():
             return bool(slices.foreign(uuid))
-        return self._cutter(mold).instances(uuid) is not None
+        return self._cutter(mold).places(uuid) is not None
 
     def daemon(self, gpu: str, uid: int) -> Daemon:
         """Where the MPS daemon for a GPU and a user is."""
