@@ -8,6 +8,7 @@ happens, MIG is off at the end. `--rehearse` does it here and now with emulated 
 
 import argparse
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
     if not rehearse:
         for row, places in zip(found, cut, strict=True):
             row["nvidia-smi s"] = by_nvidia_smi(hardware.mold, places)
+            print(row, file=sys.stderr, flush=True)
     return found
 
 

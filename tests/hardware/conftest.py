@@ -100,6 +100,7 @@ class Hardware:
         put_back.put_back(self.data, self.mold.model)
         if self._guard is not None:
             self._guard.communicate(guard.DONE)
+            self._guard = None
 
 
 def python_with_torch() -> str:
