@@ -1,7 +1,10 @@
 """Real GPUs, shared for real: every figure is what the job itself saw."""
 
 import json
+import os
 import pwd
+import re
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -100,6 +103,35 @@ def test_a_wild_write_costs_its_neighbours_at_most_a_try(hardware: Hardware) -> 
     for each in ended[:-1]:
         assert ("COMPLETED", 2) == (each["state"], each["attempts"]), each
         assert saw(hardware, each["label"])["role"] in {"good", "idle"}
+
+
+def test_a_daemon_that_dies_costs_its_jobs_a_try(hardware: Hardware) -> None:
+    words = ("-g", 0.2, "--", hardware.python, LOOK, "good", 10)
+    jobs = [hardware("submit", *words).strip() for _ in range(2)]
+    until = time.monotonic() + 60
+    while not (
+        computing := [
+            log for log in Path("/tmp").glob("gpuyard-mps-*/*/log/server.log") if connected(log) > 1
+        ]
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    os.kill(int((computing[0].parents[1] / "pipe/nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
+    for each in hardware.wait(*jobs):
+        assert ("COMPLETED", 2) == (each["state"], each["attempts"]), each
+        # Within its caps again: through a daemon that was started anew.
+        assert saw(hardware, each["label"])["multiprocessors"] < 40
+
+
+def connected(log: Path) -> int:
+    """How many processes compute through a daemon."""
+    there: set[str] = set()
+    for line in log.read_text(errors="replace").splitlines():
+        if came := re.search(r"Status of client {PID: (\d+), Context ID: 1} is ACTIVE", line):
+            there.add(came[1])
+        elif went := re.search(r"Client process (\d+) disconnected", line):
+            there.discard(went[1])
+    return len(there)
 
 
 def test_strict_is_never_a_share(hardware: Hardware) -> None:

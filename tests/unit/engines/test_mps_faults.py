@@ -257,3 +257,24 @@ def test_a_log_is_read_as_it_grows(scene: Scene) -> None:
     scene.log.unlink()
     scene.breaks(bad)
     assert scene.faults.recovering("GPU-a", 1001)
+
+
+def test_who_computed_through_a_daemon_that_died_gets_one_more_try(scene: Scene) -> None:
+    daemon = scene.process("daemon")
+    pipe = scene.log.parents[1] / "pipe"
+    pipe.mkdir()
+    (pipe / "nvidia-cuda-mps-control.pid").write_text(f"{daemon}\n")
+    scene.now_ms = T
+    scene.faults.look()
+    assert FAILED == scene.end("before", T - 3000)
+    scene.gone(daemon)
+    scene.faults.look()
+    found = scene.end("a", T + 700)
+    assert found is not None
+    assert ("NODE_FAIL", True) == (found[0], "the MPS daemon that it computed through died" in found[1])
+    assert FAILED == scene.end("b", T + 700, again=True)
+    assert FAILED == scene.end("later", T + 9000, started_ms=T + 5000)
+    # What is no number is no daemon.
+    (pipe / "nvidia-cuda-mps-control.pid").write_text("soon")
+    scene.faults.look()
+    assert FAILED == scene.end("c", T + 20_000, started_ms=T + 10_000)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuyard.engines.contract import Transient
+from gpuyard.engines.local import processes
 from gpuyard.engines.local.translate import Account
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -51,6 +52,21 @@ def caps(milli: int, memory_mib: int) -> dict[str, str]:
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, milli // 10)),
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib * milli // 1000}M",
     }
+
+
+def pid_of(daemon: Daemon) -> int:
+    """The process of a daemon, which may be dead; 0: it has not started, or was told to end."""
+    try:
+        # The folder is its user's: a pipe there must not be waited for.
+        fd = os.open(f"{daemon.pipe}/{CONTROL}.pid", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return 0
+    try:
+        return max(0, int(os.read(fd, 20)))
+    except (OSError, ValueError):
+        return 0
+    finally:
+        os.close(fd)
 
 
 class Mps:
@@ -112,16 +128,15 @@ class Mps:
         names = sorted(os.listdir(self._root))
         return [Daemon("", int(name.rpartition("-")[2]), os.path.join(self._root, name)) for name in names]
 
+    @staticmethod
+    def dead(daemon: Daemon) -> bool:
+        """Whether it has died: one that was told to end takes its number away."""
+        pid = pid_of(daemon)
+        return pid > 0 and not processes.runs(pid)
+
     def pids(self) -> set[int]:
         """Process numbers of the daemons: what computes below them is ours."""
-        found = set()
-        for daemon in self.all():
-            with (
-                suppress(OSError, ValueError),
-                open(f"{daemon.pipe}/{CONTROL}.pid", encoding="ascii") as file,
-            ):
-                found.add(int(file.read()))
-        return found
+        return {pid for daemon in self.all() if (pid := pid_of(daemon))}
 
     def stop_unused(self, used: set[tuple[str, int]]) -> None:
         """End every daemon but those of these GPUs and users."""

@@ -5,6 +5,8 @@ under them, as if their node had failed, and run again. A process is known by th
 or by the number its job was started with. One that has lost its GPU and does not notice keeps everybody new out, so it
 is ended.
 
+A daemon that dies takes all its clients with it, and nothing is logged; each of them gets one more try.
+
 Where nobody is named, who failed first by a clear margin is taken for the cause. Where several failed at the same
 moment nobody can tell: each of them gets one more try.
 """
@@ -16,7 +18,7 @@ from typing import Any
 
 from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
-from gpuyard.engines.local.mps import Daemon
+from gpuyard.engines.local.mps import Daemon, Mps, pid_of
 from gpuyard.engines.local.mps_log import DaemonLog, Fault
 from gpuyard.engines.local.translate import FOLDER_VARIABLE, flaw_of_key
 from gpuyard.model import Outcome
@@ -35,6 +37,7 @@ SAVE_MS_MAX = 10_000
 """The most time that it gets to save its work when it is ended."""
 
 _LOST = "a fault of another job broke the MPS server that they shared"
+_DIED = "the MPS daemon that it computed through died"
 _BROKE = "a fatal error of its work on the GPU, which broke the MPS server"
 
 
@@ -55,19 +58,24 @@ class Faults:
         self._logs: dict[str, DaemonLog] = {}
         self._whose: dict[int, str] = {}
         """The attempt that a client belongs to. Kept past its end, which is when it is asked for."""
+        self._deaths: dict[str, dict[int, int]] = {}
+        """By the folder of a daemon's log: which of its processes was found dead, and when."""
         self._failed: dict[tuple[str, int], dict[str, int]] = {}
         """By GPU and user: when each attempt failed in a fault that names nobody."""
 
     def look(self) -> bool:
         """See who has connected since: who is gone can no longer be asked whose it is. Whether there are daemons."""
-        there = [daemon.log for daemon in self._daemons()]
-        for folder in there:
-            for pid in self._log(folder).look():
+        there = self._daemons()
+        for daemon in there:
+            for pid in self._log(daemon.log).look():
                 self._whose.pop(pid, None)
                 if key := attempt_of(pid):
                     self._whose[pid] = key
-        for folder in self._logs.keys() - there:
+            if Mps.dead(daemon):
+                self._deaths.setdefault(daemon.log, {}).setdefault(pid_of(daemon), self._now_ms())
+        for folder in self._logs.keys() - {daemon.log for daemon in there}:
             del self._logs[folder]
+            self._deaths.pop(folder, None)
         if not there:
             self._whose.clear()
             self._failed.clear()
@@ -112,13 +120,15 @@ class Faults:
         self.look()
         fault = self._fault(gpu, uid, end["started_ms"], end["ended_ms"])
         if fault is None or end["why"] == _BROKE:
-            return end
+            died = self._died(gpu, uid, end["started_ms"], end["ended_ms"])
+            # Not for ever: it may be the job itself that kills it.
+            return _again(end, _DIED) if died and not plan.get("append") else end
         if fault.culprits:
             mine = self._mine(key, fault)
             if mine & fault.culprits:
                 return end | {"why": f"{end['why']}: {_BROKE}"}
             if mine & fault.victims:
-                return self._again(end)
+                return _again(end, _LOST)
             if not self._strangers(fault):
                 return end
         return self._judged_by_time(key, plan, end, fault.at_ms)
@@ -140,11 +150,7 @@ class Faults:
         suspects = [other for other, ms in same.items() if ms <= first_ms + SAME_MS]
         if key in suspects and (len(suspects) == 1 or plan.get("append")):
             return end
-        return self._again(end)
-
-    @staticmethod
-    def _again(end: dict[str, Any]) -> dict[str, Any]:
-        return end | {"outcome": Outcome.NODE_FAIL.value, "why": f"{_LOST} ({end['why']})"}
+        return _again(end, _LOST)
 
     def _mine(self, key: str, fault: Fault) -> set[int]:
         """The processes of an attempt that were in a fault."""
@@ -165,8 +171,17 @@ class Faults:
         ]
         return max(able, key=lambda fault: fault.at_ms, default=None)
 
+    def _died(self, gpu: str, uid: int, started_ms: int, ended_ms: int) -> bool:
+        """Whether the daemon of an attempt died while it ran."""
+        deaths = self._deaths.get(self._daemon(gpu, uid).log, {}).values()
+        return any([started_ms <= ms <= ended_ms + SLACK_MS for ms in deaths])
+
     def _log(self, folder: str) -> DaemonLog:
         return self._logs.setdefault(folder, DaemonLog(folder))
+
+
+def _again(end: dict[str, Any], why: str) -> dict[str, Any]:
+    return end | {"outcome": Outcome.NODE_FAIL.value, "why": f"{why} ({end['why']})"}
 
 
 def attempt_of(pid: int) -> str:

@@ -189,6 +189,7 @@ class Sharing:
         used = self._shared()
         if self._rests("mps", bool(used), now):
             self._mps.stop_unused(used)
+        troubles += self._revive()
         if mold is None:
             return troubles
         slices, cuts, pins = self._slices(mold), self._cuts(), self.pinned()
@@ -204,6 +205,20 @@ class Sharing:
                     slices.whole(uuid, cuts.get(uuid, set()))
                 except (Transient, Permanent) as error:
                     troubles.append(str(error))
+        return troubles
+
+    def _revive(self) -> list[str]:
+        """Start daemons again that have died under their users: without one, a program computes beyond its caps."""
+        dead = {daemon.folder for daemon in self._mps.all() if self._mps.dead(daemon)}
+        troubles: list[str] = []
+        for plan in self._plans() if dead else ():
+            for gpu, uid in plan.get("held", {}).get("mps", ()):
+                if self._mps.daemon(gpu, uid).folder in dead:
+                    dead.discard(self._mps.daemon(gpu, uid).folder)
+                    try:
+                        self._mps.ensure(gpu, Account(uid, plan["gid"], "", "", ""))
+                    except Transient as error:
+                        troubles.append(str(error))
         return troubles
 
     def _rests(self, name: str, used: bool, now: bool) -> bool:
