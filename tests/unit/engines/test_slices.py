@@ -10,7 +10,7 @@ from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Part, Permanent, Transient
 from gpuyard.engines.local.mig import Slices
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.mps import NoMps, caps
+from gpuyard.engines.local.mps import Mps, NoMps, caps
 from gpuyard.engines.local.sharing import IDLE_S, Sharing
 from gpuyard.engines.local.translate import Account, GpuReading
 from gpuyard.model.mig import MOLDS, Slice
@@ -199,3 +199,26 @@ def test_a_model_without_mig_is_not_cut(tmp_path: Path) -> None:
     box.readings = [GpuReading(GPU, "Tesla T4", 15_360)]
     with pytest.raises(Permanent, match="no MIG"):
         box.start(part(428, Slice(0, *THREE)))
+
+
+def test_without_mps_shares_take_turns_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sharing(mps: Mps) -> Sharing:
+        return Sharing(
+            str(tmp_path), lambda _mold: EmulatedCutter(str(tmp_path), H200), mps, lambda: iter(())
+        )
+
+    part = Part("here", (0,), 250, 0, 0, 1)
+    readings = [GpuReading(GPU, "NVIDIA H200", 143_771)]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    without = sharing(Mps(str(tmp_path)))
+    ready = without.prepare(part, readings, ANA)
+    assert ((GPU,), {"YARD_SHARED_THROUGH": "time-slicing"}) == (ready.devices, ready.environment)
+    assert "not capped" in without.note()
+    assert [] == without.daemons()
+    (tmp_path / "nvidia-cuda-mps-control").touch(mode=0o755)
+    assert "" == without.note()
+    assert (
+        "mps" == sharing(NoMps(str(tmp_path))).prepare(part, readings, ANA).environment["YARD_SHARED_THROUGH"]
+    )

@@ -100,8 +100,10 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this engine on this machine, in sentences."""
-        emulated = (EMULATED,) if self._emulate is not None else ()
-        return self._notes + emulated
+        if self._emulate is not None:
+            return (*self._notes, EMULATED)
+        shares = self._sharing.note() if self._gpus() else ""
+        return (*self._notes, shares) if shares else self._notes
 
     # ---- the node
 

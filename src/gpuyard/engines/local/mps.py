@@ -19,6 +19,8 @@ from gpuyard.engines.local import processes
 from gpuyard.engines.local.translate import Account
 
 CONTROL = "nvidia-cuda-mps-control"
+THROUGH = "YARD_SHARED_THROUGH"
+"""Tells a job with a share how it shares: `mps`, or `time-slicing`."""
 _ASK_S_MAX = 10.0
 _READY_S_MAX = 10.0
 _PAUSE_S = 0.05
@@ -76,6 +78,10 @@ class Mps:
         # Not below the yard's own folder: a path to a socket may have no more than a hundred characters.
         mark = hashlib.sha256(data.encode()).hexdigest()[:10]
         self._root = f"/tmp/gpuyard-mps-{mark}"
+
+    def available(self) -> bool:
+        """Whether this machine has MPS; without it, programs that share a GPU take turns, and nothing caps them."""
+        return shutil.which(CONTROL) is not None
 
     def daemon(self, gpu: str, uid: int) -> Daemon:
         """Where the daemon for a GPU and a user is, or would be."""
@@ -185,6 +191,10 @@ class NoMps(Mps):
 
     Whoever writes a fault into the log there has had one.
     """
+
+    def available(self) -> bool:
+        """It is pretended to be there, like the GPUs."""
+        return True
 
     def ensure(self, gpu: str, account: Account) -> Daemon:
         """Nothing to start."""

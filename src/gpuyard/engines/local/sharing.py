@@ -15,7 +15,7 @@ from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
 from gpuyard.engines.local.mig import Cutter, Slices
-from gpuyard.engines.local.mps import Daemon, Mps, caps
+from gpuyard.engines.local.mps import CONTROL, THROUGH, Daemon, Mps, caps
 from gpuyard.engines.local.translate import Account, GpuReading, model_of
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI
@@ -78,10 +78,12 @@ class Sharing:
             return Ready(tuple(uuids), held={"gpus": uuids})
         if len(uuids) > 1:
             raise Permanent("a share is of one GPU here")
+        if not self._mps.available():
+            return Ready(tuple(uuids), {THROUGH: "time-slicing"}, {"turns": uuids})
         self._idle_since.pop("mps", None)
         daemon = self._mps.ensure(uuids[0], account)
         reading = readings[part.gpus[0]]
-        environment = daemon.environment() | caps(part.milli, reading.memory_mib)
+        environment = daemon.environment() | caps(part.milli, reading.memory_mib) | {THROUGH: "mps"}
         return Ready(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
 
     def _cut(self, part: Part, readings: list[GpuReading], mold: Mold | None) -> Ready:
@@ -163,6 +165,14 @@ class Sharing:
             if mold is not None:
                 found += [Slice(gpu, *place) for place in self._slices(mold).there(reading.uuid)]
         return tuple(found)
+
+    def note(self) -> str:
+        """What people should know about shares here; empty: nothing."""
+        if self._mps.available():
+            return ""
+        return (
+            f"shares of GPUs take turns and are not capped in memory or compute: {CONTROL} is not installed"
+        )
 
     def foreign(self, mold: Mold, uuid: str) -> bool:
         """Whether somebody else has cut this GPU."""
