@@ -111,3 +111,20 @@ def test_who_loses_its_gpu_to_the_fault_of_another_runs_again(yard: Box) -> None
     job = yard.wait(good, "COMPLETED")
     assert 2 == job["attempts"]
     assert 1 == yard.wait(other, "COMPLETED")["attempts"]
+
+
+def test_each_gpu_is_shown_with_its_jobs_and_what_cannot_be_measured_is_not(yard: Box) -> None:
+    jobs = [yard.submit("-g", size, "--", "sleep", 60) for size in ("0.25", "2g.35gb")]
+    for job in jobs:
+        yard.wait(job, "RUNNING")
+    shown = yard("nodes", "--gpus")
+    assert ["NODE", "GPU", "MODEL", "BUSY", "MEMORY", "POWER", "TEMP", "JOBS"] == shown.out.split("\n")[
+        0
+    ].split()
+    assert f"{jobs[0]} (0.25)" in shown.out
+    assert f"{jobs[1]} (2g.35gb)" in shown.out
+    assert "emulated GPUs have nothing to measure" in shown.err
+    told = json.loads(yard("nodes", "--gpus", "-o", "json").out)
+    assert [(0, None, True), (1, None, True)] == [
+        (each["gpu"], each["busy_pct"], each["emulated"]) for each in told
+    ]

@@ -75,6 +75,25 @@ def test_a_share_is_capped_in_memory_and_compute(hardware: Hardware) -> None:
     assert little["multiprocessors"] <= 0.3 * whole["multiprocessors"]
 
 
+@pytest.mark.parametrize("size", ["1", "0.2", "slice"])
+def test_what_a_gpu_does_is_told_with_whose_memory_it_is(hardware: Hardware, size: str) -> None:
+    size = hardware.mold.profiles[0].name if size == "slice" else size
+    job = hardware("submit", "-g", size, "--", hardware.python, LOOK, "good", 6).strip()
+    seen: list[tuple[int | None, int]] = []
+    while json.loads(hardware("show", job, "-o", "json"))["ended_ms"] is None:
+        (gpu,) = json.loads(hardware("nodes", "--gpus", "-o", "json"))
+        assert 0 < gpu["temperature_c"] < 110
+        assert 10 < gpu["power_w"] < 1200
+        assert 0 <= gpu["memory_used_mib"] <= gpu["memory_mib"]
+        seen += [
+            (gpu["busy_pct"], each["memory_used_mib"] or 0) for each in gpu["jobs"] if each["label"] == job
+        ]
+    print(size, seen)
+    assert max(mib for _busy, mib in seen) > 100
+    # A GPU that is cut does not say how busy it is, and nothing is made up for it.
+    assert max(busy or 0 for busy, _mib in seen) > 20 or size == hardware.mold.profiles[0].name
+
+
 def test_shares_of_two_users_and_a_fault_harm_nobody_else(hardware: Hardware) -> None:
     other = next((each.pw_name for each in pwd.getpwall() if 1000 <= each.pw_uid < 60_000), "")
     try_it = ["runuser", "-u", other, "--", hardware.python, "-c", "import torch"]

@@ -1,4 +1,4 @@
-"""The part of the Python client that is about MIG layouts and defragmentation."""
+"""The part of the Python client that is about GPUs: what they do, MIG layouts and defragmentation."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,11 @@ from gpuyard.api.quoting import part, query
 
 class SharingCalls(Caller):
     """Calls about slices. A layout is `{"layout": "7x1g.18gb", "gpus": [0, 1]}`; without `gpus`, for all of a node."""
+
+    def gpus(self) -> dict[str, Any]:
+        """What GPUs do now, and the jobs on them: `GET /gpus`."""
+        found: dict[str, Any] = self._call("GET", f"{API}/gpus")
+        return found
 
     def mig(self) -> dict[str, Any]:
         """How GPUs are cut: `GET /mig`."""

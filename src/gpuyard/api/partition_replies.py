@@ -93,6 +93,39 @@ class MigReply(BaseModel):
     nodes: list[MigNodeReply]
 
 
+class GpuJobReply(BaseModel):
+    """A job on a GPU: its share of it (null: slices), its slices, and the memory that it uses (null: not known)."""
+
+    label: str
+    share: float | None
+    slices: list[str]
+    memory_used_mib: int | None
+
+
+class GpuReply(BaseModel):
+    """What a GPU does now. Null: not known; a GPU that is cut does not say how busy it is."""
+
+    node: str
+    gpu: int
+    gpu_model: str
+    busy_pct: int | None
+    memory_used_mib: int | None
+    memory_mib: int | None
+    power_w: int | None
+    temperature_c: int | None
+    others_mib: int | None
+    """Memory of processes that are no job's."""
+    emulated: bool
+    jobs: list[GpuJobReply]
+
+
+class GpusReply(BaseModel):
+    """Every GPU of the fleet; `trouble` says why their signals cannot be read."""
+
+    gpus: list[GpuReply]
+    trouble: str
+
+
 class MigStepReply(BaseModel):
     """What happens to one slice."""
 

@@ -1,4 +1,4 @@
-"""MIG layouts over HTTP: how GPUs are cut, what a layout would do, pins; and what moving jobs would free."""
+"""GPUs over HTTP: what they do, how they are cut, what a layout would do, pins; and what moving jobs would free."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.partition_replies import (
     DefragReply,
+    GpusReply,
     MigPlanReply,
     MigPlanRequest,
     MigReply,
@@ -24,15 +25,25 @@ from gpuyard.control.defragmenting import MOVES_MAX, defrag_view
 from gpuyard.control.partitions import Partitions
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.control.signals import gpus_view
 
 _MOVES_MOST = 10_000
 
 
 def routes(yard: Yard) -> APIRouter:
-    """`/mig`, `/nodes/{name}/mig` and `/defrag`."""
+    """`/gpus`, `/mig`, `/nodes/{name}/mig` and `/defrag`."""
     router = APIRouter(tags=["sharing"])
     api = _Partitions(yard)
     moves = query("moves", "At most so many jobs are moved.", "integer", minimum=1, maximum=_MOVES_MOST)
+    add(
+        router,
+        "GET",
+        "/gpus",
+        api.gpus,
+        Action.SEE_NODES,
+        "What GPUs do now, and the jobs on them",
+        GpusReply,
+    )
     add(router, "GET", "/mig", api.view, Action.SEE_NODES, "How GPUs are cut into MIG slices", MigReply)
     add(router, "POST", "/mig/plan", api.plan, Action.SEE_NODES,
         "What a layout would do to GPUs; without one, what the queue leads to", MigPlanReply, body=MigPlanRequest,
@@ -54,6 +65,11 @@ class _Partitions:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self._partitions = Partitions(yard.books, yard.committer, yard.engine, yard.now_ms)
+
+    async def gpus(self, request: Request) -> Response:
+        """As the driver tells it at this moment."""
+        yard = self._yard
+        return answer(await run_in_threadpool(gpus_view, yard.books, yard.engine, yard.store.yard))
 
     async def view(self, request: Request) -> Response:
         """Every node that can be cut, with its slices and what it is pinned to."""

@@ -34,16 +34,35 @@ FIELDS = (
 )
 """Names of the data, the same whether or not there are rows."""
 
+GPU_FIELDS = (
+    "node",
+    "gpu",
+    "gpu_model",
+    "busy_pct",
+    "memory_used_mib",
+    "memory_mib",
+    "power_w",
+    "temperature_c",
+    "others_mib",
+    "emulated",
+    "jobs",
+)
+
 NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
 
 
 def nodes(
-    output: OutputOption = Output.TABLE, columns: ColumnsOption = "", watch: WatchOption = None
+    gpus: Annotated[
+        bool, Option("--gpus", help="Each GPU: how busy and warm it is, its memory, and the jobs on it.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
 ) -> None:
     """Show the nodes, what is free on them, and who else uses their GPUs."""
     from gpuyard.cli.watching import repeated
 
-    repeated(lambda: _show(output, columns), watch)
+    repeated(lambda: (_show_gpus if gpus else _show)(output, columns), watch)
 
 
 def _show(output: Output, wanted: str) -> None:
@@ -71,6 +90,46 @@ def _show(output: Output, wanted: str) -> None:
         ),
     ]
     emit([dict(node) for node in found], columns, output, fields=FIELDS, wanted=wanted)
+
+
+def _show_gpus(output: Output, wanted: str) -> None:
+    from gpuyard.cli.streams import notice
+    from gpuyard.cli.tables import Column, emit
+
+    with client() as yard:
+        found = yard.gpus()
+    columns = [
+        Column("NODE", lambda gpu: gpu["node"]),
+        Column("GPU", lambda gpu: str(gpu["gpu"]), right=True),
+        Column("MODEL", lambda gpu: gpu["gpu_model"] or "-"),
+        Column("BUSY", lambda gpu: _known(gpu["busy_pct"], "%"), right=True),
+        Column("MEMORY", _memory, right=True),
+        Column("POWER", lambda gpu: _known(gpu["power_w"], " W"), right=True),
+        Column("TEMP", lambda gpu: _known(gpu["temperature_c"], " C"), right=True),
+        Column("JOBS", lambda gpu: ", ".join(_job_on(job) for job in gpu["jobs"]) or "-"),
+    ]
+    emit(found["gpus"], columns, output, fields=GPU_FIELDS, wanted=wanted)
+    if found["trouble"]:
+        notice(found["trouble"], before="note: ", style="bold")
+    if any([gpu["emulated"] for gpu in found["gpus"]]):
+        notice("emulated GPUs have nothing to measure", before="note: ", style="bold")
+
+
+def _known(value: int | None, unit: str) -> str:
+    return "-" if value is None else f"{value}{unit}"
+
+
+def _memory(gpu: Mapping[str, Any]) -> str:
+    """Used and in all; a dash is not nothing, it is not known."""
+    used, whole = gpu["memory_used_mib"], gpu["memory_mib"]
+    return f"{'-' if used is None else f'{used / 1024:.1f}'}/{'-' if whole is None else f'{whole >> 10}G'}"
+
+
+def _job_on(job: Mapping[str, Any]) -> str:
+    part = "+".join(job["slices"]) or (f"{job['share']:g}" if job["share"] != 1 else "")
+    used = "" if job["memory_used_mib"] is None else f"{job['memory_used_mib'] / 1024:.1f}G"
+    said = ", ".join([each for each in (part, used) if each])
+    return f"{job['label']} ({said})" if said else str(job["label"])
 
 
 def _pins(node: Mapping[str, Any]) -> str:

@@ -278,6 +278,33 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class GpuSignals:
+    """What a GPU does now. None: it is not known; a GPU that is cut does not say how busy it is."""
+
+    node: str
+    gpu: int
+    memory_mib: int
+    busy_pct: int | None = None
+    memory_used_mib: int | None = None
+    power_w: int | None = None
+    temperature_c: int | None = None
+    attempts: tuple[tuple[str, int], ...] = ()
+    """Memory that the processes of attempts use, by key, in MiB."""
+    others_mib: int = 0
+    """What processes use that are nobody's here."""
+    emulated: bool = False
+
+
+@runtime_checkable
+class TellsSignals(Protocol):
+    """An engine that can see what its GPUs do."""
+
+    def signals(self) -> tuple[GpuSignals, ...]:
+        """GPU by GPU, as found now."""
+        ...
+
+
 @runtime_checkable
 class LeavesOut(Protocol):
     """An engine that keeps only the beginning and the end of a log that is too long."""

@@ -16,6 +16,7 @@ from gpuyard.engines.contract import (
     Busy,
     Capability,
     EngineError,
+    GpuSignals,
     Halt,
     Launch,
     NodeReport,
@@ -25,14 +26,14 @@ from gpuyard.engines.contract import (
     Report,
     Transient,
 )
-from gpuyard.engines.local import cgroups, files, machine, outputs, persistence, processes, translate
+from gpuyard.engines.local import cgroups, files, machine, outputs, persistence, processes, signals, translate
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps, NoMps
-from gpuyard.engines.local.mps_faults import Faults
+from gpuyard.engines.local.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.outsiders import Outsiders
 from gpuyard.engines.local.sharing import Sharing
 from gpuyard.engines.local.watching import Watcher
@@ -129,6 +130,12 @@ class LocalEngine:
             cut = [gpu for gpu, reading in enumerate(readings) if self._sharing.foreign(mold, reading.uuid)]
             busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
         return (NodeReport(node=node, up=True, busy=busy),)
+
+    def signals(self) -> tuple[GpuSignals, ...]:
+        """What the GPUs of this machine do now."""
+        if self._emulate is not None:
+            return signals.pretended(self._node, self._gpus())
+        return signals.read(self._node, self._gpus(), attempt_of)
 
     def _gpus(self) -> list[translate.GpuReading]:
         if self._readings is None:

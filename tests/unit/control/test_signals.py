@@ -1,0 +1,58 @@
+"""What GPUs do, joined with the jobs on them: an attempt's memory is its job's, and what nobody told is null."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.observe import key_of
+from gpuyard.control.signals import gpus_view
+from gpuyard.engines.contract import GpuSignals, Transient, Uncut
+from gpuyard.model import Settings
+from gpuyard.policies.registry import PRESETS
+from rigs.desk import Rig, rig
+
+
+class Tells(Uncut):
+    """An engine that sees what it is told."""
+
+    found: tuple[GpuSignals, ...] | Exception = ()
+
+    def signals(self) -> tuple[GpuSignals, ...]:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path, Settings(policy=PRESETS["default"])) as under:
+        yield under
+
+
+def test_a_job_has_the_memory_of_its_attempt(desk: Rig) -> None:
+    job = desk.submit(gpus=2)
+    desk.start(job, 0b11)
+    key = key_of("y", desk.books.state.jobs[job])
+    engine = Tells()
+    engine.found = (GpuSignals("n1", 1, 81_920, 87, 9000, 412, 61, ((key, 7000), ("z-1-1-1", 5)), 2000),)
+    view = gpus_view(desk.books, engine, "y")  # type: ignore[arg-type]
+    none, one, other = view["gpus"][:3]
+    assert (None, None) == (none["busy_pct"], none["memory_mib"])
+    assert [{"label": str(job), "share": 1.0, "slices": [], "memory_used_mib": None}] == none["jobs"]
+    assert (87, 9000, 2000, False) == (
+        one["busy_pct"], one["memory_used_mib"], one["others_mib"], one["emulated"],
+    )  # fmt: skip
+    assert [7000] == [each["memory_used_mib"] for each in one["jobs"]]
+    assert [] == other["jobs"]
+
+
+def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(desk: Rig) -> None:
+    engine = Tells()
+    engine.found = Transient("the GPUs cannot be read: Driver Not Loaded")
+    view = gpus_view(desk.books, engine, "y")  # type: ignore[arg-type]
+    assert ("the GPUs cannot be read: Driver Not Loaded", None) == (
+        view["trouble"],
+        view["gpus"][0]["busy_pct"],
+    )
+    assert "" == gpus_view(desk.books, Uncut(), "y")["trouble"]  # type: ignore[arg-type]
