@@ -122,6 +122,7 @@ def test_a_wild_write_costs_its_neighbours_at_most_a_try(hardware: Hardware) -> 
     for each in ended[:-1]:
         assert ("COMPLETED", 2) == (each["state"], each["attempts"]), each
         assert saw(hardware, each["label"])["role"] in {"good", "idle"}
+        assert "a fault of another job" in each["tries"][0]["why"]
 
 
 def test_a_daemon_that_dies_costs_its_jobs_a_try(hardware: Hardware) -> None:

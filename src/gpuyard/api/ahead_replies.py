@@ -29,6 +29,22 @@ class StartReply(BaseModel):
     how: str
 
 
+class TryReply(BaseModel):
+    """One try of a job. The one that runs has no end and no outcome yet."""
+
+    attempt: int
+    started: str | None
+    started_ms: int
+    ended: str | None
+    ended_ms: int | None
+    nodes: list[str]
+    gpu_indices: list[list[int]]
+    """Of each of the nodes, the GPUs that it held there."""
+    outcome: str | None
+    exit_code: int | None
+    why: str
+
+
 class ExplainedReply(BaseModel):
     """Why a job waits. Of jobs that are not yours it has ids alone."""
 
@@ -39,6 +55,8 @@ class ExplainedReply(BaseModel):
     at_ms: int
     said: str
     """Why it waits in the words of Slurm, where Slurm decides; empty: the yard does."""
+    last_try: TryReply | None
+    """Of a job that has run and waits again: how that ended."""
     ahead: int
     waiting: int
     position: str

@@ -18,6 +18,22 @@ class Submitted(TypedDict, total=False):
     first_task_id: int
 
 
+class Try(TypedDict):
+    """One try of a job. The one that runs has no end and no outcome yet."""
+
+    attempt: int
+    started: str | None
+    started_ms: int
+    ended: str | None
+    ended_ms: int | None
+    nodes: list[str]
+    gpu_indices: list[list[int]]
+    """Of each of the nodes, the GPUs that it held there."""
+    outcome: str | None
+    exit_code: int | None
+    why: str
+
+
 Job = TypedDict(
     "Job",
     {
@@ -47,6 +63,7 @@ Job = TypedDict(
         "attempts": int,
         "preemptions": int,
         "restarts": int,
+        "tries": list[Try],
         "exit_code": int | None,
         "waits_for": str,
         "held": bool,

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from gpuyard.api.ahead_replies import DryRunReply, EtaReply, ExplainedReply, ShareReply
+from gpuyard.api.ahead_replies import DryRunReply, EtaReply, ExplainedReply, ShareReply, TryReply
 from gpuyard.api.config_replies import (
     AppliedReply,
     ConfigReply,
@@ -110,6 +110,7 @@ class JobView(BaseModel):
     attempts: int = 0
     preemptions: int = 0
     restarts: int = 0
+    tries: list[TryReply] = []
     exit_code: int | None = None
     waits_for: str = ""
     held: bool = False

@@ -26,11 +26,19 @@ def _show(job: str, output: Output) -> None:
     elif output is Output.CSV:
         emit([dict(found)], [], output)
     else:
-        for line in story(found):
+        for line in story(found, _width()):
             print(line)
 
 
-def story(job: Mapping[str, Any]) -> list[str]:
+def _width() -> int:
+    """Of the terminal; 0: it is none, and lines may be as long as they are."""
+    import shutil
+    import sys
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     """Everything about a job, line by line."""
     from gpuyard.cli.tables import clock, counted, span
 
@@ -63,14 +71,20 @@ def story(job: Mapping[str, Any]) -> list[str]:
     if job["exit_code"] is not None:
         lines.append(("exit code", str(job["exit_code"])))
     if job["attempts"] > 1 or job["preemptions"]:
-        lines.append(("attempts", f"{job['attempts']}, preempted {counted(job['preemptions'], 'time')}"))
+        often = f", preempted {counted(job['preemptions'], 'time')}" if job["preemptions"] else ""
+        lines.append(("attempts", f"{job['attempts']}{often}"))
     if job["reason"]:
         lines.append(("why", job["reason"]))
     for reason in job.get("why", []):
         lines.append(("", f"{reason['by']}: {reason['text']}"))
     if job.get("how"):
         lines.append(("then", _then(job)))
-    return _aligned(lines + [("helps", text) for text in job.get("helps", [])])
+    told = _aligned(lines + [("helps", text) for text in job.get("helps", [])])
+    if not job.get("tries"):
+        return told
+    from gpuyard.cli.tries import tries_table
+
+    return [*told, "", *tries_table(job, width)]
 
 
 def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:

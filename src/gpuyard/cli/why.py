@@ -71,6 +71,8 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     said = found.get("said", "")
     if not waits or not found["blockers"]:
         _headline(f"{head}: Slurm says: {said}" if said else f"{head}: {found['start']['how']}")
+        for name, text in _before(found):
+            _line(f"{name}  {text}", " " * (len(name) + 2))
         return
     if said:
         _headline(f"{head}: Slurm says: {said}")
@@ -100,6 +102,7 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     lines.append(("start", _start(found)))
     lines += _likely(found)
     lines += [("also true", each["text"]) for each in found["also"]]
+    lines += _before(found)
     lines += [("sooner", f"{each['text']}: {each['flags']}") for each in found["helps"]]
     width = max(len(name) for name, _text in lines)
     for name, text in lines:
@@ -133,6 +136,13 @@ def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         else "a guess: no job has ended yet"
     )
     return [("likely", f"{told(eta)} ({rests})")]
+
+
+def _before(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Of a job that has run and waits again, how that ended."""
+    from gpuyard.cli.tries import last_try_text
+
+    return [("before", last_try_text(found["last_try"]))] if found.get("last_try") else []
 
 
 def _headline(text: str) -> None:

@@ -8,12 +8,12 @@ holds. What the books say and the log does not (a write that failed) is thrown a
 from collections.abc import Callable, Iterable
 from threading import RLock
 
-from gpuyard.control.ends import history_row
+from gpuyard.control.ends import history_row, try_row
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.dump import dump, load
-from gpuyard.model import Event, PolicySpec
+from gpuyard.model import AttemptEnded, Event, Outcome, PolicySpec
 from gpuyard.policies.registry import build
-from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow
+from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow, TryRow
 
 SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
@@ -26,6 +26,7 @@ class Draft:
         self.state = state
         self.events: list[Event] = []
         self.rows: list[HistoryRow] = []
+        self.tries: list[TryRow] = []
         self.configs: list[tuple[ConfigVersion, str]] = []
         """Versions of the configuration to be kept, with their texts; each beside its event."""
         self.tokens: list[TokenRow] = []
@@ -33,11 +34,19 @@ class Draft:
     def add(self, event: Event) -> None:
         """Fold an event; raises, and adds nothing, where it may not follow what is there."""
         record = self.state.jobs.get(getattr(event, "job_id", 0))
-        started_ms = record.started_ms if record is not None else 0
+        if record is None:
+            apply(self.state, event)
+            self.events.append(event)
+            return
+        started_ms, ends = record.started_ms, None
+        if type(event) is AttemptEnded and event.outcome is not Outcome.COMPLETED:
+            ends = try_row(self.state, record, event)
         apply(self.state, event)
         self.events.append(event)
-        if record is not None and record.id not in self.state.jobs:
+        if record.id not in self.state.jobs:
             self.rows.append(history_row(record, started_ms, event))
+        elif ends is not None:
+            self.tries.append(ends)
 
     def offer(self, event: Event) -> bool:
         """Add an event if it still holds: what was decided a moment ago may have been overtaken."""
@@ -100,7 +109,7 @@ class Books:
             self.seq = seq
 
     def commit(self, epoch: int | None, make: Callable[[Draft], None]) -> list[Event]:
-        """Write what `make` adds to the draft, durably, and what it ended to the history.
+        """Write what `make` adds to the draft, durably, and what it ended to the history and the tries.
 
         With an epoch only the leader of that epoch may; None is for what any process may write.
         """
@@ -111,7 +120,7 @@ class Books:
             self._fold(new)
             draft = Draft(self.state)
             make(draft)
-            return Commit(draft.events, draft.rows, draft.configs, draft.tokens)
+            return Commit(draft.events, draft.rows, draft.configs, draft.tokens, draft.tries)
 
         with self.lock:
             if self._wrong:

@@ -1,9 +1,18 @@
-"""A job that ended, as a row of the history."""
+"""A job that ended, as a row of the history; a try that did not end its job, as a row of the tries."""
 
+from gpuyard.core import State
+from gpuyard.core.bits import positions
 from gpuyard.core.plain import to_plain
 from gpuyard.core.records import JobRecord
-from gpuyard.model import AttemptEnded, Event, Requested
-from gpuyard.store import HistoryRow
+from gpuyard.model import AttemptEnded, Event, Outcome, Requested, StopCause
+from gpuyard.store import HistoryRow, TryRow
+
+_STOPPED = {
+    StopCause.RECLAIM: "preempted for {}, whose tenant is due what this one borrowed",
+    StopCause.CLASS: "preempted for {}, which is of a higher class",
+    StopCause.SHORTER: "preempted for {}, which is much shorter",
+    StopCause.REQUEUE: "requeued on request",
+}
 
 
 def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
@@ -39,3 +48,29 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
             "grants": to_plain(record.grants),
         },
     )
+
+
+def try_row(state: State, record: JobRecord, event: AttemptEnded) -> TryRow:
+    """What is told of a try that is about to end: made before the event is folded, for then its job forgets it."""
+    nodes = state.nodes.node
+    return TryRow(
+        job_id=record.id,
+        attempt=event.attempt,
+        started_ms=record.started_ms,
+        ended_ms=event.ended_ms or event.at_ms,
+        outcome=event.outcome.value,
+        exit_code=event.exit_code,
+        why=_why(state, record, event),
+        nodes=tuple([nodes[grant.node].name for grant in record.grants]),
+        gpu_indices=tuple([positions[grant.gpus] for grant in record.grants]),
+    )
+
+
+def _why(state: State, record: JobRecord, event: AttemptEnded) -> str:
+    """In the engine's words; who was told to stop also for whom, which no engine knows."""
+    if event.outcome is not Outcome.PREEMPTED or record.cause is None:
+        return event.why
+    other = state.jobs.get(record.for_job)
+    label = other.job.label if other is not None else record.for_job
+    told = _STOPPED.get(record.cause, "").format(f"job {label}" if label else "another job")
+    return "; ".join([text for text in (told, event.why) if text])

@@ -14,6 +14,7 @@ from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.plain_views import View, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
+from gpuyard.control.tries import last_try
 from gpuyard.core import Explanation, Policy, State, apply, dump, explain, load, why
 from gpuyard.core.plain import to_plain
 from gpuyard.core.quota_reasons import without_names
@@ -54,12 +55,19 @@ class Explained:
         state, policy, now_ms = self._copy()
         record = _one(state, label, sight)
         if record is not None:
-            found = why_view(state, policy, record, now_ms, sight=sight)
+            found = self._view(state, policy, record, now_ms, sight)
             return {**found, "said": self._said(record)} if record.phase is None else found
         row = self._ended(label, sight)
         if row is None:
             raise no_job(label)
         return _ended_view(row, now_ms)
+
+    def _view(self, state: State, policy: Policy, record: JobRecord, now_ms: int, sight: Sight) -> View:
+        """Why it waits, and why the try before ended."""
+        found = why_view(state, policy, record, now_ms, sight=sight)
+        if record.phase is None and record.attempt:
+            found["last_try"] = last_try(self._books.store, record.id, record.attempt)
+        return found
 
     def _copy(self) -> tuple[State, Policy, int]:
         books = self._books
@@ -88,7 +96,7 @@ class Explained:
         at_ms = max(at_ms, state.now_ms)
         record = _one(state, label, sight)
         if record is not None:
-            return why_view(state, build(state.settings.policy), record, at_ms, sight=sight)
+            return self._view(state, build(state.settings.policy), record, at_ms, sight)
         if submitted_ms > at_ms:
             raise Unacceptable(
                 f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
@@ -232,7 +240,15 @@ def _lift(lift: Lift | None) -> View | None:
 
 
 def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
-    return {"job": job_id, "label": label, "tenant": tenant, "state": state, "at_ms": at_ms, "said": ""}
+    return {
+        "job": job_id,
+        "label": label,
+        "tenant": tenant,
+        "state": state,
+        "at_ms": at_ms,
+        "said": "",
+        "last_try": None,
+    }
 
 
 def _ended_view(row: HistoryRow, at_ms: int) -> View:

@@ -50,6 +50,9 @@ _OUTCOMES = {
     "BOOT_FAIL": Outcome.NODE_FAIL,
 }
 
+WAITS_AGAIN, NODE_FAILED = "by Slurm, which lets it wait again", "its node failed"
+"""How the reason of a try ends after which there may be another one."""
+
 
 class Kind(IntEnum):
     """What happened, in the order in which it counts within one moment."""
@@ -265,9 +268,9 @@ def ended(record: JobRecord, row: JobRow, at_ms: int) -> Event:
     if record.phase is None:
         return JobCancelled(at_ms, record.id)
     outcome = _OUTCOMES.get(row.state, Outcome.FAILED)
-    why = f"{row.state.lower()} by Slurm, which lets it wait again" if row.state in AGAIN else ""
+    why = f"{row.state.lower()} {WAITS_AGAIN}" if row.state in AGAIN else ""
     if row.state == "NODE_FAIL":
-        why = "its node failed"
+        why = NODE_FAILED
     ended_ms = row.end_ms if record.started_ms <= row.end_ms < at_ms else 0
     return AttemptEnded(at_ms, record.id, record.attempt, outcome, 0, row.exit_code, why, ended_ms)
 

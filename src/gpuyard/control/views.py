@@ -25,6 +25,7 @@ from gpuyard.control.queue_rows import (
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more
+from gpuyard.control.tries import tries_of
 from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.line import in_order
 from gpuyard.core.records import JobRecord
@@ -78,13 +79,17 @@ class Views:
     # -- one job -------------------------------------------------------------------------------------------------
 
     def job(self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL) -> View:
-        """A job, live or ended; an array as the sum of its tasks. Brief: without why it waits, for who asks often.
+        """A job, live or ended; an array as the sum of its tasks.
+
+        Brief: without why it waits and why it ran before, for who asks often.
 
         One that is out of sight is not found, in the same words as one that never was.
         """
         view = self._job(label, explained, brief, sight)
         if view is None or not sight.sees(view["tenant"]):
             raise no_job(label)
+        if not brief and not view.get("array"):
+            view["tries"] = tries_of(self._books.store, view, self._ended)
         return view
 
     def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:

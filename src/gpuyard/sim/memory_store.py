@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gpuyard.core.plain import Plain
 from gpuyard.model import Event
-from gpuyard.store import CODEC, Accepted, Commit, Fenced, HistoryRow, Numbered, Snapshot, Submission
+from gpuyard.store import CODEC, Accepted, Commit, Fenced, HistoryRow, Numbered, Snapshot, Submission, TryRow
 from gpuyard.store.codec import Encoded
 
 
@@ -35,6 +35,7 @@ class MemoryStore:
         self.place = "memory"
         self.epoch = 0
         self.rows: dict[int, HistoryRow] = {}
+        self.try_rows: list[TryRow] = []
         self._log: list[Encoded] = []
         self._next_id = 1
         self._snapshots: list[Snapshot] = []
@@ -67,6 +68,7 @@ class MemoryStore:
         if wanted is None or not wanted.events:
             return []
         self.rows.update({row.id: row for row in wanted.history_rows})
+        self.try_rows += wanted.try_rows
         first = len(self._log) + 1
         self._write(wanted.events)
         return list(range(first, len(self._log) + 1))

@@ -23,6 +23,7 @@ from gpuyard.store.snapshots import Snapshot
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
 from gpuyard.store.tokens import TokenRow
+from gpuyard.store.tries import TryRow
 
 __all__ = [
     "CODEC",
@@ -50,6 +51,7 @@ __all__ = [
     "StoreUnreachable",
     "Submission",
     "TokenRow",
+    "TryRow",
     "open_store",
     "text_hash",
 ]

@@ -148,14 +148,23 @@ def put_history(conn: Connection, rows: Sequence[HistoryRow]) -> None:
 def _values(row: HistoryRow) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in _COLUMNS}
     for name in _TEXTS:
-        # These are for listings; the log has the true text. No character of it may stop a job from ending.
-        # An index takes no more than 2,700 bytes in a row.
-        values[name] = values[name][:600].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+        values[name] = kept_text(values[name])
     for name, value in values.items():
         if type(value) is int:
-            values[name] = max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
+            values[name] = kept_number(value)
     values["detail"] = json.dumps(row.detail, separators=(",", ":"))
     return values
+
+
+def kept_text(text: str) -> str:
+    """A text as it is kept for listings; the log has the true one. No character of it may stop a job from ending."""
+    # An index takes no more than 2,700 bytes in a row.
+    return text[:600].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def kept_number(value: int) -> int:
+    """A number as it fits in a column."""
+    return max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
 
 
 def _select(query: HistoryQuery) -> Select[Any]:

@@ -20,6 +20,7 @@ from gpuyard.store.history import HistoryRow, put_history
 from gpuyard.store.schema import EVENTS
 from gpuyard.store.submissions import Accepted, Submission, Tray
 from gpuyard.store.tokens import TokenRow, put_tokens
+from gpuyard.store.tries import TryRow, put_tries
 
 Numbered = tuple[int, Event]
 """An event with its number in the log."""
@@ -47,6 +48,8 @@ class Commit:
     """Versions of the configuration, with their texts; each goes with its event."""
     token_rows: Sequence[TokenRow] = ()
     """New tokens, and revoked ones."""
+    try_rows: Sequence[TryRow] = ()
+    """Tries that ended and did not end their job."""
 
 
 class EventLog:
@@ -106,6 +109,7 @@ class EventLog:
             tray = Tray(counters, self._codec, 0)
             tray.put(self._checked(tray, wanted.events))
             put_history(conn, wanted.history_rows)
+            put_tries(conn, wanted.try_rows)
             put_configs(conn, wanted.configs)
             put_tokens(conn, wanted.token_rows)
             self._write(conn, tray)

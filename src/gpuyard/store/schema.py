@@ -98,6 +98,19 @@ HISTORY = Table(
     Index("history_user", "user", "id"),
 )
 
+TRIES = Table(
+    "tries",
+    METADATA,
+    Column("job_id", LONG, primary_key=True, autoincrement=False),
+    Column("attempt", LONG, primary_key=True, autoincrement=False),
+    Column("started_ms", LONG, nullable=False),
+    Column("ended_ms", LONG, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("exit_code", LONG, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
 CONFIGS = Table(
     "configs",
     METADATA,

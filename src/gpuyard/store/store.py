@@ -19,6 +19,7 @@ from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
 from gpuyard.store.sqlite import SqliteBackend
 from gpuyard.store.tokens import Tokens
+from gpuyard.store.tries import Tries
 
 BUSY_S = 10.0
 """How long a write waits for its turn."""
@@ -26,8 +27,8 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(EventLog, Snapshots, History, Configs, Tokens):
-    """Log, snapshots, history, configuration, tokens, blobs and election of one yard. Any thread may use it."""
+class Store(EventLog, Snapshots, History, Tries, Configs, Tokens):
+    """Log, snapshots, history, tries, configuration, tokens, blobs and election of one yard. Any thread may use it."""
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
         EventLog.__init__(self, backend, codec)

@@ -154,9 +154,19 @@ def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watche
         attempt("6", 4000, 4001, 4002, "FAILED", exit_code=1),
     ]
 
+    views = Views(watched.books, lambda: watched.world.now_ms)
+    watched.look(20)
+    watched.look()
+    (first,) = views.job(label_of("6"))["tries"]
     for _ in range(3):
         watched.look(30)
     assert 2 == len(watched.ended())
+    tries = views.job(label_of("6"))["tries"]
+    assert [(1, "CANCELLED", at(1), at(10), ["n1"]), (2, "COMPLETED", at(30), at(50), ["n1"])] == [
+        tuple(each[name] for name in ("attempt", "outcome", "started_ms", "ended_ms", "nodes"))
+        for each in tries
+    ]
+    assert ("preempted by Slurm, which lets it wait again", tries[0]) == (first["why"], first)
     watched.look(4000)
 
     assert [
@@ -164,9 +174,9 @@ def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watche
         (f"6@{at(10)}", "COMPLETED", at(30), at(50), 8),
         (f"6@{at(4000)}", "FAILED", at(4001), at(4002), 1),
     ] == watched.ended()
-    views = Views(watched.books, lambda: watched.world.now_ms)
-    # The id stands for the last of them.
-    assert ("6", "FAILED") == (views.job(label_of("6"))["label"], views.job(label_of("6"))["state"])
+    # The id stands for the last of them, which has nothing to do with the others.
+    last = views.job(label_of("6"))
+    assert ("6", "FAILED", []) == (last["label"], last["state"], last["tries"])
 
 
 def test_slurmctld_and_slurmdbd_out_of_reach_conclude_nothing(watched: Watched) -> None:

@@ -181,6 +181,31 @@ def test_whom_the_log_names_is_to_blame_though_all_failed_at_once(scene: Scene) 
     assert FAILED == scene.end("other", T + 7)
 
 
+def test_a_server_that_ends_after_its_fault_does_not_blur_who_was_to_blame(scene: Scene) -> None:
+    bad, good = scene.process("bad"), scene.process("good")
+    scene.connect(bad, good)
+    scene.write(T, f"Client {{PID: {bad}, Context: 1}} encountered a fatal GPU error.")
+    # The other log is read first, and may be ahead.
+    scene.write(T + 3, "Server 615 exited with status 1")
+    scene.write(T + 1, f"Client {{PID: {good}, Context ID: 1}} on device 0 to be torn down")
+    for pid in (bad, good):
+        scene.gone(pid)
+    first, second = scene.end("good", T + 5, again=True), scene.end("bad", T + 5)
+    assert first is not None
+    assert second is not None
+    assert ("NODE_FAIL", "FAILED") == (first[0], second[0])
+    assert second[1].startswith("exit code 1: a fatal error of its work")
+
+
+def test_who_is_judged_again_is_not_blamed_twice(scene: Scene) -> None:
+    bad = scene.process("bad")
+    scene.connect(bad)
+    scene.breaks(bad)
+    found = scene.end("bad", T + 6)
+    assert found is not None
+    assert found == scene.end("bad", T + 6, why=found[1])
+
+
 def test_a_process_that_came_and_went_unseen_is_known_by_the_number_it_was_started_with(scene: Scene) -> None:
     for key, pid in (("bad", 4_000_001), ("good", 4_000_002)):
         attempt = Path(scene.data.attempt(key))
@@ -278,3 +303,17 @@ def test_who_computed_through_a_daemon_that_died_gets_one_more_try(scene: Scene)
     (pipe / "nvidia-cuda-mps-control.pid").write_text("soon")
     scene.faults.look()
     assert FAILED == scene.end("c", T + 20_000, started_ms=T + 10_000)
+
+
+def test_who_is_gone_without_a_word_is_not_taken_for_whoever_gets_its_number(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, idle = scene.process("bad"), scene.process("idle")
+    scene.connect(bad, idle)
+    scene.breaks(bad, idle)
+    assert scene.faults.recovering("GPU-a", 1001)
+    scene.gone(bad)
+    scene.gone(idle)
+    assert not scene.faults.recovering("GPU-a", 1001)
+    monkeypatch.setattr(os.path, "exists", lambda _path: True)
+    assert not scene.faults.recovering("GPU-a", 1001)

@@ -118,11 +118,14 @@ class Faults:
             return end
         gpu, uid = shares[0]
         self.look()
-        fault = self._fault(gpu, uid, end["started_ms"], end["ended_ms"])
-        if fault is None or end["why"] == _BROKE:
-            died = self._died(gpu, uid, end["started_ms"], end["ended_ms"])
+        fault = self._fault(key, gpu, uid, end)
+        if end["why"].endswith(_BROKE):
+            # A server that comes back judges again whatever it had not told of.
+            return end
+        if fault is None:
             # Not for ever: it may be the job itself that kills it.
-            return _again(end, _DIED) if died and not plan.get("append") else end
+            died = not plan.get("append") and self._died(gpu, uid, end)
+            return _again(end, _DIED) if died else end
         if fault.culprits:
             mine = self._mine(key, fault)
             if mine & fault.culprits:
@@ -162,19 +165,22 @@ class Faults:
         """Processes of a fault that are not known to be anybody's."""
         return fault.named - self._whose.keys()
 
-    def _fault(self, gpu: str, uid: int, started_ms: int, ended_ms: int) -> Fault | None:
-        """The last fault to which an end can be put down; None: there was none."""
+    def _fault(self, key: str, gpu: str, uid: int, end: dict[str, Any]) -> Fault | None:
+        """The last fault to which an end can be put down; None: there was none.
+
+        One that names the attempt goes before one that does not: a server that ends after a fault is told of once more.
+        """
         able = [
             fault
             for fault in self._log(self._daemon(gpu, uid).log).faults
-            if started_ms - SLACK_MS <= fault.at_ms <= ended_ms + SLACK_MS
+            if end["started_ms"] - SLACK_MS <= fault.at_ms <= end["ended_ms"] + SLACK_MS
         ]
-        return max(able, key=lambda fault: fault.at_ms, default=None)
+        return max(able, key=lambda fault: (bool(self._mine(key, fault)), fault.at_ms), default=None)
 
-    def _died(self, gpu: str, uid: int, started_ms: int, ended_ms: int) -> bool:
+    def _died(self, gpu: str, uid: int, end: dict[str, Any]) -> bool:
         """Whether the daemon of an attempt died while it ran."""
         deaths = self._deaths.get(self._daemon(gpu, uid).log, {}).values()
-        return any([started_ms <= ms <= ended_ms + SLACK_MS for ms in deaths])
+        return any([end["started_ms"] <= ms <= end["ended_ms"] + SLACK_MS for ms in deaths])
 
     def _log(self, folder: str) -> DaemonLog:
         return self._logs.setdefault(folder, DaemonLog(folder))

@@ -111,15 +111,21 @@ class DaemonLog:
                 self.faults.append(Fault(at_ms, {int(found[1])}))
         elif self.faults and (found := _TEARING.match(said)):
             self._broken.add(int(found[1]))
-            self.faults[-1].victims.add(int(found[1]))
+            self._told().victims.add(int(found[1]))
         elif self.faults and (found := _REFUSED.match(said)):
-            self.faults[-1].victims.add(int(found[1]))
+            self._told().victims.add(int(found[1]))
         elif _STARTED.match(said):
             # A new server: whoever was with the last one is not with this one.
             self._broken.clear()
         elif _UNNAMED.search(said):
             self.faults.append(Fault(at_ms))
 
+    def _told(self) -> Fault:
+        """The fault that a line with a process belongs to: one that the daemon's other log told of names nobody."""
+        return next((fault for fault in reversed(self.faults) if fault.culprits), self.faults[-1])
+
     def recovering(self) -> set[int]:
         """Processes that are still there though their server broke: nobody new is let in before they are gone."""
-        return {pid for pid in self._broken if os.path.exists(f"/proc/{pid}")}
+        # Who is gone is forgotten, though no line may say so: its number will be another's.
+        self._broken = {pid for pid in self._broken if os.path.exists(f"/proc/{pid}")}
+        return set(self._broken)

@@ -1,0 +1,99 @@
+"""One row for each try of a job that ended and did not end the job: where it ran, how it ended, why.
+
+The try that ended the job is told by its row of the history. Rows are written in the transaction of the event that ends
+the try, so a job that runs once has none, and they can be made anew from the log as long as it reaches back.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuyard.store.backend import Backend
+from gpuyard.store.history import kept_number, kept_text
+from gpuyard.store.schema import TRIES
+
+TRIES_MAX = 100
+"""Of one job at most so many are read, the last ones: some jobs are preempted for weeks."""
+
+_KEY = ("job_id", "attempt")
+
+
+def _upsert(statement: Any) -> Any:
+    """Insert, or replace the row of the same try."""
+    new = {
+        column.name: statement.excluded[column.name] for column in TRIES.columns if column.name not in _KEY
+    }
+    return statement.on_conflict_do_update(index_elements=_KEY, set_=new)
+
+
+_UPSERT = {"sqlite": _upsert(sqlite.insert(TRIES)), "postgresql": _upsert(postgresql.insert(TRIES))}
+
+
+@dataclass(frozen=True, slots=True)
+class TryRow:
+    """A try after which its job waited again."""
+
+    job_id: int
+    attempt: int
+    started_ms: int
+    ended_ms: int
+    outcome: str
+    exit_code: int = 0
+    why: str = ""
+    nodes: tuple[str, ...] = ()
+    gpu_indices: tuple[tuple[int, ...], ...] = ()
+    """Of each of the nodes, the GPUs that it held there."""
+
+
+class Tries:
+    """The tries of one store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def tries(self, job_id: int, last: int, limit: int = TRIES_MAX) -> list[TryRow]:
+        """The tries of a job up to the one with this number, oldest first; of many, the last ones."""
+        table = TRIES.c
+        query = (
+            select(TRIES)
+            .where(table.job_id == job_id, table.attempt <= last)
+            .order_by(table.attempt.desc())
+            .limit(max(1, min(limit, TRIES_MAX)))
+        )
+        with self._backend.reading() as conn:
+            rows = conn.execute(query).mappings().all()
+        return [_row(dict(row)) for row in reversed(rows)]
+
+    def put_tries(self, rows: Sequence[TryRow]) -> None:
+        """Write rows that were made anew from the log."""
+        with self._backend.writing() as conn:
+            put_tries(conn, rows)
+
+
+def put_tries(conn: Connection, rows: Sequence[TryRow]) -> None:
+    """Write rows inside a transaction; a row that is there is replaced."""
+    if rows:
+        conn.execute(_UPSERT[conn.dialect.name], [_values(row) for row in rows])
+
+
+def _values(row: TryRow) -> dict[str, Any]:
+    return {
+        "job_id": row.job_id,
+        "attempt": row.attempt,
+        "started_ms": kept_number(row.started_ms),
+        "ended_ms": kept_number(row.ended_ms),
+        "outcome": kept_text(row.outcome),
+        "exit_code": kept_number(row.exit_code),
+        "why": kept_text(row.why),
+        "detail": json.dumps({"nodes": row.nodes, "gpu_indices": row.gpu_indices}, separators=(",", ":")),
+    }
+
+
+def _row(values: dict[str, Any]) -> TryRow:
+    detail = json.loads(values.pop("detail"))
+    gpus = tuple([tuple(each) for each in detail["gpu_indices"]])
+    return TryRow(**values, nodes=tuple(detail["nodes"]), gpu_indices=gpus)
