@@ -58,7 +58,7 @@ def test_who_says_nothing_is_told_by_its_exit_code_and_nobody_paints_the_screen(
 
 
 def test_a_long_reason_is_broken_under_where_it_began() -> None:
-    why = "a fault of another job broke the MPS server that they shared (exit code 1)"
+    why = "the MPS server that it shared with other jobs broke by a fault of one of them (exit code 1)"
     whole = tries_table(job(tried(1, why=why)))
     assert whole[1].endswith(why)
     broken = tries_table(job(tried(1, why=why)), 90)

@@ -222,8 +222,9 @@ class LocalEngine:
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
         with self._mutex:
-            if any([self._faults.recovering(gpu, uid) for gpu, uid in ready.held.get("mps", ())]):
-                return Reply(Answer.UNSURE, "the MPS server of its GPU is recovering from a fault")
+            for gpu, uid in ready.held.get("mps", ()):
+                if why := self._faults.held_back(launch.key, gpu, uid):
+                    return Reply(Answer.UNSURE, why)
         job_folder = self._data.job(launch.job_id)
         place = translate.Place(
             node=self._node,

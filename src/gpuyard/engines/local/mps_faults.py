@@ -1,14 +1,11 @@
 """When one job breaks an MPS server, whoever shares it fails too: who is to blame, and who is to run again.
 
-Where the daemon's log names processes, that is who: the job whose work it was has failed; the others lost their GPU
-under them, as if their node had failed, and run again. A process is known by the number that it had when it connected,
-or by the number its job was started with. One that has lost its GPU and does not notice keeps everybody new out, so it
-is ended.
+Who was there is known from the daemon's log, which names the processes that lost their GPU: by the number that one had
+when it connected, or the number its job was started with. Where nobody is named it is who failed soon after. They lost
+their GPU under them, as if their node had failed, and run again until it is known whose work it was (`Inquiry`): that
+one has failed. One that has lost its GPU and does not notice keeps everybody new out, so it is ended.
 
 A daemon that dies takes all its clients with it, and nothing is logged; each of them gets one more try.
-
-Where nobody is named, who failed first by a clear margin is taken for the cause. Where several failed at the same
-moment nobody can tell: each of them gets one more try.
 """
 
 import os
@@ -19,24 +16,22 @@ from typing import Any
 from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.mps import Daemon, Mps, pid_of
+from gpuyard.engines.local.mps_inquiry import Inquiry
 from gpuyard.engines.local.mps_log import DaemonLog, Fault
 from gpuyard.engines.local.translate import FOLDER_VARIABLE, flaw_of_key
 from gpuyard.model import Outcome
 
-SETTLE_MS = 1_000
-"""How long the others are waited for before the first one is judged, where nobody is named."""
-SAME_MS = 500
-"""Ends that are no further apart came at the same moment."""
 SLACK_MS = 2_000
 """How far the daemon's clock and ours may differ."""
 WINDOW_MS = 30_000
-"""How long after a fault an end is put down to it, where nobody is named."""
+"""How long after a fault an end is put down to it, where it is not known who was there."""
 NOTICE_MS = 5_000
 """How long a process without its GPU may take to notice."""
 SAVE_MS_MAX = 10_000
 """The most time that it gets to save its work when it is ended."""
 
-_LOST = "a fault of another job broke the MPS server that they shared"
+_SCENES_MAX = 4096
+_LOST = "the MPS server that it shared with other jobs broke by a fault of one of them"
 _DIED = "the MPS daemon that it computed through died"
 _BROKE = "a fatal error of its work on the GPU, which broke the MPS server"
 
@@ -60,17 +55,26 @@ class Faults:
         """The attempt that a client belongs to. Kept past its end, which is when it is asked for."""
         self._deaths: dict[str, dict[int, int]] = {}
         """By the folder of a daemon's log: which of its processes was found dead, and when."""
-        self._failed: dict[tuple[str, int], dict[str, int]] = {}
-        """By GPU and user: when each attempt failed in a fault that names nobody."""
+        self._scenes: dict[tuple[str, int], dict[str, int]] = {}
+        """By log and time of a fault: the jobs that were there, and since when. Who has ended is soon forgotten."""
+        self._settled: dict[tuple[str, int], str] = {}
+        """By log and time of a fault: the job that is to blame."""
+        self._inquiry = Inquiry(data.root, now_ms)
 
     def look(self) -> bool:
         """See who has connected since: who is gone can no longer be asked whose it is. Whether there are daemons."""
         there = self._daemons()
         for daemon in there:
-            for pid in self._log(daemon.log).look():
+            log = self._log(daemon.log)
+            for pid in log.look():
                 self._whose.pop(pid, None)
                 if key := attempt_of(pid):
                     self._whose[pid] = key
+            for fault in log.faults:
+                if (daemon.log, fault.at_ms) not in self._scenes:
+                    self._scenes[daemon.log, fault.at_ms] = self._there(daemon.log, fault.at_ms)
+                    while len(self._scenes) > _SCENES_MAX:
+                        del self._scenes[next(iter(self._scenes))]
             if Mps.dead(daemon):
                 self._deaths.setdefault(daemon.log, {}).setdefault(pid_of(daemon), self._now_ms())
         for folder in self._logs.keys() - {daemon.log for daemon in there}:
@@ -78,13 +82,34 @@ class Faults:
             self._deaths.pop(folder, None)
         if not there:
             self._whose.clear()
-            self._failed.clear()
+            self._scenes.clear()
+            self._settled.clear()
         return bool(there)
 
-    def recovering(self, gpu: str, uid: int) -> bool:
-        """Whether a broken server still waits for those who lost their GPU, and so lets nobody in."""
+    def _there(self, log: str, at_ms: int, *, ended: bool = True) -> dict[str, int]:
+        """The jobs that had a share through a daemon at a time, and since when; those that have ended since, too."""
+        found: dict[str, int] = {}
+        for key in self._data.attempts():
+            folder = self._data.attempt(key)
+            plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
+            if log not in [self._daemon(gpu, uid).log for gpu, uid in plan.get("held", {}).get("mps", ())]:
+                continue
+            end = files.read(os.path.join(folder, files.END))
+            news = end or files.read(os.path.join(folder, files.RUNNING)) or {"started_ms": at_ms}
+            lived = end is None or (ended and end["ended_ms"] >= at_ms - SLACK_MS)
+            if lived and news["started_ms"] <= at_ms:
+                found[job_of(key)] = news["started_ms"]
+        return found
+
+    def held_back(self, key: str, gpu: str, uid: int) -> str:
+        """Why an attempt must not start on a daemon yet; empty: it may."""
         self.look()
-        return bool(self._log(self._daemon(gpu, uid).log).recovering())
+        log = self._daemon(gpu, uid).log
+        if self._log(log).recovering():
+            return "the MPS server of its GPU waits for those who lost it in a fault"
+        if self._inquiry.waits(job_of(key), self._there(log, self._now_ms(), ended=False)):
+            return "it was in a fault of an MPS server, and others who were run again before it"
+        return ""
 
     def end_unaware(self, tell: Callable[[str], None]) -> None:
         """End what has lost its GPU for a while and has not noticed; its supervisor is told."""
@@ -92,24 +117,41 @@ class Faults:
             for pid in sorted(log.recovering()):
                 key = self._whose.get(pid) or attempt_of(pid)
                 fault = next((each for each in reversed(log.faults) if pid in each.named), None)
-                if key and fault is not None and self._now_ms() >= fault.at_ms + NOTICE_MS:
-                    guilty = pid in fault.culprits
+                late = fault is not None and self._now_ms() >= fault.at_ms + NOTICE_MS
+                if key and fault is not None and late and (plan := self._plan_for(key, folder)):
+                    guilty = self._guilty(key, folder, fault, {})
                     outcome, why = (Outcome.FAILED, _BROKE) if guilty else (Outcome.NODE_FAIL, _LOST)
-                    if self._end(key, folder, {"outcome": outcome.value, "why": why}):
-                        tell(key)
+                    grace_ms = min(plan["grace_ms"], SAVE_MS_MAX)
+                    wish = {"outcome": outcome.value, "why": why, "grace_ms": grace_ms}
+                    path = os.path.join(self._data.attempt(key), files.HALT)
+                    # On a full disk it is written another time.
+                    with suppress(OSError):
+                        if files.create(path, wish, durable=False):
+                            tell(key)
 
-    def _end(self, key: str, log: str, wish: dict[str, Any]) -> bool:
-        """Write down that an attempt is to end; whether that is new, and this daemon's to say."""
+    def _plan_for(self, key: str, log: str) -> dict[str, Any]:
+        """The plan of an attempt that this daemon has a say about and that nobody has ended yet; else nothing."""
         folder = self._data.attempt(key)
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         theirs = [self._daemon(gpu, uid).log for gpu, uid in plan.get("held", {}).get("mps", ())]
-        if log not in theirs or os.path.exists(os.path.join(folder, files.END)):
-            return False
-        wish["grace_ms"] = min(plan["grace_ms"], SAVE_MS_MAX)
-        # On a full disk it is written another time. Whoever wanted it ended before has said so, and that is its end.
-        with suppress(OSError):
-            return files.create(os.path.join(folder, files.HALT), wish, durable=False)
-        return False
+        over = [name for name in (files.END, files.HALT) if os.path.exists(os.path.join(folder, name))]
+        return plan if log in theirs and not over else {}
+
+    def _guilty(self, key: str, log: str, fault: Fault, end: dict[str, Any]) -> bool:
+        """Whether an attempt that was in a fault is to blame for it."""
+        job, place = job_of(key), (log, fault.at_ms)
+        if place in self._settled:
+            return self._settled[place] == job
+        there = dict(self._scenes.get(place, {}))
+        there.setdefault(job, end.get("started_ms", fault.at_ms))
+        if fault.named - self._mine(key, fault):
+            # Somebody else was there, though it may no longer be known who.
+            there.setdefault("", 0)
+        named = {job_of(self._whose[pid]) for pid in fault.culprits if pid in self._whose}
+        guilty = self._inquiry.guilty(job, fault.at_ms, there, named)
+        if guilty:
+            self._settled[place] = job
+        return guilty
 
     def judged(self, key: str, plan: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
         """The end of an attempt as it is to be reported; None: it is too early to say."""
@@ -126,40 +168,25 @@ class Faults:
             # Not for ever: it may be the job itself that kills it.
             died = not plan.get("append") and self._died(gpu, uid, end)
             return _again(end, _DIED) if died else end
-        if fault.culprits:
-            mine = self._mine(key, fault)
-            if mine & fault.culprits:
-                return end | {"why": f"{end['why']}: {_BROKE}"}
-            if mine & fault.victims:
-                return _again(end, _LOST)
-            if not self._strangers(fault):
-                return end
-        return self._judged_by_time(key, plan, end, fault.at_ms)
-
-    def _judged_by_time(
-        self, key: str, plan: dict[str, Any], end: dict[str, Any], at_ms: int
-    ) -> dict[str, Any] | None:
-        """Where it is not known whose the processes were."""
-        ended_ms: int = end["ended_ms"]
-        if ended_ms - at_ms > WINDOW_MS:
+        if self._of(key) & fault.refused:
+            return _again(end, _LOST)
+        known = bool(fault.culprits) and not self._strangers(fault)
+        late = end["ended_ms"] - fault.at_ms > WINDOW_MS
+        if not self._mine(key, fault) and (known or late):
             return end
-        gpu, uid = plan["held"]["mps"][0]
-        row = self._failed.setdefault((gpu, uid), {})
-        row[key] = ended_ms
-        if self._now_ms() < ended_ms + SETTLE_MS:
-            return None
-        same = {other: ms for other, ms in row.items() if at_ms - SLACK_MS <= ms <= at_ms + WINDOW_MS}
-        first_ms = min(same.values())
-        suspects = [other for other, ms in same.items() if ms <= first_ms + SAME_MS]
-        if key in suspects and (len(suspects) == 1 or plan.get("append")):
-            return end
+        if self._guilty(key, self._daemon(gpu, uid).log, fault, end):
+            return end | {"why": f"{end['why']}: {_BROKE}"}
         return _again(end, _LOST)
 
     def _mine(self, key: str, fault: Fault) -> set[int]:
         """The processes of an attempt that were in a fault."""
-        known = {pid for pid in fault.named if self._whose.get(pid) == key}
+        return fault.named & self._of(key)
+
+    def _of(self, key: str) -> set[int]:
+        """The processes of an attempt, as far as they are known."""
         news = files.read(os.path.join(self._data.attempt(key), files.RUNNING)) or {}
-        return known | (fault.named & {int(pid) for pid in news.get("pids", ())})
+        started = {int(pid) for pid in news.get("pids", ())}
+        return started | {pid for pid, whose in self._whose.items() if whose == key}
 
     def _strangers(self, fault: Fault) -> set[int]:
         """Processes of a fault that are not known to be anybody's."""
@@ -188,6 +215,11 @@ class Faults:
 
 def _again(end: dict[str, Any], why: str) -> dict[str, Any]:
     return end | {"outcome": Outcome.NODE_FAIL.value, "why": f"{why} ({end['why']})"}
+
+
+def job_of(key: str) -> str:
+    """The job of an attempt, by their names towards an engine."""
+    return key.rpartition("-")[0]
 
 
 def attempt_of(pid: int) -> str:

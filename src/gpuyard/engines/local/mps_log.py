@@ -1,6 +1,6 @@
 """What a daemon of MPS writes into its logs, line by line: who computes through it, and who broke it.
 
-As seen on an H200 with driver 580: a server that meets a fatal error of a GPU names the process whose work it was, then
+As seen on an H200 with driver 580: a server that meets a fatal error of a GPU names a process as its cause, then
 every process that loses its GPU with it. Until the last of them is gone it takes no new ones. An assertion that fails
 on the GPU, or a process that is killed, concerns nobody else and is not a fault. Older drivers write only that there
 was one. The logs are their user's to write: whatever lies there is no reason to wait or to fail, and nothing in them is
@@ -35,12 +35,15 @@ class Fault:
 
     at_ms: int
     culprits: set[int] = field(default_factory=set)
+    """Whose work it was, as the log has it; it was seen not to be so where several computed."""
     victims: set[int] = field(default_factory=set)
-    """Processes that lost their GPU by it, or were not let in because of it; the culprits may be among them."""
+    """Processes that lost their GPU by it; the culprits may be among them."""
+    refused: set[int] = field(default_factory=set)
+    """Processes that came after it and were not let in because of it."""
 
     @property
     def named(self) -> set[int]:
-        """Every process that the log tells of."""
+        """Every process that was there."""
         return self.culprits | self.victims
 
 
@@ -113,7 +116,7 @@ class DaemonLog:
             self._broken.add(int(found[1]))
             self._told().victims.add(int(found[1]))
         elif self.faults and (found := _REFUSED.match(said)):
-            self._told().victims.add(int(found[1]))
+            self._told().refused.add(int(found[1]))
         elif _STARTED.match(said):
             # A new server: whoever was with the last one is not with this one.
             self._broken.clear()

@@ -1,0 +1,89 @@
+"""Who breaks MPS servers, found out by letting those who were there run again one after the other.
+
+A fault of one client takes all clients of its server with it, with the same error, and whom the log names is not always
+the one. So everybody who was there runs again, but no two of them side by side before the first has run for as long as
+it had when the server broke. Whoever is alone with a fault, or the only one of them that is still under suspicion, is
+to blame. Whom the log names goes first: if it is right, nobody else is harmed.
+
+Kept on disk, as a server may come back in between.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.local import files
+
+FILE = "mps-suspects.json"
+MARGIN_MS = 5_000
+"""So much longer than before the fault somebody must run to be above suspicion."""
+PROBATION_MS_MAX = 10 * 60_000
+FIRST_MS = 20_000
+"""How long after a fault the others wait for the one that was named."""
+FORGOTTEN_MS = 24 * 3_600_000
+
+
+class Inquiry:
+    """The suspects of all faults that are not settled."""
+
+    def __init__(self, folder: str, now_ms: Callable[[], int]) -> None:
+        self._path = os.path.join(folder, FILE)
+        self._now_ms = now_ms
+
+    def guilty(self, job: str, at_ms: int, there: Mapping[str, int], named: set[str]) -> bool:
+        """Whether a job is to blame for a fault. `there`: who was there, since when; `named`: whom the log names.
+
+        Who is not is a suspect from now on, unless it is known already who it was.
+        """
+        suspects = self._read()
+        before = {each: of for each, of in suspects.items() if of["at_ms"] < at_ms}
+        still = {
+            each
+            for each, started_ms in there.items()
+            if each in before and at_ms - started_ms < _probation_ms(before[each])
+        }
+        # Whom nobody suspected and the log names now may be another one: then all of it begins anew.
+        new = any([each not in before for each in named])
+        if there.keys() <= {job} or (still == {job} and not new):
+            self._settle(suspects, job)
+            return True
+        if len(still) != 1 or new:
+            ran_ms = max(0, at_ms - there.get(job, at_ms))
+            suspects[job] = {"at_ms": at_ms, "ran_ms": ran_ms, "named": job in named}
+            self._write(suspects)
+        return False
+
+    def waits(self, job: str, live: Mapping[str, int]) -> bool:
+        """Whether a suspect must not join these, who compute there since then: another one is to show itself first."""
+        suspects = self._read()
+        mine = suspects.get(job)
+        if mine is None:
+            return False
+        rivals = {each: of for each, of in suspects.items() if each != job and of["at_ms"] == mine["at_ms"]}
+        now_ms = self._now_ms()
+        for each, of in rivals.items():
+            if each in live and now_ms - live[each] < _probation_ms(of):
+                return True
+        soon = now_ms < mine["at_ms"] + FIRST_MS
+        return soon and not mine["named"] and any([of["named"] and r not in live for r, of in rivals.items()])
+
+    def _settle(self, suspects: dict[str, Any], job: str) -> None:
+        """It is known who it was: the others of that fault are above suspicion."""
+        if job in suspects:
+            at_ms = suspects[job]["at_ms"]
+            self._write({each: of for each, of in suspects.items() if of["at_ms"] != at_ms})
+
+    def _read(self) -> dict[str, Any]:
+        oldest_ms = self._now_ms() - FORGOTTEN_MS
+        kept: dict[str, Any] = files.read(self._path) or {}
+        return {job: of for job, of in kept.items() if of["at_ms"] > oldest_ms}
+
+    def _write(self, suspects: dict[str, Any]) -> None:
+        # On a full disk nobody is a suspect, and whoever breaks a server breaks it once more.
+        with suppress(OSError):
+            files.replace(self._path, suspects, durable=True)
+
+
+def _probation_ms(suspect: Mapping[str, int]) -> int:
+    return min(PROBATION_MS_MAX, suspect["ran_ms"] + MARGIN_MS)
