@@ -7,6 +7,7 @@ question is answered by going through all live jobs. `invariants` judges plans a
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from cutting import Pieces, charged_milli
 from gpuyard.model import (
     CATALOGUE,
     Ask,
@@ -35,6 +36,7 @@ from gpuyard.model import (
     LayoutMade,
     LayoutPinned,
     LayoutReleased,
+    Mig,
     Milli,
     Node,
     NodeAdded,
@@ -59,8 +61,14 @@ _REQUEUED = (Outcome.PREEMPTED, Outcome.NODE_FAIL)
 
 def ask_milli(ask: Ask) -> int:
     """Milli-GPU of a whole job."""
-    each = ask.gpus.milli if isinstance(ask.gpus, Milli) else MILLI
-    return ask.gpus.count * each * ask.tasks
+    return ask.gpus.count * each_milli(ask) * ask.tasks
+
+
+def each_milli(ask: Ask) -> int:
+    """Milli-GPU of one GPU, share or slice that is asked for."""
+    if isinstance(ask.gpus, Mig):
+        return charged_milli(ask.gpus.profile)
+    return ask.gpus.milli if isinstance(ask.gpus, Milli) else MILLI
 
 
 def chain(path: str) -> list[str]:
@@ -159,6 +167,10 @@ class Books:
     charges: list[Charge] = field(default_factory=list)
     budget_since: dict[str, int] = field(default_factory=dict)
     """Which event of the log set a tenant's budget."""
+    pins: dict[tuple[int, int], Pieces] = field(default_factory=dict)
+    """Layouts that GPUs keep, by node and GPU; one without slices stays whole."""
+    made: dict[tuple[int, int], tuple[bool, str, int]] = field(default_factory=dict)
+    """What the engine said of them: whether it is so, what went wrong, and how long it took."""
     now_ms: int = 0
     seq: int = 0
     """How many events there were."""
@@ -230,10 +242,9 @@ class Books:
 
     def rate(self, ask: Ask, node: Node) -> int:
         """The largest of the GPU, CPU and memory parts of a node, per task, times the model's weight."""
-        each = ask.gpus.milli if isinstance(ask.gpus, Milli) else MILLI
         size = max(1, node.gpus) * MILLI
         part = max(
-            ask.gpus.count * each,
+            ask.gpus.count * each_milli(ask),
             ask.cpu_milli * size // max(1, node.cpu_milli),
             ask.memory_mib * size // max(1, node.memory_mib),
         )
@@ -291,17 +302,30 @@ class Books:
                 self._submit(at_ms, job)
             case Ticked():
                 self._tick(event.at_ms)
-            case (
-                DemandLearned()
-                | TokenMade()
-                | TokenRevoked()
-                | LayoutPinned()
-                | LayoutReleased()
-                | LayoutMade()
-            ):
+            case LayoutPinned() | LayoutReleased() | LayoutMade():
+                self._layout(event)
+            case DemandLearned() | TokenMade() | TokenRevoked():
                 pass
             case _:
                 self._of_a_job(event)
+
+    def _layout(self, event: LayoutPinned | LayoutReleased | LayoutMade) -> None:
+        for gpu in range(event.gpus.bit_length()):
+            at = (event.node, gpu)
+            if not event.gpus >> gpu & 1:
+                continue
+            match event:
+                case LayoutPinned():
+                    self.pins[at] = tuple(
+                        sorted((each.profile, each.start) for each in event.slices if each.gpu == gpu)
+                    )
+                    self.made[at] = (False, "", 0)
+                case LayoutReleased():
+                    self.pins.pop(at, None)
+                    self.made.pop(at, None)
+                case LayoutMade():
+                    if at in self.pins:
+                        self.made[at] = (not event.why, event.why, event.took_ms)
 
     def _configure(self, settings: Settings) -> None:
         budgets = {t.path: t.budget.window_ms for t in self.settings.tenants if t.budget}

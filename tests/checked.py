@@ -8,7 +8,15 @@ from builders import Yard
 from gpuyard.core import State, apply, decide
 from gpuyard.core.dump import derived, dump, load
 from gpuyard.model import Event, Plan
-from invariants import check_capacity, check_fair_first, check_gangs, check_plan, check_totals, check_usage
+from invariants import (
+    check_capacity,
+    check_fair_first,
+    check_gangs,
+    check_pins,
+    check_plan,
+    check_totals,
+    check_usage,
+)
 
 
 class CheckedYard(Yard):
@@ -47,6 +55,7 @@ class CheckedYard(Yard):
         assert tables == derived(rebuilt), "what is derived differs when it is worked out from nothing"
         check_totals(self.books, tables)
         check_usage(self.books, before)
+        check_pins(self.books, before)
         plan = decide(state, policy, now_ms)
         assert before == dump(state), "deciding changed the state"
         assert tables == derived(state), "deciding changed what is derived"

@@ -187,8 +187,16 @@ class PlanCheck:
         if self.spec.quotas:
             blockers = self.quotas().blockers(live, model)
             assert not blockers, f"{name} of {live.leaf} starts against {blockers}"
+        if live.earmark is None:
+            self.check_reserve(name, start.grants)
         self.room.take(start.grants)
         self.held[live.job.id] = self.later[live.job.id] = self.holder(live, start.grants)
+
+    def check_reserve(self, name: str, grants: Sequence[Grant]) -> None:
+        """No GPU is broken into while too few would stay whole."""
+        cut, whole = self.room.breaks_into(grants), self.room.whole_count()
+        reserve = self.books.settings.whole_gpus
+        assert not cut or whole - cut >= reserve, f"{name} cuts {cut} of {whole} GPUs, {reserve} stay whole"
 
     def check_refusal(self, live: Live, code: ReasonCode) -> None:
         """14: the reason given is a fact."""
@@ -242,6 +250,13 @@ class PlanCheck:
                 assert not needless, f"job {job_id}: {spared} stopped for nothing"
         enough = self.would_start(live, victims, self.later)
         assert enough, f"stopping {victims} does not let job {job_id} start"
+        freed = [g for victim in sorted(victims) for g in self.books.jobs[victim].attempt.grants]  # type: ignore[union-attr]
+        self.room.give(freed)
+        assert self.room.fits(earmark.grants), (
+            f"kept for job {job_id}, and not free by then: {earmark.grants}"
+        )
+        self.check_reserve(f"job {job_id}", earmark.grants)
+        self.room.take(freed)
         self.room.take(earmark.grants)
         for victim in victims:
             del self.later[victim]
@@ -369,10 +384,14 @@ def _queue_ids(queue: dict[str, Any]) -> list[int]:
 
 def _check_nodes(books: Books, nodes: dict[str, Any]) -> None:
     room = Room(books, books.grants(earmarks=True))
-    assert nodes["gpu_free"] == [left.gpu for left in room.free]
+    free = [
+        [milli - MILLI * room.pinned_cut(number, gpu) for gpu, milli in enumerate(left.gpu)]
+        for number, left in enumerate(room.free)
+    ]
+    assert nodes["gpu_free"] == free, f"free: {free}, the core says {nodes['gpu_free']}"
     assert nodes["cpu_free"] == [left.cpu_milli for left in room.free]
     assert nodes["memory_free"] == [left.memory_mib for left in room.free]
-    masks = [sum(1 << gpu for gpu, milli in enumerate(left.gpu) if milli == MILLI) for left in room.free]
+    masks = [sum(1 << gpu for gpu, milli in enumerate(left) if milli == MILLI) for left in free]
     assert nodes["free_mask"] == masks, f"wholly free: {masks}, the core says {nodes['free_mask']}"
     for index, (buckets, partial) in enumerate(zip(nodes["buckets"], nodes["partial"], strict=True)):
         wanted = [0] * len(buckets)
@@ -380,7 +399,7 @@ def _check_nodes(books: Books, nodes: dict[str, Any]) -> None:
         for number, mask in enumerate(masks):
             if nodes["kind"][number] == index and books.schedulable(number):
                 wanted[mask.bit_count()] |= 1 << number
-                if any(0 < milli < MILLI for milli in room.free[number].gpu):
+                if any(0 < milli < MILLI for milli in free[number]):
                     shared |= 1 << number
         assert wanted == buckets, f"nodes of kind {index} by free GPUs: {wanted}, the core says {buckets}"
         assert shared == partial, f"nodes of kind {index} that share: {shared:b}, the core says {partial:b}"
@@ -393,6 +412,20 @@ def _check_nodes(books: Books, nodes: dict[str, Any]) -> None:
             if grant.node == number
         }
         assert ends == on, f"{books.nodes[number].name} runs {ends}, the core says {on}"
+
+
+def check_pins(books: Books, dump: dict[str, Any]) -> None:
+    """The core keeps the layouts that were pinned, and what was said of them, and no others."""
+    found = {
+        (number, int(gpu)): (
+            tuple(sorted((name, start) for name, start in row["held"])),
+            (row["made"], row["why"], row["took_ms"]),
+        )
+        for number, node in enumerate(dump["nodes"])
+        for gpu, row in node["pins"].items()
+    }
+    wanted = {at: (pieces, books.made[at]) for at, pieces in books.pins.items()}
+    assert found == wanted, f"pinned: {wanted}, the core says {found}"
 
 
 def _check_tenant(books: Books, quotas: Quotas, path: str, row: dict[str, Any]) -> None:

@@ -4,11 +4,13 @@ The core finds room with bit sets and columns. Here every node is looked at, and
 again for every question.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from books import Books, Live, ask_milli, chain, model_of
+from cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
 from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Node, Quota, ReasonCode, Tenant
+from gpuyard.model.mig import MOLDS
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 
@@ -17,7 +19,9 @@ UNLIMITED = 1 << 62
 
 def supported(ask: Ask) -> bool:
     """Whether this kind of GPU sharing can be served at all."""
-    return not isinstance(ask.gpus, Mig | Memory) and not (isinstance(ask.gpus, Milli) and ask.tasks > 1)
+    if isinstance(ask.gpus, Mig):
+        return ask.tasks == 1 and charged_milli(ask.gpus.profile) > 0
+    return not isinstance(ask.gpus, Memory) and not (isinstance(ask.gpus, Milli) and ask.tasks > 1)
 
 
 def gpus_of(mask: int) -> list[int]:
@@ -40,6 +44,8 @@ class Room:
     def __init__(self, books: Books, held: Iterable[Grant]) -> None:
         self.books = books
         self.free = [Free([MILLI] * node.gpus, node.cpu_milli, node.memory_mib) for node in books.nodes]
+        self.cut: dict[tuple[int, int], list[Piece]] = {}
+        """Slices by node and GPU; the same twice where an earmark waits for one."""
         self.take(held)
 
     def take(self, grants: Iterable[Grant], sign: int = -1) -> None:
@@ -48,6 +54,9 @@ class Room:
             left = self.free[grant.node]
             for gpu in gpus_of(grant.gpus):
                 left.gpu[gpu] += sign * grant.milli
+            for gpu, profile, start in grant.slices:
+                there = self.cut.setdefault((grant.node, gpu), [])
+                (there.append if sign < 0 else there.remove)((profile, start))
             left.cpu_milli += sign * grant.cpu_milli
             left.memory_mib += sign * grant.memory_mib
 
@@ -55,37 +64,132 @@ class Room:
         """Strike grants."""
         self.take(grants, 1)
 
+    # -- GPUs ----------------------------------------------------------------------------------------------------
+
+    def slices_on(self, number: int, gpu: int) -> list[Piece]:
+        """The slices of a GPU that somebody has, or for whom they are kept."""
+        return self.cut.get((number, gpu), [])
+
+    def pinned_cut(self, number: int, gpu: int) -> bool:
+        """Whether somebody said that a GPU is and stays cut."""
+        return bool(self.books.pins.get((number, gpu)))
+
+    def is_whole(self, number: int, gpu: int) -> bool:
+        """Whether nobody has anything of a GPU, nor is it cut."""
+        return (
+            self.free[number].gpu[gpu] == MILLI
+            and not self.slices_on(number, gpu)
+            and not self.pinned_cut(number, gpu)
+        )
+
+    def only_slices(self, number: int, gpu: int) -> bool:
+        """Whether a GPU has slices and nothing beside them, or nothing at all."""
+        model = self.books.nodes[number].gpu_model
+        booked = sum(booked_milli(model, name) for name, _start in self.slices_on(number, gpu))
+        return self.free[number].gpu[gpu] == MILLI - booked
+
+    def shareable_milli(self, number: int, gpu: int) -> int:
+        """What is left of a GPU for whoever wants a share of it."""
+        if self.slices_on(number, gpu) or self.pinned_cut(number, gpu):
+            return 0
+        return self.free[number].gpu[gpu]
+
+    def takes(self, number: int, gpu: int, pieces: Sequence[Piece]) -> bool:
+        """Whether these slices could be had on a GPU now: of its layout if it is pinned, else as geometry allows."""
+        there = self.slices_on(number, gpu)
+        if not self.only_slices(number, gpu) or unlawful(
+            self.books.nodes[number].gpu_model, [*there, *pieces]
+        ):
+            return False
+        layout = self.books.pins.get((number, gpu))
+        return layout is None or set(pieces) <= set(layout) - set(there)
+
+    def takes_more(self, number: int, gpu: int, profile: str) -> int:
+        """How many slices of a profile a GPU takes now."""
+        there = self.slices_on(number, gpu)
+        if not self.only_slices(number, gpu) or unlawful(self.books.nodes[number].gpu_model, there):
+            # Something else is there, or a slice is kept that another one still lies on.
+            return 0
+        layout = self.books.pins.get((number, gpu))
+        if layout is not None:
+            return sum(piece[0] == profile for piece in layout if piece not in there)
+        return most_more(self.books.nodes[number].gpu_model, there, profile)
+
+    def whole_count(self) -> int:
+        """GPUs of nodes that take new work of which nobody has anything, and that are not cut."""
+        return sum(
+            self.is_whole(number, gpu)
+            for number, node in enumerate(self.books.nodes)
+            if self.books.schedulable(number)
+            for gpu in range(node.gpus)
+        )
+
+    def breaks_into(self, grants: Iterable[Grant]) -> int:
+        """How many whole GPUs would be cut for grants."""
+        return sum(
+            self.is_whole(grant.node, gpu) for grant in grants if grant.slices for gpu in gpus_of(grant.gpus)
+        )
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether this room is there, on nodes that take new work."""
         return all(
             self.books.schedulable(grant.node)
-            and all(self.free[grant.node].gpu[gpu] >= grant.milli for gpu in gpus_of(grant.gpus))
+            and self._has_gpus(grant)
             and grant.cpu_milli <= self.free[grant.node].cpu_milli
             and grant.memory_mib <= self.free[grant.node].memory_mib
             for grant in grants
         )
 
+    def _has_gpus(self, grant: Grant) -> bool:
+        gpus = gpus_of(grant.gpus)
+        if grant.slices:
+            return all(
+                self.takes(grant.node, gpu, [(p.profile, p.start) for p in grant.slices if p.gpu == gpu])
+                for gpu in gpus
+            )
+        return all(self.shareable_milli(grant.node, gpu) >= grant.milli for gpu in gpus)
+
     def overdrawn(self) -> list[str]:
-        """Where more is taken than there is."""
+        """Where more is taken than there is, or otherwise than it can be had."""
         found = []
-        for node, left in zip(self.books.nodes, self.free, strict=True):
+        for number, (node, left) in enumerate(zip(self.books.nodes, self.free, strict=True)):
             found += [f"{node.name} GPU {gpu}: {milli}" for gpu, milli in enumerate(left.gpu) if milli < 0]
+            found += [
+                f"{node.name} GPU {gpu}: {wrong}"
+                for gpu in range(node.gpus)
+                if (wrong := self._odd(number, gpu))
+            ]
             if left.cpu_milli < 0 or left.memory_mib < 0:
                 found.append(f"{node.name}: {left.cpu_milli} milli-CPU, {left.memory_mib} MiB")
         return found
+
+    def _odd(self, number: int, gpu: int) -> str:
+        """What is wrong with the slices of a GPU."""
+        there = self.slices_on(number, gpu)
+        if (there or self.pinned_cut(number, gpu)) and not self.only_slices(number, gpu):
+            return f"cut, and {self.free[number].gpu[gpu]} are left beside {there}"
+        layout = self.books.pins.get((number, gpu))
+        if layout is not None and not set(there) <= set(layout):
+            return f"pinned to {layout}, and {there} are on it"
+        return unlawful(self.books.nodes[number].gpu_model, there)
 
     def tasks_on(self, ask: Ask, number: int) -> int:
         """How many tasks of an ask a node could take now."""
         if not self.books.schedulable(number):
             return 0
-        left = self.free[number]
+        left, wanted = self.free[number], ask.gpus.count
+        gpus = range(self.books.nodes[number].gpus)
         if isinstance(ask.gpus, Milli):
-            fitting = sum(milli >= ask.gpus.milli for milli in left.gpu)
+            fitting = sum(self.shareable_milli(number, gpu) >= ask.gpus.milli for gpu in gpus)
+        elif isinstance(ask.gpus, Mig):
+            wanted, fitting = 1, int(self.has_slices(ask.gpus, number))
         else:
-            fitting = sum(milli == MILLI for milli in left.gpu)
+            fitting = sum(self.is_whole(number, gpu) for gpu in gpus)
         most = ask.tasks
         for want, have in (
-            (ask.gpus.count, fitting),
+            (wanted, fitting),
             (ask.cpu_milli, left.cpu_milli),
             (ask.memory_mib, left.memory_mib),
         ):
@@ -95,6 +199,34 @@ class Room:
                 # What an earmark has overdrawn takes nobody, not even who asks for none of it.
                 most = 0
         return most
+
+    def has_slices(self, wanted: Mig, number: int) -> bool:
+        """Whether a node has all these slices now, the same number on each GPU, and enough GPUs stay whole."""
+        node = self.books.nodes[number]
+        spare = max(0, self.whole_count() - self.books.settings.whole_gpus)
+        cut, whole = [], []
+        for gpu in range(node.gpus):
+            more = self.takes_more(number, gpu, wanted.profile)
+            (whole if self.is_whole(number, gpu) else cut).append(more)
+        return any(
+            sum(more >= each for more in cut) + min(spare, sum(more >= each for more in whole)) >= gpus
+            for each, gpus in shares(wanted.count, node.gpu_model, wanted.profile)
+        )
+
+
+def pin_wrong(books: Books, number: int, gpu: int, pieces: Sequence[Piece]) -> str:
+    """Why a GPU cannot be pinned to these slices; empty: it can. Nothing that runs there, or is kept, is moved."""
+    node = books.nodes[number]
+    if not 0 <= gpu < node.gpus:
+        return "no such GPU"
+    if node.gpu_model not in MOLDS:
+        return "no MIG"
+    if wrong := unlawful(node.gpu_model, pieces):
+        return wrong
+    room = Room(books, books.grants(earmarks=True))
+    if not set(room.slices_on(number, gpu)) <= set(pieces):
+        return "somebody has another slice"
+    return "somebody has it without slices" if pieces and not room.only_slices(number, gpu) else ""
 
 
 # -- kinds of node ---------------------------------------------------------------------------------------------------
@@ -150,9 +282,15 @@ def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
         if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
         node = books.nodes[numbers[0]]
+        gpus = ask.gpus.count
+        if isinstance(ask.gpus, Mig):
+            ways = shares(ask.gpus.count, node.gpu_model, ask.gpus.profile)
+            if not ways:
+                continue
+            gpus = min(count for _each, count in ways)
         per_node = ask.tasks
         for want, have in (
-            (ask.gpus.count, node.gpus),
+            (gpus, node.gpus),
             (ask.cpu_milli, node.cpu_milli),
             (ask.memory_mib, node.memory_mib),
         ):
@@ -208,7 +346,11 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
         wrong.append("nodes of several kinds")
     for grant in grants:
         node = books.nodes[grant.node]
-        if grant.gpus.bit_count() != ask.gpus.count * grant.tasks or (grant.gpus and grant.milli != milli):
+        if isinstance(ask.gpus, Mig):
+            wrong += [f"{node.name}: {text}" for text in _missliced(ask.gpus, node, grant)]
+        elif grant.slices:
+            wrong.append(f"{node.name}: slices, and none were asked for")
+        elif grant.gpus.bit_count() != ask.gpus.count * grant.tasks or (grant.gpus and grant.milli != milli):
             wrong.append(f"{node.name}: {grant.gpus:b} x {grant.milli} for {grant.tasks} tasks")
         if grant.gpus >> node.gpus:
             wrong.append(f"{node.name}: a GPU it does not have")
@@ -225,6 +367,24 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
         wrong.append(f"{len(numbers)} nodes, at least {ask.nodes_min}")
     elif len(numbers) > fitting[0].nodes_max:
         wrong.append(f"{len(numbers)} nodes, at most {fitting[0].nodes_max}")
+    return wrong
+
+
+def _missliced(wanted: Mig, node: Node, grant: Grant) -> list[str]:
+    """What is wrong with the slices of a grant, whoever else is there."""
+    by_gpu: dict[int, list[Piece]] = {}
+    for gpu, profile, start in grant.slices:
+        by_gpu.setdefault(gpu, []).append((profile, start))
+    wrong = []
+    if [piece.profile for piece in grant.slices] != [wanted.profile] * wanted.count:
+        wrong.append(f"{grant.slices} for {wanted.count} x {wanted.profile}")
+    if sorted(by_gpu) != gpus_of(grant.gpus):
+        wrong.append(f"slices on {sorted(by_gpu)}, and GPUs {grant.gpus:b}")
+    for gpu, pieces in by_gpu.items():
+        if text := unlawful(node.gpu_model, pieces):
+            wrong.append(f"GPU {gpu}: {text}")
+        elif grant.milli != sum(booked_milli(node.gpu_model, name) for name, _start in pieces):
+            wrong.append(f"GPU {gpu}: {grant.milli} for {pieces}")
     return wrong
 
 
@@ -355,5 +515,6 @@ __all__ = [
     "holders",
     "layouts",
     "misplaced",
+    "pin_wrong",
     "supported",
 ]

@@ -254,10 +254,16 @@ class YardMachine(RuleBasedStateMachine):
 
 
 def run(
-    spec: PolicySpec, *, examples: int, steps: int, derandomize: bool = True, shrink: bool = True
+    spec: PolicySpec,
+    *,
+    examples: int,
+    steps: int,
+    derandomize: bool = True,
+    shrink: bool = True,
+    base: type[YardMachine] = YardMachine,
 ) -> None:
     """Drive one policy through so many histories."""
-    machine = type(f"Machine[{spec.name}]", (YardMachine,), {"spec": spec})
+    machine = type(f"Machine[{spec.name}]", (base,), {"spec": spec})
     case = machine.TestCase
     case.settings = settings(
         max_examples=examples,

@@ -20,6 +20,7 @@ MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
 CONTRACT = "tests/contract"
+PINS = "tests/property/test_machine_pins.py"
 LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
@@ -235,5 +236,75 @@ FAULTS = [
         "                events += [JobCancelled(at_ms, each) for each in job_ids]\n",
         "                events += [JobCancelled(at_ms, each) for each in job_ids[:1]]\n",
         LIFTS,
+    ),
+    Planted(
+        "a layout is pinned over slices that are in use",
+        "core/pinning.py",
+        "    used = nodes.cut.get(number, {}).get(gpu, ())\n",
+        "    used: Held = ()\n",
+        PINS,
+    ),
+    Planted(
+        "slices in use are not minded when a layout is laid out",
+        "core/pinning.py",
+        "        fitted = fit(mold, (*used, *kept), names)\n",
+        "        fitted = fit(mold, kept, names)\n",
+        PINS,
+    ),
+    Planted(
+        "nobody asks who else is on a GPU before it is pinned",
+        "core/pinning.py",
+        "    if pin_flaw(nodes, number, gpu, held):\n",
+        "    if pin_flaw(nodes, number, gpu, held) and not held:\n",
+        PINS,
+    ),
+    Planted(
+        "a GPU that is pinned to slices is given as a whole one",
+        "core/claims.py",
+        "    if found.held:\n        nodes.take(",
+        "    if not found:\n        nodes.take(",
+        PINS,
+    ),
+    Planted(
+        "a slice of a pinned GPU is given twice",
+        "core/slicing.py",
+        " if place.profile == profile and place not in held]",
+        " if place.profile == profile]",
+        PINS,
+    ),
+    Planted(
+        "a GPU that is pinned whole is cut",
+        "core/slicing.py",
+        "            if gpu in pins:\n                able",
+        "            if gpu in pins and pins[gpu].held:\n                able",
+        PINS,
+    ),
+    Planted(
+        "GPUs of the reserve are cut",
+        "core/slicing.py",
+        "    spare = whole_free(nodes) - nodes.whole_reserve\n    if spare <= 0:",
+        "    spare = whole_free(nodes)\n    if spare <= 0:",
+        PINS,
+    ),
+    Planted(
+        "a slice is put beside a share that is being stopped",
+        "core/slicing.py",
+        "    return own == MILLI - _booked(mold, held)\n",
+        "    return own >= 0\n",
+        PINS,
+    ),
+    Planted(
+        "a share starts beside a slice that is being stopped",
+        "core/nodes.py",
+        "            if not slices and any(gpus >> gpu & 1",
+        "            if slices and any(gpus >> gpu & 1",
+        "tests/unit/core/test_slicing.py",
+    ),
+    Planted(
+        "a layout that was not made is taken for made",
+        "core/fold_fleet.py",
+        "made=not event.why, why",
+        "made=True, why",
+        PINS,
     ),
 ]

@@ -180,12 +180,12 @@ def asks(draw: st.DrawFn) -> Ask:
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> JobSpec:
+def specs(draw: st.DrawFn, wanted: st.SearchStrategy[Ask] | None = None) -> JobSpec:
     """What is submitted."""
     checkpoint_ms = draw(st.sampled_from((0, 0, 4 * SECOND_MS)))
     return JobSpec(
         draw(st.sampled_from(LEAVES)),
-        draw(asks()),
+        draw(asks() if wanted is None else wanted),
         draw(st.sampled_from(("", "batch", "urgent", "high", "idle"))),
         checkpoint_ms=checkpoint_ms,
         restart_cost_ms=draw(st.sampled_from((0, SECOND_MS))) if checkpoint_ms else 0,

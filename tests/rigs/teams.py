@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from gpuyard.api.app import build
 from gpuyard.api.peers import PEER
 from gpuyard.api.serving import gate_of
+from gpuyard.control.desk import Gone
 from gpuyard.control.people import Person
 from gpuyard.control.rights import EVERYTHING, Right, Role
 from gpuyard.control.serve import Options, Yard
@@ -85,7 +86,9 @@ class Team:
             return [row[0] for row in self.yard.views.queue()["rows"]]
 
         for number in left():
-            self.yard.desk.request(ADMIN, Verb.CANCEL, str(number)).result(10)
+            # It may end by itself between the two.
+            with suppress(Gone):
+                self.yard.desk.request(ADMIN, Verb.CANCEL, str(number)).result(10)
         self.until(lambda: not left())
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """`yard mig plan`, `apply`, `release`, `export`: layouts of slices, as words or out of a mig-parted file."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +17,8 @@ WAIT_S = 60
 _TROUBLE_S = 10.0
 """How long a trouble may last before it is told; the yard goes on trying."""
 _PAUSE_S = 0.1
+_ROW = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
+"""A GPU, or the first and the last of several."""
 
 LayoutArgument = Annotated[
     str,
@@ -32,7 +35,7 @@ NodeOption = Annotated[
     ),
 ]
 GpuOption = Annotated[
-    str, Option("--gpu", metavar="N", help="Only these GPUs, as 0 or 0,2-3.", show_default=False)
+    str | None, Option("--gpu", metavar="N", help="Only these GPUs, as 0 or 0,2-3.", show_default=False)
 ]
 FileOption = Annotated[
     Path | None,
@@ -51,7 +54,7 @@ class NotMade(YardError):
 def plan(
     layout: LayoutArgument = "",
     node: NodeOption = "",
-    gpu: GpuOption = "",
+    gpu: GpuOption = None,
     file: FileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -84,7 +87,7 @@ def plan(
 def apply(
     layout: LayoutArgument,
     node: NodeOption = "",
-    gpu: GpuOption = "",
+    gpu: GpuOption = None,
     file: FileOption = None,
     wait: Annotated[
         int, Option("--wait", metavar="SECONDS", min=0, max=3600, help="So long for it to be made.")
@@ -106,8 +109,8 @@ def apply(
     with client() as yard:
         name = _node(yard, node)
         layouts = _layouts(yard, name, layout, gpu, file)
-        asked = {pin["gpu"] for pin in yard.mig_apply(name, layouts)["gpus"]}
-        mine = {each for part in layouts for each in part.get("gpus") or asked}
+        asked = {pin["gpu"]: pin["slices"] for pin in yard.mig_apply(name, layouts)["gpus"]}
+        mine = {each: asked[each] for part in layouts for each in part.get("gpus") or asked}
         found, troubles = _made(yard, name, mine, wait)
     print(drawn(found))
     took_ms = max([pin["took_ms"] for pin in found["pins"] if pin["gpu"] in mine], default=0)
@@ -122,13 +125,15 @@ def apply(
         )
 
 
-def release(node: NodeOption = "", gpu: GpuOption = "") -> None:
+def release(node: NodeOption = "", gpu: GpuOption = None) -> None:
     """Let pinned GPUs be cut by demand again. Slices in use stay; idle ones are taken away after a minute."""
     with client() as yard:
         name = _node(yard, node)
-        done = yard.mig_release(name, _gpus(gpu) if gpu else None)
-    gpus = ", ".join(map(str, done["released"]))
-    print(f"{name}: GPU {gpus} is cut by demand again" if gpus else f"{name}: nothing was pinned")
+        done = yard.mig_release(name, None if gpu is None else _gpus(gpu))
+    gpus = done["released"]
+    verb = "GPU {} is" if len(gpus) == 1 else "GPUs {} are"
+    said = verb.format(", ".join(map(str, gpus))) + " cut by demand again"
+    print(f"{name}: {said if gpus else 'nothing was pinned'}")
 
 
 def export(node: NodeOption = "") -> None:
@@ -175,16 +180,21 @@ def _gpus(text: str) -> list[int]:
     """GPUs as people write them."""
     found: set[int] = set()
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise BadInput(f"--gpu {text!r} is no list of GPUs", "Write 0, or 0,2-3.")
-        found.update(range(int(first), int(last or first) + 1)[:1024])
+        row = _ROW.fullmatch(part.strip())
+        first, last = (int(row[1]), int(row[2] or row[1])) if row else (1, 0)
+        if first > last:
+            from gpuyard.config.problems import quoted
+
+            raise BadInput(f"--gpu {quoted(text)} is no list of GPUs", "Write 0, or 0,2-3.")
+        found.update(range(first, last + 1))
     return sorted(found)
 
 
-def _layouts(yard: "Client", node: str, layout: str, gpu: str, file: Path | None) -> list[dict[str, Any]]:
+def _layouts(
+    yard: "Client", node: str, layout: str, gpu: str | None, file: Path | None
+) -> list[dict[str, Any]]:
     """The layouts that a request carries."""
-    gpus = _gpus(gpu) if gpu else None
+    gpus = None if gpu is None else _gpus(gpu)
     if file is None:
         return [{"layout": layout, **({"gpus": gpus} if gpus is not None else {})}]
     from gpuyard.intake.mig_parted import for_node
@@ -202,8 +212,12 @@ def _layouts(yard: "Client", node: str, layout: str, gpu: str, file: Path | None
 
 
 def _text(file: Path) -> str:
+    from gpuyard.intake.mig_parted import BYTES_MAX
+
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            # A little more than is taken: the reader then says that it is too much. A device has no end.
+            return opened.read(BYTES_MAX + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
@@ -226,21 +240,32 @@ def _profiles(node: Mapping[str, Any]) -> dict[int, list[str]]:
 # -- what came of it -----------------------------------------------------------------------------------------------
 
 
-def _made(yard: "Client", name: str, gpus: set[int], wait_s: int) -> tuple[dict[str, Any], dict[int, str]]:
-    """The node once its pins are made, or what keeps them from it."""
+def _made(
+    yard: "Client", name: str, asked: Mapping[int, Any], wait_s: int
+) -> tuple[dict[str, Any], dict[int, str]]:
+    """The node once its pins are made, or what keeps them from it; others may pin and release meanwhile."""
     import time
 
     until = time.monotonic() + wait_s
     troubled: float | None = None
     while True:
         (found,) = [each for each in yard.mig()["nodes"] if each["node"] == name]
-        pins = [pin for pin in found["pins"] if pin["gpu"] in gpus]
+        by_gpu = {pin["gpu"]: pin for pin in found["pins"]}
+        if lost := {gpu: by_gpu.get(gpu) for gpu in asked if not _is_pinned(by_gpu.get(gpu), asked[gpu])}:
+            fates = {gpu: f"pinned to {pin['layout']}" if pin else "released" for gpu, pin in lost.items()}
+            said = [f"GPU {gpu} was {fates[gpu]}" for gpu in sorted(fates)]
+            raise NotMade(f"somebody else was here meanwhile: {', '.join(said)}", "`yard mig` shows it.")
+        pins = [by_gpu[gpu] for gpu in asked]
         left = {pin["gpu"]: pin["why"] or "not made yet" for pin in pins if not pin["made"]}
         now = time.monotonic()
         troubled = (troubled or now) if any([pin["why"] for pin in pins]) else None
         if not left or now > until or (troubled is not None and now - troubled > _TROUBLE_S):
             return found, left
         time.sleep(_PAUSE_S)
+
+
+def _is_pinned(pin: Mapping[str, Any] | None, slices: Any) -> bool:
+    return pin is not None and pin["slices"] == slices
 
 
 def told(found: Mapping[str, Any]) -> list[str]:

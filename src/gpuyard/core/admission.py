@@ -1,10 +1,12 @@
 """Jobs that could never start, told apart at the door instead of waiting for ever."""
 
 from gpuyard.core.shapes import Shape
+from gpuyard.core.slicing import gpus_on
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
 from gpuyard.core.words import cores_text, count_text
 from gpuyard.model import JobSpec, Mig, Milli, Reason, ReasonCode
+from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
 
@@ -101,6 +103,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"
     fitting = [k for k in kinds if not ask.models or _name(state, k.model) in ask.models]
     most_gpus = max((k.gpus for k in fitting), default=0)
+    if shape.profile and (text := _too_many_slices(state, shape, wants)):
+        return text
     if shape.gpus > most_gpus:
         return f"asks for {wants} on one node; the largest node has {most_gpus}"
     most_cpu = max((k.cpu_milli for k in fitting), default=0)
@@ -117,6 +121,21 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return f"asks for {ask.tasks} x {cores_text(ask.cpu_milli)}; there are {cores_text(cores)} on {nodes}"
     total = sum([k.gpus * k.members.bit_count() for k in fitting])
     return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} cannot hold it"
+
+
+def _too_many_slices(state: State, shape: Shape, wants: str) -> str:
+    """Slices go on GPUs in equal numbers, so some numbers take more GPUs than they seem to; empty: that is not it."""
+    rows = []
+    for kind in state.nodes.kinds:
+        name = _name(state, kind.model)
+        size = MOLDS[name].profile(shape.profile) if name in MOLDS else None
+        if size is not None and (not shape.ask.models or name in shape.ask.models):
+            rows.append((kind.gpus, gpus_on(size, shape.slices)))
+    if not rows or any([need <= gpus for gpus, need in rows]):
+        return ""
+    need, most = min([need for _gpus, need in rows]), max([gpus for gpus, _need in rows])
+    takes = f"the same number on each GPU, which takes {count_text(need, 'GPU')}"
+    return f"asks for {wants} on one node, {takes}; the largest node has {most}"
 
 
 def _name(state: State, model: int) -> str:

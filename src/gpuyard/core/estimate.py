@@ -8,6 +8,7 @@ nobody new comes ahead of them, and often sooner.
 from typing import NamedTuple
 
 from gpuyard.core.estimate_after import Ready, Times, ready, stuck
+from gpuyard.core.estimate_pinned import handed_on, kept_somewhere
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.policy import Policy
 from gpuyard.core.profile import Profile, Slot, freed_ms
@@ -85,12 +86,14 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     bookings: list[tuple[JobRecord, Slot]] = []
     waits = record.id not in state.deferred
     seen = 0
+    before: list[JobRecord] = []
     for other in in_order(state.queue):
         if other is record or seen == AHEAD_MAX:
             break
         seen += 1
         if other.earmark is not None or unforeseen(state, policy, other) is not None:
             continue
+        before.append(other)
         slot = profile.earliest(other, from_ms)
         if slot is not None:
             profile.book(other, slot)
@@ -100,7 +103,14 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     others = _waited_for(state, policy, now_ms, record, profile, bookings)
     if others.at_ms is None:
         return Estimate(None, others.how)
-    slot = profile.earliest(record, max(from_ms, record.begin_ms, others.at_ms))
+    from_ms = max(from_ms, record.begin_ms, others.at_ms)
+    slot = profile.earliest(record, from_ms)
+    total = ahead(state.queue, record) if waits else state.queue.count
+    if slot is None and seen == total and kept_somewhere(state, record):
+        # In strict order whoever is ahead keeps all others waiting: for each of them the time has to be known.
+        booked = {other.id for other, _slot in bookings}
+        known = [o.id in booked or o.shape.profile == record.shape.profile for o in before]
+        return _pinned(state, now_ms, from_ms, record, before if all(known) or not strict else None)
     if slot is None:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
     if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
@@ -108,12 +118,26 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
         if not endless:
             return Estimate(None, "its room is promised to jobs without a time limit")
         return Estimate(None, f"it waits for {endless}, which {'have' if several else 'has'} no time limit")
-    total = ahead(state.queue, record) if waits else state.queue.count
     first = others.how if slot.at_ms == others.at_ms else ""
     when = first or _when(state, now_ms, slot, bookings)
     return Estimate(
         slot.at_ms, "; ".join(filter(None, [when, _after(seen, total, waits=waits, first=first)]))
     )
+
+
+def _pinned(
+    state: State, now_ms: int, from_ms: int, record: JobRecord, before: list[JobRecord] | None
+) -> Estimate:
+    """When it has its slice of a pinned GPU, where it finds room nowhere else."""
+    found = None if before is None else handed_on(state, now_ms, record, before)
+    if found is None:
+        return Estimate(None, "slices of its size are on pinned GPUs; when they are free cannot be told")
+    label = state.jobs[found.job_id].job.label if found.job_id else ""
+    if found.at_ms - now_ms >= NO_LIMIT_MS // 2:
+        return Estimate(None, f"it waits for a slice that job {label} has, which has no time limit")
+    if found.job_id and found.at_ms >= from_ms:
+        return Estimate(found.at_ms, f"when job {label} hands on its slice of a pinned GPU as promised")
+    return Estimate(max(from_ms, found.at_ms), "a slice of a pinned GPU is free for it then")
 
 
 def _waited_for(

@@ -79,12 +79,16 @@ def gpus_taken(state: State, event: GpusTaken) -> None:
 
 
 def layout_pinned(state: State, event: LayoutPinned) -> None:
-    """GPUs keep a layout. What runs on them must be part of it, where it is."""
+    """GPUs keep a layout. What runs on them must be part of it, where it is. All of them or none."""
     _check(state, event)
-    for gpu in positions[event.gpus]:
-        held = tuple([Place(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
+    layouts = {
+        gpu: tuple([Place(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
+        for gpu in positions[event.gpus]
+    }
+    for gpu, held in layouts.items():
         if wrong := pin_flaw(state.nodes, event.node, gpu, held):
             raise InvalidEvent(f"{event}: {wrong}")
+    for gpu, held in layouts.items():
         claims.pin(state.nodes, event.node, gpu, claims.Pin(held))
 
 

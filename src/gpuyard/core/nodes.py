@@ -239,8 +239,11 @@ class Nodes:
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
-            number, gpus, _milli, _cpu, _memory, _tasks, slices, user = grant
+            number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
             if (slices and slicing.clashes(self, grant)) or sharers.strangers(self, number, user) & gpus:
+                return True
+            # A share goes beside no slice, however much of the GPU that leaves.
+            if not slices and any(gpus >> gpu & 1 for gpu in self.cut.get(number, ())):
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True

@@ -87,6 +87,10 @@ def _impossible(mold: Mold, wanted: Sequence[str]) -> str:
         if mold.profile(name) is None:
             known = ", ".join([profile.name for profile in mold.profiles])
             return f"{mold.model} has no profile {name}; it has {known}"
+    if len(wanted) > mold.slots:
+        # Every way is tried below: that is for layouts that somebody could mean.
+        number = max([profile.count_max for profile in mold.profiles])
+        return f"{mold.model} cannot be cut to {len(wanted)} slices: it takes {number} at most"
     fitted = fit(mold, (), wanted)
     if fitted.left_out:
         most, out = layout_text(fitted.held), _listed(fitted.left_out)

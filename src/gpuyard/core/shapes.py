@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuyard.core.bills import Bill
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
-from gpuyard.core.slicing import charge_of, gpus_for
+from gpuyard.core.slicing import charge_of, gpus_for, gpus_on
 from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
@@ -179,13 +179,17 @@ class Shapes:
         if ask.models and (not kind.gpus or nodes.node[_first(members)].gpu_model not in ask.models):
             # A node without GPUs has no GPU model, whatever it is called.
             return None
+        gpus = shape.gpus
         if shape.profile:
             mold = MOLDS.get(nodes.node[_first(members)].gpu_model)
-            if mold is None or mold.profile(shape.profile) is None:
+            size = mold.profile(shape.profile) if mold else None
+            if size is None:
                 return None
+            # Models of one profile take different numbers of it: here this one's counts.
+            gpus = gpus_on(size, shape.slices)
         per_node = shape.tasks
         for want, have in (
-            (shape.gpus, kind.gpus),
+            (gpus, kind.gpus),
             (shape.cpu_milli, kind.cpu_milli),
             (shape.memory_mib, kind.memory_mib),
         ):

@@ -59,6 +59,14 @@ def gpus_for(profile: str, count: int) -> int:
     return -(-count // min(most)) if most else count
 
 
+def gpus_on(size: Profile, count: int) -> int:
+    """The fewest GPUs of one model that take so many slices, the same number on each."""
+    each_gpu = min(size.count_max, count)
+    while count % each_gpu:
+        each_gpu -= 1
+    return count // each_gpu
+
+
 def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
     """Enter slices (-1) or strike them (1)."""
     row = cut.setdefault(number, {})
@@ -108,41 +116,49 @@ def _in_way(mold: Mold, place: Place, others: Sequence[Place]) -> bool:
 def fits(nodes: "Nodes", grant: Grant) -> bool:
     """Whether the slices of a grant could be made now."""
     mold = MOLDS[nodes.node[grant.node].gpu_model]
-    row, free = nodes.cut.get(grant.node, {}), nodes.gpu_free[grant.node]
-    pins = nodes.pins.get(grant.node, {})
+    row, pins = nodes.cut.get(grant.node, {}), nodes.pins.get(grant.node, {})
     for gpu in {piece.gpu for piece in grant.slices}:
         new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
-        if gpu in pins:
-            able = set(pins[gpu].held) - set(row.get(gpu, ()))
-            if free[gpu] + MILLI < grant.milli or len(set(new)) < len(new) or not able.issuperset(new):
-                return False
-            continue
-        if gpu not in row and free[gpu] != MILLI:
-            # Shared in another way, or taken.
+        held = row.get(gpu, ())
+        if not only_slices(nodes, mold, grant.node, gpu) or flaw(mold, [*held, *new]):
             return False
-        if free[gpu] < grant.milli or flaw(mold, [*row.get(gpu, ()), *new]):
+        if gpu in pins and not (set(pins[gpu].held) - set(held)).issuperset(new):
             return False
     return True
+
+
+def only_slices(nodes: "Nodes", mold: Mold, number: int, gpu: int) -> bool:
+    """Whether a GPU has slices and nothing else, or nothing at all.
+
+    Where slices are kept for someone, whoever is being stopped for them may still have the GPU in another way.
+    """
+    held, pin = nodes.cut.get(number, {}).get(gpu, ()), nodes.pins.get(number, {}).get(gpu)
+    own = nodes.gpu_free[number][gpu] + (MILLI if pin and pin.held else 0)
+    return own == MILLI - _booked(mold, held)
 
 
 def clashes(nodes: "Nodes", grant: Grant) -> bool:
     """Whether slices that were promised still lie where others are: other slices, or who has the GPU without any."""
     mold = MOLDS[nodes.node[grant.node].gpu_model]
-    row, free = nodes.cut.get(grant.node, {}), nodes.gpu_free[grant.node]
-    pins = nodes.pins.get(grant.node, {})
+    row, pins = nodes.cut.get(grant.node, {}), nodes.pins.get(grant.node, {})
     for gpu in {piece.gpu for piece in grant.slices}:
         held, pin = row.get(gpu, ()), pins.get(gpu)
         if pin is not None and not set(held) <= set(pin.held):
             return True
-        own = free[gpu] + (MILLI if pin else 0)
-        if flaw(mold, held) or own < MILLI - _booked(mold, held):
+        if flaw(mold, held) or not only_slices(nodes, mold, grant.node, gpu):
             return True
     return False
 
 
+@cache
 def _booked(mold: Mold, held: Held) -> int:
     """What slices take of their GPU in the books."""
     return sum([book_milli(mold, size) for place in held if (size := mold.profile(place.profile))])
+
+
+@cache
+def _overlap(mold: Mold, held: Held) -> bool:
+    return bool(flaw(mold, held))
 
 
 def pin_flaw(nodes: "Nodes", number: int, gpu: int, held: Held) -> str:
@@ -153,13 +169,12 @@ def pin_flaw(nodes: "Nodes", number: int, gpu: int, held: Held) -> str:
         return f"{node.name} has no GPU {gpu}"
     if mold is None:
         return f"{node.gpu_model or 'a node without GPUs'} cannot be cut: it has no MIG"
-    there, before = nodes.cut.get(number, {}).get(gpu, ()), nodes.pins.get(number, {}).get(gpu)
+    there = nodes.cut.get(number, {}).get(gpu, ())
     if wrong := flaw(mold, held):
         return wrong
     if stays := [place for place in there if place not in held]:
         return f"{layout_text(stays)} is in use there and not part of it"
-    own = nodes.gpu_free[number][gpu] + (MILLI if before and before.held else 0)
-    if held and own != MILLI - _booked(mold, there):
+    if held and not only_slices(nodes, mold, number, gpu):
         return "the GPU is in use, and not by slices"
     return ""
 
@@ -254,8 +269,12 @@ def slices_on(
     size = mold.profile(shape.profile) if mold else None
     if mold is None or size is None:
         return None
-    row, free, milli = nodes.cut.get(number, {}), nodes.gpu_free[number], book_milli(mold, size)
+    row, milli = nodes.cut.get(number, {}), book_milli(mold, size)
     pins, idle = nodes.pins.get(number, {}), nodes.idle.get(number, {})
+    # Where a slice is kept that another one still lies on, nothing more is put until that one is gone.
+    gpus = tuple(
+        [g for g in gpus if only_slices(nodes, mold, number, g) and not _overlap(mold, row.get(g, ()))]
+    )
     for each_gpu in range(min(shape.slices, size.count_max), 0, -1):
         if shape.slices % each_gpu:
             continue
@@ -264,11 +283,9 @@ def slices_on(
             held: Held = row.get(gpu, ())
             if gpu in pins:
                 able = kept_for(pins[gpu].held, held, shape.profile)
-                if free[gpu] + MILLI >= milli * each_gpu and len(able) >= each_gpu:
+                if len(able) >= each_gpu:
                     made = [Slice(gpu, shape.profile, start) for start in able[:each_gpu]]
                     found.append((KEPT, turn, tuple(made)))
-                continue
-            if free[gpu] < milli * each_gpu:
                 continue
             lost, made = 0, []
             for _ in range(each_gpu):

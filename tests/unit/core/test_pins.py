@@ -7,6 +7,7 @@ import pytest
 from builders import Yard, ask, node, nodes, share
 from gpuyard.core import apply
 from gpuyard.core.dump import canonical, derived, dump, load
+from gpuyard.core.estimate import estimate
 from gpuyard.core.geometry import Place, layout_text
 from gpuyard.core.pinning import Fate, fate
 from gpuyard.core.slicing import whole_free
@@ -109,12 +110,21 @@ def test_what_runs_is_part_of_the_layout_where_it_is_or_it_is_refused() -> None:
         ("8x1g.18gb", "H200 cannot be cut to 8x1g.18gb: beside 7x1g.18gb there is no place for 1g.18gb"),
         ("2x4g.71gb", "beside 4g.71gb there is no place for 4g.71gb"),
         ("7x1g.10gb", "H200 has no profile 1g.10gb; it has 1g.18gb"),
+        ("+".join(["99x1g.18gb"] * 18), "H200 cannot be cut to 1782 slices: it takes 7 at most"),
     ],
 )
 def test_what_the_model_cannot_be_cut_to_is_refused_by_name(layout: str, says: str) -> None:
     found = fate(Yard("fifo", nodes(1, model="H200")).state, 0, 0, read_layout(layout))
     assert found.mistaken
     assert says in found.refusal
+
+
+def test_a_layout_that_one_gpu_cannot_have_is_pinned_on_none() -> None:
+    here = Yard("fifo", nodes(1, gpus=2, model="H200"))
+    before = derived(here.state)
+    with pytest.raises(InvalidEvent, match="cannot begin"):
+        apply(here.state, LayoutPinned(0, 0, 0b11, (Slice(0, "7g.141gb", 0), Slice(1, "7g.141gb", 3))))
+    assert ({}, before) == (here.state.nodes.pins, derived(here.state))
 
 
 def test_idle_slices_are_kept_where_the_layout_has_such() -> None:
@@ -156,6 +166,53 @@ def test_why_names_the_pin_and_its_release_helps() -> None:
     assert "GPU 0 to 7x1g.18gb" in reason.text
     assert ReleaseLayout(0, "h200-0") == reason.lift
     assert "yard mig release --node h200-0" == reason.lifted_by
+
+
+def test_when_a_slice_of_a_pinned_gpu_is_handed_on_is_told() -> None:
+    here = Yard("default", nodes(1, gpus=1, model="H200"))
+    pin(here, "2x3g.71gb")
+    for limit_ms in (50_000, 70_000):
+        here.submit(ask(Mig(1, "3g.71gb")), limit_ms=limit_ms)
+    here.step()
+    waits = [here.submit(ask(Mig(1, "3g.71gb")), limit_ms=30_000) for _ in range(3)]
+    both = here.submit(ask(Mig(2, "3g.71gb")), limit_ms=1000)
+    other = here.submit(ask(Mig(1, "1g.18gb")), limit_ms=1000)
+    here.step()
+    told = [estimate(here.state, here.policy, 0, here.state.jobs[job]) for job in (*waits, both, other)]
+    assert [50_000, 70_000, 80_000, None, None] == [each.at_ms for each in told]
+    assert "when job 1 hands on its slice of a pinned GPU as promised" == told[0].how
+    assert "when they are free cannot be told" in told[3].how
+    assert "does not come free" in told[4].how
+
+
+@pytest.mark.parametrize("policy", ["fifo", "strict-fifo", "default", "conservative", "sjf"])
+def test_nobody_gets_a_slice_of_a_pinned_gpu_later_than_told(policy: str) -> None:
+    """Whole jobs, shares and others with slices come along; everything runs as long as it may."""
+    asked = 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        here = Yard(policy, nodes(2, gpus=2, model="H200"))
+        for number, gpu in ((0, 0), (1, 0), (1, 1), (0, 1))[: 3 + seed % 2]:
+            pin(here, rng.choice(["2x3g.71gb", "3g.71gb+2x2g.35gb"]), gpu, number)
+        for _ in range(14):
+            wanted = [ask(Mig(1, "3g.71gb"))] * 3 + [ask(Mig(1, "2g.35gb")), ask(Mig(2, "2g.35gb")), ask(1)]
+            here.submit(rng.choice(wanted), limit_ms=rng.randrange(1, 20) * 1000)
+        here.step()
+        told = {}
+        for job_id, record in here.state.jobs.items():
+            found = estimate(here.state, here.policy, here.now_ms, record)
+            if "pinned GPU" in found.how and found.at_ms is not None:
+                told[job_id] = found.at_ms
+        asked += len(told)
+        for _ in range(30):
+            if not here.state.running:
+                break
+            here.now_ms = min(record.end_ms for record in here.state.running.values())
+            for job_id in [j for j, r in here.state.running.items() if r.end_ms == here.now_ms]:
+                here.end(job_id)
+            for job_id in here.started(here.step()):
+                assert here.now_ms <= told.pop(job_id, here.now_ms), f"seed {seed}, job {job_id}"
+    assert asked > 5
 
 
 LAYOUTS = (

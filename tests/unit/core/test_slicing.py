@@ -6,11 +6,12 @@ import pytest
 
 from builders import Yard, ask, node, nodes, share
 from gpuyard.core import State, apply, decide
+from gpuyard.core.admission import never
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.geometry import Place
 from gpuyard.core.slicing import charge_of, whole_free
-from gpuyard.model import DemandLearned, Mig, NodeAdded, Settings, Start
+from gpuyard.model import DemandLearned, Mig, NodeAdded, ReasonCode, Settings, Start
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged
 from unit.core.test_geometry import lawful
@@ -55,6 +56,65 @@ def test_a_gpu_is_whole_again_when_its_last_slice_ends() -> None:
     here.end(two.job_id)
     assert [waits] == here.started(here.step())
     assert {} == here.state.nodes.cut
+
+
+def test_no_slice_goes_where_one_is_kept_and_a_share_is_still_being_stopped() -> None:
+    here = Yard("default", nodes(1, gpus=1, model="H200"))
+    part = here.submit(share(250))
+    here.step()
+    first = here.submit(ask(Mig(1, "1g.18gb")), klass="urgent")
+    assert [part] == [stop.job_id for stop in here.step().stops]
+    # The GPU counts as cut for the first one's sake, and the share still runs there.
+    second = here.submit(ask(Mig(1, "1g.18gb")), klass="urgent")
+    assert [] == here.started(here.step())
+    here.stop_confirmed(part)
+    assert [first, second] == sorted(here.started(here.step()))
+
+
+def test_a_share_for_which_a_slice_is_stopped_waits_until_it_is_gone() -> None:
+    here = Yard("default", nodes(1, gpus=1, model="H200"))
+    (cut,) = started(here, Mig(1, "1g.18gb"))
+    part = here.submit(share(250), klass="urgent")
+    assert [cut.job_id] == [stop.job_id for stop in here.step().stops]
+    assert [] == here.started(here.step())
+    here.stop_confirmed(cut.job_id)
+    assert [part] == here.started(here.step())
+
+
+def test_nothing_is_put_on_a_gpu_while_a_slice_is_kept_that_another_still_lies_on() -> None:
+    here = Yard("default", nodes(1, gpus=1, model="H200"))
+    started(here, Mig(1, "3g.71gb"), Mig(1, "3g.71gb"))
+    kept = here.submit(ask(Mig(1, "3g.71gb")), klass="urgent")
+    (stop,) = here.step().stops
+    small = here.submit(ask(Mig(1, "1g.18gb")))
+    assert [] == here.started(here.step())
+    here.stop_confirmed(stop.job_id)
+    assert kept in here.started(here.step())
+    assert small in here.state.jobs
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "code"),
+    [
+        # Of this size an A100-40GB takes four and an H100 seven: what counts is the GPU that is there.
+        (Mig(7, "1g.10gb"), 1, ReasonCode.STARTED),
+        (Mig(8, "1g.10gb"), 1, ReasonCode.NEVER_FITS),
+        (Mig(8, "1g.10gb"), 2, ReasonCode.STARTED),
+        # Three of this size go on a GPU, and the same number on each: five want five GPUs.
+        (Mig(5, "2g.20gb"), 4, ReasonCode.NEVER_FITS),
+        (Mig(5, "2g.20gb"), 5, ReasonCode.STARTED),
+    ],
+)
+def test_who_could_never_start_is_told_so(wanted: Mig, gpus: int, code: ReasonCode) -> None:
+    here = Yard("fifo", nodes(1, gpus=gpus, model="H100"))
+    job = here.submit(ask(wanted))
+    assert code == here.code(here.step(), job)
+    told = never(here.state, here.state.jobs[job].job.spec)
+    assert (told is None) == (code is ReasonCode.STARTED)
+    if told is not None:
+        takes = "the same number on each GPU, which takes"
+        assert takes in told.text
+        assert f"the largest node has {gpus}" in told.text
 
 
 def test_slices_do_not_go_on_a_shared_gpu() -> None:
