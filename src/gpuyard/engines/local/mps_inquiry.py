@@ -16,7 +16,7 @@ from typing import Any
 from gpuyard.engines.local import files
 
 FILE = "mps-suspects.json"
-MARGIN_MS = 5_000
+MARGIN_MS = 10_000
 """So much longer than before the fault somebody must run to be above suspicion."""
 PROBATION_MS_MAX = 10 * 60_000
 FIRST_MS = 20_000
