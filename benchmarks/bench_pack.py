@@ -6,8 +6,9 @@ DIR holds `openb_node_list_gpu_node.csv` and any number of `openb_pod_list_<work
 github.com/hkust-adsl/kubernetes-scheduler-simulator (Apache-2.0) and github.com/alibaba/clusterdata; gpuyard does not
 ship them. Where DIR has `published_fgd.csv` (workload, policy, metric, arrived_pct, mean), the published FGD is shown.
 
-The bound is what could have been allocated with all arrivals known and any of them left out. The bound beside it takes
-every arrival before the first one that `pack` had to refuse, as a policy must that refuses nothing that fits.
+The bound is what could have been allocated with all arrivals known and any of them left out. The bound beside it takes,
+of each kind of pod (the models it names, how many GPUs), every arrival before the first one that `pack` had to refuse,
+as a policy must that refuses nothing that fits.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def measure(nodes: Path, pods: Path, seeds: int) -> dict[str, object]:
         if policy == "pack":
             row["bound"] = mean([bound_pct(lists, limit, seed) or 0.0 for seed in range_])
             taking = [
-                bound_pct(lists, limit, seed, must=outcome.first_refused)
+                bound_pct(lists, limit, seed, outcome.first_refused)
                 for seed, outcome in zip(range_, outcomes, strict=True)
             ]
             row["bound taking"] = mean(taking) if None not in taking else None  # type: ignore[type-var]

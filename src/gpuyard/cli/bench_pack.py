@@ -13,7 +13,7 @@ from gpuyard.cli.options import OutputOption
 
 if TYPE_CHECKING:
     from gpuyard.sim.packing.bound import Bound
-    from gpuyard.sim.packing.protocol import Comparison
+    from gpuyard.sim.packing.protocol import Comparison, PodKind
 
 
 class Placement(StrEnum):
@@ -104,12 +104,21 @@ def _bound(lists: "Comparison") -> "Bound | None":
     return Bound(lists.nodes, lists.tasks)
 
 
-def bound_pct(lists: "Comparison", limit: "Bound", seed: int, must: int = 0) -> float | None:
-    """What could be allocated of the arrivals until 100 %, with all known before, and the first `must` taken."""
-    order = lists.order(seed)
-    arrived, taken = Counter(lists.until(order, 100)), Counter(order[:must])
+def bound_pct(
+    lists: "Comparison", limit: "Bound", seed: int, refused: "dict[PodKind, int] | None" = None
+) -> float | None:
+    """What could be allocated of the arrivals until 100 %, with all known before.
+
+    With `refused`, the first refusal of each kind of pod, all of that kind that came before it are taken.
+    """
+    from gpuyard.sim.packing.protocol import kind_of
+
+    order = lists.until(lists.order(seed), 100)
     numbers = range(len(lists.tasks))
-    milli = limit.most_milli(
-        [arrived[number] for number in numbers], [taken[number] for number in numbers] if must else None
-    )
+    arrived, must = Counter(order), None
+    if refused is not None:
+        first = [refused.get(kind_of(task), len(order)) for task in lists.tasks]
+        taken = Counter([number for at, number in enumerate(order) if at < first[number]])
+        must = [taken[number] for number in numbers]
+    milli = limit.most_milli([arrived[number] for number in numbers], must)
     return None if milli is None else 100 * milli / lists.capacity_milli

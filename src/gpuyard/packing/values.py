@@ -3,14 +3,18 @@
 A GPU with `r` idle is worth the best filling of `r` under the prices of the sizes (see `prices`). Cores limit that: if
 a core costs c, a task is worth its price less c for each of its cores. A node is worth
 
-    V = min over c of   c x idle cores / HEADROOM  +  sum over its GPUs of K[c][idle on the GPU]
+    V = min over c of   c x idle cores / headroom  +  sum over its GPUs of K[c][idle on the GPU]
 
 with K the best filling when a core costs c. This is the Lagrange dual of filling the node, so V is what its GPUs
 could still hold where cores are plenty, and bends down, GPU by GPU, where they run short. A placement costs what V
 loses by it: what it wastes, beyond its own fair price, of GPUs or of the cores those GPUs would have needed.
 
-Where tasks insist on a model, its GPUs are worth a little more to keep everybody else off them as long as there is
-room elsewhere: up to `PREMIUM` for a model that is wanted by name for all it has.
+The best filling of a node with few cores is tasks that want few. Some of them can be sent there, but not all nodes can
+have them, and who insists on a model cannot be sent elsewhere. So `CHANCE` of a task's cores are those that tasks of
+its worth want on average: to that part, what comes is not ours to choose.
+
+Where tasks insist on a model, its GPUs are worth more to keep everybody else off them as long as there is room
+elsewhere: up to `PREMIUM` for a model that is wanted by name for all it has.
 """
 
 from collections.abc import Sequence
@@ -21,11 +25,19 @@ from gpuyard.packing.knapsack import filled_exactly
 from gpuyard.packing.prices import GPU, prices
 from gpuyard.packing.tasks import Demand, Expected, NodeShape, by_size, unit_milli
 
-HEADROOM = 2
-"""Idle cores count half. Tasks come one by one and some want many more cores than others, so a node whose cores would
-just do on average will, as it turns out, run short about every other time."""
+HEADROOM = 94
+"""Percent. Idle cores are counted as if the fleet had hardly more than its GPUs will want of them: what is beyond that
+is kept for chance. Tasks come one by one and some want many more cores than others, so a node whose cores would just do
+on average will, as it turns out, run short about every other time."""
 
-PREMIUM = GPU // 10
+HEADROOM_MAX = 200
+"""Percent: idle cores count half at least, however many there are."""
+
+CHANCE = 40
+"""Percent of a task's cores that are taken as the average. At 0 a node short of cores is as good as any, as long as one
+size of task wants few; at 100 it makes no difference what goes there."""
+
+PREMIUM = 3 * GPU // 10
 """Per GPU. Small beside a GPU that is wasted, large beside the difference between two good places."""
 
 NAMED_MAX = 900
@@ -39,7 +51,7 @@ QUANTUM = GPU // 1000
 CORE_BITS = 10
 """Of fraction in what a milli-core costs."""
 
-CORE_COSTS = (0, 1, 2, 4, 6, 8, 12, 16, 24)
+CORE_COSTS = (0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 24)
 """The c that are tried, in sixteenths of a GPU for as many cores as a GPU wants on average."""
 
 KEY_BITS = 20
@@ -75,6 +87,7 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
     unit = unit_milli([each.size for each in demand])
     room = MILLI // unit
     costs = _core_costs(demand)
+    headroom = _headroom(demand, kinds)
     known: dict[tuple[int, ...], list[int]] = {}
     tables = []
     for kind, _count in kinds:
@@ -84,7 +97,7 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
             plain = known[fitting] = _table([(demand[i], price[i]) for i in fitting], costs, unit, room)
         more = PREMIUM * min(1000, named[kind.model]) // 1000
         tables.append(tuple([value + more * (i % (room + 1)) // room for i, value in enumerate(plain)]))
-    return Values(unit, room + 1, tuple([cost // HEADROOM for cost in costs]), tuple(tables))
+    return Values(unit, room + 1, tuple([cost * 100 // headroom for cost in costs]), tuple(tables))
 
 
 def _fits(kind: NodeShape, demand: Demand) -> bool:
@@ -98,6 +111,16 @@ def _core_costs(demand: Sequence[Demand]) -> list[int]:
     if not cpu_milli:
         return [0]
     return [(sixteenths * asked * GPU << CORE_BITS) // (16 * MILLI * cpu_milli) for sixteenths in CORE_COSTS]
+
+
+def _headroom(demand: Sequence[Demand], kinds: Sequence[tuple[NodeShape, int]]) -> int:
+    """By how much idle cores are divided, in percent: what the fleet has over what its GPUs will want."""
+    asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
+    wanted = sum([each.cpu_milli for each in demand]) * sum([kind.gpus * count for kind, count in kinds])
+    if not wanted:
+        return 100
+    there = sum([kind.cpu_milli * count for kind, count in kinds if kind.gpus])
+    return min(HEADROOM_MAX, max(100, HEADROOM * there * asked // (wanted * MILLI)))
 
 
 def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
@@ -143,6 +166,8 @@ def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int,
     for demand, price in sizes:
         by_steps.setdefault(-(-demand.size.gpu_milli // unit), []).append((demand, price))
     steps = sorted(by_steps)
+    asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each, _price in sizes])
+    wanted = sum([each.cpu_milli for each, _price in sizes])
     found: list[int] = []
     for cost in costs:
         values = []
@@ -151,7 +176,9 @@ def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int,
             # Each GPU of a task with several carries its part of the price and of the cores.
             weight = sum([each.weight * each.size.gpus for each, _price in alike])
             gross = sum([each.weight * price for each, price in alike])
-            cores = sum([each.cpu_milli for each, _price in alike])
+            own = sum([each.cpu_milli for each, _price in alike])
+            usual = gross * MILLI * wanted // (GPU * asked)
+            cores = ((100 - CHANCE) * own + CHANCE * usual) // 100
             values.append((gross - (cost * cores >> CORE_BITS)) // weight)
         found.extend(filled_exactly(values, steps, room))
     return found

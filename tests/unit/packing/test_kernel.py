@@ -1,5 +1,7 @@
 """The kernel: compiled and interpreted alike, cached keys as from nothing, no overbooking, no refusal in vain."""
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +131,17 @@ def test_a_model_that_is_asked_for_by_name_is_spared() -> None:
     board = Board(nodes, tasks, [(tasks[0], 3), (tasks[1], 1)], "pack", compile_it=False)
 
     assert [1, 0] == board.run([0, 1])
+
+
+def test_nodes_with_many_cores_are_left_to_who_needs_them() -> None:
+    """Both would do for a task with few cores. If all that comes could be chosen, the first would be as good."""
+    nodes = [NodeShape("a", 2, 96_000, 65_536), NodeShape("a", 2, 16_000, 65_536)]
+    light, heavy = Task(3_000, 0, 1, 810), Task(12_000, 0, 1, 650)
+    expected = [(light, 1), (heavy, 2)]
+
+    assert [1] == Board(nodes, [light, heavy], expected, "pack", compile_it=False).run([0])
+    with patch.object(values, "CHANCE", 0):
+        assert [0] == Board(nodes, [light, heavy], expected, "pack", compile_it=False).run([0])
 
 
 def test_random_goes_everywhere_and_best_fit_to_the_fullest() -> None:

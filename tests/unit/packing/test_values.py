@@ -37,6 +37,17 @@ def test_idle_gpus_without_cores_are_worth_little() -> None:
     assert none < GPU // 100 < short < plenty
 
 
+def test_idle_cores_count_less_the_more_of_them_there_are() -> None:
+    """A GPU wants 10 cores. If it has 12, 16 or 40, they count 100/112, 100/150 and half."""
+    expected = [(Task(10_000, 0, 1, 1000), 1)]
+    kinds = [[(NodeShape("a", 1, cores * 1000, 1), 3)] for cores in (12, 16, 40)]
+    with patch.object(values, "HEADROOM_MAX", 100):
+        whole = worth(expected, kinds[0]).core_costs[-1]
+
+    found = [worth(expected, each).core_costs[-1] for each in kinds]
+    assert [whole * 100 // 112, whole * 100 // 150, whole // 2] == found
+
+
 def test_tasks_without_cores_make_cores_worthless() -> None:
     found = worth([(Task(0, 0, 1, 1000), 1)], [(BIG, 4)])
 

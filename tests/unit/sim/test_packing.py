@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.cli.bench_pack import bound_pct
 from gpuyard.errors import BadInput
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.sim.packing.bound import Bound
@@ -94,7 +95,7 @@ def test_a_run_counts_what_arrived_and_what_found_room() -> None:
     outcome = lists.run(lists.board("pack", compile_it=False), 42)
 
     assert {90: 60.0, 100: 60.0, 130: 60.0} == outcome.allocation_pct
-    assert (0, 2) == (outcome.refused_while_fitting, outcome.first_refused)
+    assert (0, {((), 1): 2}) == (outcome.refused_while_fitting, outcome.first_refused)
 
 
 def test_the_bound_is_what_trying_everything_finds() -> None:
@@ -132,3 +133,27 @@ def test_the_bound_with_tasks_that_must_be_taken() -> None:
     assert 1000 == pytest.approx(bound.most_milli([1, 1]) or 0)
     assert 810 == pytest.approx(bound.most_milli([1, 1], [1, 0]) or 0)
     assert bound.most_milli([1, 1], [1, 1]) is None
+
+
+def test_a_bound_that_has_to_take_too_much_is_none_however_much_else_is_taken() -> None:
+    """Three hundred GPUs are filled, and one task too many must be taken: what is short is not lost in the rest."""
+    pytest.importorskip("scipy")
+    bound = Bound([NodeShape("a", 4, 10_000, 65_536)] * 75, [Task(1000, 0, 1, 1000)])
+
+    assert 300_000 == pytest.approx(bound.most_milli([301], [300]) or 0)
+    assert bound.most_milli([301], [301]) is None
+
+
+def test_a_kind_that_is_refused_early_does_not_let_the_bound_leave_out_the_others() -> None:
+    """Who names `b` was refused at once. An 800 that came before the first refusal of its own kind is taken still."""
+    pytest.importorskip("scipy")
+    nodes = [NodeShape("a", 1, 96_000, 65_536), NodeShape("b", 1, 96_000, 65_536)]
+    small, large = Task(1, 0, 1, 800, ("a",)), Task(1, 0, 1, 1000, ("a",))
+    lists = Comparison(nodes, [small, large])
+    limit = Bound(nodes, lists.tasks)
+    number = {task: i for i, task in enumerate(lists.tasks)}
+    lists.order = lambda _seed: [number[each] for each in (small, large)]  # type: ignore[method-assign]
+
+    assert 50 == pytest.approx(bound_pct(lists, limit, 42) or 0)
+    assert 40 == pytest.approx(bound_pct(lists, limit, 42, {(("b",), 1): 0, (("a",), 1): 1}) or 0)
+    assert 50 == pytest.approx(bound_pct(lists, limit, 42, {(("a",), 1): 0}) or 0)

@@ -4,8 +4,8 @@ Every GPU is filled in patterns of tasks that fit on one GPU; the patterns of a 
 memory, in fractions and pooled over the nodes of the kind. A task of several GPUs takes as many whole ones, not
 necessarily of one node. Tasks may be left out at will, also those that would fit. No schedule can do better.
 
-`must` names tasks that have to be taken. With all arrivals before a policy's first refusal in it, the program says how
-far anybody could get who, like that policy, takes whatever fits.
+`must` names tasks that have to be taken. With all arrivals in it that came before a policy first refused their kind,
+the program says how far anybody could get who, like that policy, takes whatever fits.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ from gpuyard.packing.tasks import NodeShape, Task, exact_milli
 
 _ROUNDS_MAX = 200
 _ENOUGH = 1e-6
+_SHORT = 1e-3
+"""Tasks: less than this of those that must be taken left out is noise of the solver."""
 _MUST = 20.0
 """What taking a task that must be taken counts, in GPUs: more than whatever else could be done instead."""
 
@@ -90,21 +92,18 @@ class Bound:
         limits += [
             count * kind.memory_mib / 1024 for kind, count in zip(self._kinds, self._many, strict=True)
         ]
-        value = 0.0
+        value = short = 0.0
         for _ in range(_ROUNDS_MAX):
-            value, duals = self._solve(limits, must)
+            value, duals, short = self._solve(limits, must)
             taken = [
                 duals[i] - (duals[rows + 3 * kinds + i] if must is not None else 0.0) for i in range(rows)
             ]
             if not self._grow(taken, duals):
                 break
-        if must is None:
-            return value * MILLI
-        met = value - _MUST * sum(must)
-        return met * MILLI if met > -_ENOUGH else None
+        return value * MILLI if short < _SHORT else None
 
-    def _solve(self, limits: list[float], must: Sequence[int] | None) -> tuple[float, list[float]]:
-        """The program with the patterns so far: its value, and the prices of its limits."""
+    def _solve(self, limits: list[float], must: Sequence[int] | None) -> tuple[float, list[float], float]:
+        """The program with the patterns so far: what is allocated, the prices of its limits, what was not taken."""
         linprog, matrix = _scipy()
         columns, gains, upper = list(self._columns), list(self._gains), limits
         bounds: list[tuple[float, float | None]] = [(0.0, None)] * len(columns)
@@ -123,7 +122,9 @@ class Bound:
         found = linprog([-gain for gain in gains], A_ub=table, b_ub=upper, bounds=bounds, method="highs")
         if found.status != 0:
             raise YardError(f"the linear program of the bound was not solved: {found.message}")
-        return -float(found.fun), [-float(dual) for dual in found.ineqlin.marginals]
+        taken = float(sum(found.x[len(self._columns) :]))
+        short = sum(must) - taken if must is not None else 0.0
+        return -float(found.fun) - _MUST * taken, [-float(dual) for dual in found.ineqlin.marginals], short
 
     def _grow(self, taken: list[float], duals: list[float]) -> bool:
         """Add the best pattern of each kind under these prices; False if none is worth it."""

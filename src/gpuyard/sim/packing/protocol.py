@@ -61,14 +61,23 @@ def arrivals(pods: Sequence[Task], capacity_milli: int, seed: int) -> list[Task]
         order.append(clone)
 
 
+PodKind = tuple[tuple[str, ...], int]
+"""The models a pod names and how many GPUs it wants: where it may go, whatever its size."""
+
+
+def kind_of(pod: Task) -> PodKind:
+    """What decides on which nodes there could be room for a pod."""
+    return pod.models, pod.gpus
+
+
 class Outcome(NamedTuple):
     """What one order gave."""
 
     allocation_pct: dict[int, float]
     """By percent arrived."""
     refused_while_fitting: int
-    first_refused: int
-    """The first arrival with GPUs that was refused, by its place in the order; -1: none was."""
+    first_refused: dict[PodKind, int]
+    """By kind of pod: the first that was refused, by its place in the order. Kinds that never were are not in it."""
 
 
 class Comparison:
@@ -105,15 +114,15 @@ class Comparison:
         rng = random.Random(seed)
         went = board.run(order, [rng.getrandbits(40) for _ in order])
         arrived = used = 0
-        first_refused = -1
+        first_refused: dict[PodKind, int] = {}
         buckets: dict[int, list[int]] = {}
         for at, (number, node) in enumerate(zip(order, went, strict=True)):
             asked = self.tasks[number].asked_milli
             arrived += asked
             if node >= 0:
                 used += asked
-            elif asked and first_refused < 0:
-                first_refused = at
+            else:
+                first_refused.setdefault(kind_of(self.tasks[number]), at)
             buckets.setdefault(round(100 * arrived / self.capacity_milli), []).append(used)
         return Outcome(
             {percent: self._mean(buckets, percent) for percent in SHOWN},
