@@ -27,10 +27,11 @@ def layouts(mold: Mold) -> list[str]:
     plain = [profile for profile in mold.profiles if "+" not in profile.name]
     small, large = plain[0], plain[-1]
     half = next(profile for profile in reversed(plain) if profile.count_max == 2)
-    third = next(profile for profile in reversed(plain) if profile.count_max == 3)
+    third = [profile for profile in plain if profile.count_max == 3]
     seven = f"{small.count_max}x{small.name}"
-    mixed = f"{half.name},{third.name},{small.name}"
-    return [seven, f"2x{half.name}", large.name, seven, mixed, seven, "whole"]
+    # An A30 has four slices, of which none comes in threes.
+    mixed = [f"{half.name},{third[0].name},{small.name}", seven] if third else []
+    return [seven, f"2x{half.name}", large.name, seven, *mixed, "whole"]
 
 
 def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:

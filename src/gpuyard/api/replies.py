@@ -16,6 +16,7 @@ from gpuyard.api.config_replies import (
 from gpuyard.api.logins import OidcLogin, TokenRequest
 from gpuyard.api.partition_replies import (
     DefragReply,
+    GpusReply,
     MigPlanReply,
     MigPlanRequest,
     MigReply,
@@ -375,5 +376,6 @@ DESCRIBED: tuple[type[BaseModel], ...] = (
     HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
     MigReply, MigPlanRequest, MigPlanReply, PinRequest, PinnedReply, ReleaseRequest, ReleasedReply, DefragReply,
+    GpusReply,
 )  # fmt: skip
 """Everything that the description of the API names."""

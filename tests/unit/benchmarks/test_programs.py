@@ -133,7 +133,7 @@ def test_latency_comes_from_the_command_it_names(program) -> None:
 
 
 def test_layouts_go_from_one_extreme_to_the_other_and_each_can_be_had(program) -> None:
-    bench = program("bench_sharing")
+    bench = program("bench_layouts")
 
     for mold in MOLDS.values():
         found = bench.layouts(mold)
@@ -152,14 +152,12 @@ def test_how_many_ran_at_once_is_counted_by_their_times(program) -> None:
 
 def test_the_fragment_says_when_results_differ(program) -> None:
     row = {"asked for": "-g 1", "jobs": 28, "results": "1"}
-    cut = {"change": "whole to 7x1g.18gb", "engine s": 0.4, "command s": 1.0}
     found = {"gpu": "H200", "cores": 16, "persistence_mode_while_up": "Enabled", "rounds": [row, row], "ratio": 3.1,
-             "same_results": False, "repartitions": [cut]}  # fmt: skip
+             "same_results": False}  # fmt: skip
 
     text = program("bench_sharing").fragment(found)
 
     assert "3.10 x the jobs per hour of one by one; results are NOT the same" in text
-    assert "| whole to 7x1g.18gb | 0.4 | 1 |" in text
 
 
 def test_static_layouts_serve_what_they_hold(program) -> None:
