@@ -271,9 +271,14 @@ def slices_on(
         return None
     row, milli = nodes.cut.get(number, {}), book_milli(mold, size)
     pins, idle = nodes.pins.get(number, {}), nodes.idle.get(number, {})
-    # Where a slice is kept that another one still lies on, nothing more is put until that one is gone.
+    free = nodes.gpu_free[number]
     gpus = tuple(
-        [g for g in gpus if only_slices(nodes, mold, number, g) and not _overlap(mold, row.get(g, ()))]
+        [
+            gpu
+            for gpu in gpus
+            if (free[gpu] >= milli or gpu in pins)
+            and (_open(nodes, mold, number, gpu) if gpu in pins or gpu in row else free[gpu] == MILLI)
+        ]
     )
     for each_gpu in range(min(shape.slices, size.count_max), 0, -1):
         if shape.slices % each_gpu:
@@ -304,6 +309,13 @@ def slices_on(
             lost = sum([part[0] for part in chosen])
             return lost, tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
     return None
+
+
+def _open(nodes: "Nodes", mold: Mold, number: int, gpu: int) -> bool:
+    """Whether more slices may be put on a GPU; not while one lies where another is kept for somebody."""
+    return not _overlap(mold, nodes.cut.get(number, {}).get(gpu, ())) and only_slices(
+        nodes, mold, number, gpu
+    )
 
 
 def _order(place: Place) -> tuple[int, str]:
