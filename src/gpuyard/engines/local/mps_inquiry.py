@@ -76,13 +76,23 @@ class Inquiry:
 
     def _read(self) -> dict[str, Any]:
         oldest_ms = self._now_ms() - FORGOTTEN_MS
-        kept: dict[str, Any] = files.read(self._path) or {}
-        return {job: of for job, of in kept.items() if of["at_ms"] > oldest_ms}
+        kept: object = None
+        # Whatever lies there instead of it: then nobody is a suspect.
+        with suppress(OSError, RecursionError):
+            kept = files.read(self._path)
+        whole = kept if isinstance(kept, dict) else {}
+        return {job: of for job, of in whole.items() if _is_suspect(of) and of["at_ms"] > oldest_ms}
 
     def _write(self, suspects: dict[str, Any]) -> None:
         # On a full disk nobody is a suspect, and whoever breaks a server breaks it once more.
         with suppress(OSError):
             files.replace(self._path, suspects, durable=True)
+
+
+def _is_suspect(of: object) -> bool:
+    if not isinstance(of, dict) or not isinstance(of.get("named"), bool):
+        return False
+    return isinstance(of.get("at_ms"), int) and isinstance(of.get("ran_ms"), int)
 
 
 def _probation_ms(suspect: Mapping[str, int]) -> int:

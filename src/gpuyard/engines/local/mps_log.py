@@ -18,12 +18,13 @@ _TAIL_BYTES = 256 * 1024
 """So much of a log is read at most at a time; of a longer piece, the end."""
 _FAULTS_MAX = 64
 
+# No process has a longer number; one of thousands of digits is no number to Python.
 _LINE = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.(\d{3}) [^\]]*\] ?(.*)")
-_CONNECTED = re.compile(rb"Client \{PID: (\d+), Context ID: \d+\} connected")
-_GONE = re.compile(rb"Client process (\d+) disconnected")
-_CULPRIT = re.compile(rb"Client \{PID: (\d+), Context: \d+\} encountered a fatal GPU error")
-_TEARING = re.compile(rb"Client \{PID: (\d+), Context ID: \d+\} on device \d+ to be torn down")
-_REFUSED = re.compile(rb"Server teardown in progress. Refusing to accept new client \{PID: (\d+)")
+_CONNECTED = re.compile(rb"Client \{PID: (\d{1,10}), Context ID: \d+\} connected")
+_GONE = re.compile(rb"Client process (\d{1,10}) disconnected")
+_CULPRIT = re.compile(rb"Client \{PID: (\d{1,10}), Context: \d+\} encountered a fatal GPU error")
+_TEARING = re.compile(rb"Client \{PID: (\d{1,10}), Context ID: \d+\} on device \d+ to be torn down")
+_REFUSED = re.compile(rb"Server teardown in progress. Refusing to accept new client \{PID: (\d{1,10})")
 _STARTED = re.compile(rb"Server has started")
 _UNNAMED = re.compile(rb"fatal exception|exited with status [1-9]|\bFAULT\b")
 """Words of other drivers, which name nobody."""

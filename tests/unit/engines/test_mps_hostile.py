@@ -1,0 +1,61 @@
+"""What may lie where a daemon of MPS has its logs and folders: numbers that are none, other people's files, garbage."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuyard.engines.local.mps import NoMps
+from gpuyard.engines.local.mps_inquiry import FILE, MARGIN_MS, Inquiry
+from gpuyard.engines.local.mps_log import DaemonLog
+from gpuyard.engines.local.translate import Account
+
+T = 1_700_000_000_000
+ME = Account(os.geteuid(), os.getegid(), "", "", "")
+
+
+@pytest.mark.parametrize(
+    "said", ["Client {PID: %s, Context ID: 0} connected", "Client process %s disconnected"]
+)
+def test_a_number_that_no_process_can_have_is_passed_over(tmp_path: Path, said: str) -> None:
+    log = DaemonLog(str(tmp_path))
+    long, true = [f"[2026-11-15 18:00:00.000 Server 1] {said % pid}\n" for pid in ("9" * 5000, os.getpid())]
+    (tmp_path / "server.log").write_text(long + true)
+    assert [os.getpid()] * ("} connected" in said) == log.look()
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "5", '{"a": 1}', '{"a": {"at_ms": "x"}}', "[" * 100_000, '{"a": {"at_ms": 1e300}}']
+)
+def test_a_list_of_suspects_that_is_none_suspects_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / FILE).write_text(content)
+    inquiry = Inquiry(str(tmp_path), lambda: T)
+    assert not inquiry.waits("a", {"b": T})
+    assert not inquiry.guilty("a", T, {"a": T - 1, "b": T - 1}, set())
+    assert not inquiry.guilty("b", T, {"a": T - 1, "b": T - 1}, set())
+    assert inquiry.waits("a", {"b": T - MARGIN_MS + 1})
+
+
+def test_a_list_of_suspects_that_cannot_be_read_or_written_suspects_nobody(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    inquiry = Inquiry(str(tmp_path), lambda: T)
+    assert not inquiry.guilty("a", T, {"a": T - 1, "b": T - 1}, set())
+    assert not inquiry.waits("a", {"b": T})
+
+
+def test_folders_that_somebody_else_made_first_are_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mps = NoMps(str(tmp_path))
+    daemon = mps.ensure("GPU-a", ME)
+    root = Path(daemon.folder).parent
+    try:
+        (root / "of-nobody").mkdir()
+        assert [daemon.folder] == [each.folder for each in mps.all()]
+        monkeypatch.setattr(os, "geteuid", lambda: ME.uid + 1)
+        assert [] == mps.all()
+    finally:
+        monkeypatch.undo()
+        (root / "of-nobody").rmdir()
+        mps.stop_unused(set())
+    assert not root.exists()
