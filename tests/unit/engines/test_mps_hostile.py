@@ -24,6 +24,20 @@ def test_a_number_that_no_process_can_have_is_passed_over(tmp_path: Path, said: 
     assert [os.getpid()] * ("} connected" in said) == log.look()
 
 
+def test_what_both_logs_say_within_moments_is_one_fault(tmp_path: Path) -> None:
+    log = DaemonLog(str(tmp_path))
+    start = "[2026-11-15 18:00:00."
+    (tmp_path / "control.log").write_text(f"{start}200 Control 1] Server 11 exited with status 1\n")
+    said = [
+        f"{start}{ms} Server 11] Client {{PID: {pid}, Context: 1}} encountered a fatal GPU error."
+        for ms, pid in (("100", 7), ("101", 8))
+    ]
+    later = "[2026-11-15 18:00:01.000 Server 12] Server encountered a fatal exception."
+    (tmp_path / "server.log").write_text("\n".join([*said, later, ""]))
+    log.look()
+    assert [{7, 8}, set()] == [fault.culprits for fault in log.faults]
+
+
 @pytest.mark.parametrize(
     "content", ["[]", "5", '{"a": 1}', '{"a": {"at_ms": "x"}}', "[" * 100_000, '{"a": {"at_ms": 1e300}}']
 )
