@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.local.mps import NoMps
+from gpuyard.engines.local.mps import Mps, NoMps
 from gpuyard.engines.local.mps_inquiry import FILE, MARGIN_MS, Inquiry
 from gpuyard.engines.local.mps_log import DaemonLog
 from gpuyard.engines.local.translate import Account
@@ -73,3 +73,11 @@ def test_folders_that_somebody_else_made_first_are_none_of_ours(
         (root / "of-nobody").rmdir()
         mps.stop_unused(set())
     assert not root.exists()
+
+
+def test_a_daemon_writes_its_log_by_the_clock_that_it_is_read_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    daemon = NoMps(str(tmp_path)).daemon("GPU-a", ME.uid)
+    assert "Asia/Tokyo\n" == Mps._run(daemon, ME.uid, ME.gid, ["sh", "-c", "echo $TZ"])

@@ -170,6 +170,9 @@ class Mps:
     def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:
         """A command as the daemon's user."""
         environment = {**daemon.environment(), "PATH": os.environ.get("PATH", os.defpath)}
+        if zone := os.environ.get("TZ"):
+            # Its log has local times, and we read them by our own.
+            environment["TZ"] = zone
         if daemon.gpu:
             environment["CUDA_VISIBLE_DEVICES"] = daemon.gpu
         other = os.geteuid() == 0 and uid != 0
