@@ -323,6 +323,7 @@ class Controller:
             if reply.answer is Answer.LATER:
                 # It is not lost, however long it takes: the engine knows what it waits for.
                 self._unknown_since.pop(wanted.key, None)
+                self._pace.put_off("start", wanted.key, now_ms)
         if ends:
             step.events += self._commit(lambda draft: _offer_all(draft, ends))
 
