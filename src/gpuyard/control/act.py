@@ -18,6 +18,8 @@ from gpuyard.model.units import NO_LIMIT_MS
 FIRST_RETRY_MS = 1_000
 MAX_RETRY_MS = 30_000
 """A call that did not come to an answer is made again after so long, twice as long each time, at most so long."""
+PUT_OFF_MS = 5_000
+"""One that was put off is made again after so long."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,10 @@ class Pace:
         _at_ms, before_ms = self._next_ms.get((what, key), (0, 0))
         wait_ms = min(MAX_RETRY_MS, max(FIRST_RETRY_MS, 2 * before_ms))
         self._next_ms[what, key] = (now_ms + wait_ms, wait_ms)
+
+    def put_off(self, what: str, key: str, now_ms: int) -> None:
+        """It was made and is to be made again before long: nothing is wrong with it."""
+        self._next_ms[what, key] = (now_ms + PUT_OFF_MS, PUT_OFF_MS)
 
     def forget(self, alive: set[str]) -> None:
         """Only these attempts are still of interest."""

@@ -318,8 +318,12 @@ class Controller:
         for (record, wanted), reply in zip(launches, replies, strict=False):
             if reply.answer is Answer.REFUSED:
                 ends.append(refused(record, reply.why, now_ms))
-            elif reply.answer is Answer.UNSURE:
+            elif reply.answer in (Answer.UNSURE, Answer.LATER):
                 step.errors.append(f"start {wanted.key}: {reply.why}")
+            if reply.answer is Answer.LATER:
+                # It is not lost, however long it takes: the engine knows what it waits for.
+                self._unknown_since.pop(wanted.key, None)
+                self._pace.put_off("start", wanted.key, now_ms)
         if ends:
             step.events += self._commit(lambda draft: _offer_all(draft, ends))
 

@@ -123,6 +123,8 @@ class Answer(Enum):
     """It did not happen and will not, however often it is asked: `Reply.why` says what is wrong."""
     UNSURE = "unsure"
     """It may or may not have happened."""
+    LATER = "later"
+    """Only to a start: it did not happen, and is to be asked for until it does. `Reply.why` says what is waited for."""
 
 
 @dataclass(frozen=True, slots=True)

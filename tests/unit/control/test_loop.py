@@ -68,8 +68,13 @@ class Engine(SimEngine):
     calls: list[str]
     busy: tuple[Busy, ...] = ()
 
+    later = False
+    """Whether starts are put off."""
+
     def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
         self._note("start")
+        if self.later:
+            return [Reply(Answer.LATER, "its turn has not come") for _ in launches]
         return super().start(epoch, launches)
 
     def status(self, keys: Sequence[str]) -> list[Report]:
@@ -167,6 +172,23 @@ def test_a_start_that_did_not_get_through_is_made_again_under_the_same_key() -> 
     assert [] == here.live(), "not at once: calls that fail are spaced out"
     here.step(1000)
     assert [KEY] == here.live()
+
+
+def test_a_start_that_is_put_off_is_not_lost_however_long_it_takes() -> None:
+    here = Here()
+    job_id = here.submit()
+    here.engine.later = True
+    assert [f"start {KEY}: its turn has not come"] == here.step().errors
+    for _ in range(10 * LOST_MS // 1000):
+        here.step(1000)
+    assert AttemptState.STARTING is here.phase(job_id)
+    here.engine.later = False
+    for _ in range(5):
+        here.step(1000)
+    assert [KEY] == here.live(), "its turn is not missed for long"
+    here.step(1000)
+    here.step(10_000)
+    assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
 
 
 def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> None:

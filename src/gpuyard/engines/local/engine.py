@@ -224,7 +224,7 @@ class LocalEngine:
         with self._mutex:
             for gpu, uid in ready.held.get("mps", ()):
                 if why := self._faults.held_back(launch.key, gpu, uid):
-                    return Reply(Answer.UNSURE, why)
+                    return Reply(Answer.LATER, why)
         job_folder = self._data.job(launch.job_id)
         place = translate.Place(
             node=self._node,

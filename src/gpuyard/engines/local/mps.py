@@ -8,6 +8,7 @@ program may allocate, and the part of the multiprocessors that it computes on. W
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -24,6 +25,7 @@ THROUGH = "YARD_SHARED_THROUGH"
 _ASK_S_MAX = 10.0
 _READY_S_MAX = 10.0
 _PAUSE_S = 0.05
+_FOLDER = re.compile(r"[0-9a-f]{8}-([0-9]{1,10})")
 
 
 class Daemon(NamedTuple):
@@ -104,7 +106,7 @@ class Mps:
 
     def _make_folders(self, daemon: Daemon, account: Account) -> None:
         os.makedirs(self._root, mode=0o711, exist_ok=True)
-        if os.stat(self._root).st_uid != os.geteuid():
+        if os.lstat(self._root).st_uid != os.geteuid():
             raise Transient(f"{self._root} belongs to somebody else")
         for folder in (daemon.folder, daemon.pipe, daemon.log):
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -129,10 +131,15 @@ class Mps:
 
     def all(self) -> list[Daemon]:
         """Every daemon of this yard that may be there, by the folders they left. The GPU of one is not told."""
-        if not os.path.isdir(self._root):
+        try:
+            # Anybody may make a folder of this name in /tmp first: what lies in it is none of ours.
+            if os.lstat(self._root).st_uid != os.geteuid():
+                return []
+            names = sorted(os.listdir(self._root))
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        names = sorted(os.listdir(self._root))
-        return [Daemon("", int(name.rpartition("-")[2]), os.path.join(self._root, name)) for name in names]
+        found = [match for name in names if (match := _FOLDER.fullmatch(name))]
+        return [Daemon("", int(match[1]), os.path.join(self._root, match[0])) for match in found]
 
     @staticmethod
     def dead(daemon: Daemon) -> bool:
@@ -163,6 +170,9 @@ class Mps:
     def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:
         """A command as the daemon's user."""
         environment = {**daemon.environment(), "PATH": os.environ.get("PATH", os.defpath)}
+        if zone := os.environ.get("TZ"):
+            # Its log has local times, and we read them by our own.
+            environment["TZ"] = zone
         if daemon.gpu:
             environment["CUDA_VISIBLE_DEVICES"] = daemon.gpu
         other = os.geteuid() == 0 and uid != 0

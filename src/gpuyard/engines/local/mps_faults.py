@@ -16,13 +16,11 @@ from typing import Any
 from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.mps import Daemon, Mps, pid_of
-from gpuyard.engines.local.mps_inquiry import Inquiry
+from gpuyard.engines.local.mps_inquiry import SLACK_MS, Inquiry
 from gpuyard.engines.local.mps_log import DaemonLog, Fault
 from gpuyard.engines.local.translate import FOLDER_VARIABLE, flaw_of_key
 from gpuyard.model import Outcome
 
-SLACK_MS = 2_000
-"""How far the daemon's clock and ours may differ."""
 WINDOW_MS = 30_000
 """How long after a fault an end is put down to it, where it is not known who was there."""
 NOTICE_MS = 5_000

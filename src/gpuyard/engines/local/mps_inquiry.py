@@ -18,7 +18,11 @@ from gpuyard.engines.local import files
 FILE = "mps-suspects.json"
 MARGIN_MS = 10_000
 """So much longer than before the fault somebody must run to be above suspicion."""
-PROBATION_MS_MAX = 10 * 60_000
+WAIT_MS_MAX = 10 * 60_000
+"""How long the others wait for one of them; four times as long after each further fault that showed nobody's guilt."""
+_TIMES_MAX = 10
+SLACK_MS = 2_000
+"""How far the daemon's clock and ours may differ."""
 FIRST_MS = 20_000
 """How long after a fault the others wait for the one that was named."""
 FORGOTTEN_MS = 24 * 3_600_000
@@ -37,35 +41,48 @@ class Inquiry:
         Who is not is a suspect from now on, unless it is known already who it was.
         """
         suspects = self._read()
-        before = {each: of for each, of in suspects.items() if of["at_ms"] < at_ms}
+        # As it was before this fault: those of it who were judged first are suspects of this one already.
+        known = {each: of if of["at_ms"] < at_ms else of["before"] for each, of in suspects.items()}
+        before = {each: of for each, of in known.items() if _is_suspect(of) and of["at_ms"] < at_ms}
         still = {
             each
             for each, started_ms in there.items()
             if each in before and at_ms - started_ms < _probation_ms(before[each])
         }
-        # Whom nobody suspected and the log names now may be another one: then all of it begins anew.
-        new = any([each not in before for each in named])
+        # Whom nobody suspected and the log names now may be another one: then all of it begins anew. So it does if
+        # somebody new was there, unless the log names the only one that is still under suspicion.
+        joined = [each for each in there if each and each not in before]
+        new = any([each not in before for each in named]) or (bool(joined) and named != still)
         if there.keys() <= {job} or (still == {job} and not new):
             self._settle(suspects, job)
             return True
         if len(still) != 1 or new:
             ran_ms = max(0, at_ms - there.get(job, at_ms))
-            suspects[job] = {"at_ms": at_ms, "ran_ms": ran_ms, "named": job in named}
+            times = before[job]["times"] + 1 if job in before else 1
+            suspects[job] = {
+                "at_ms": at_ms,
+                "ran_ms": ran_ms,
+                "named": job in named,
+                "times": times,
+                "before": before.get(job, {}) | {"before": {}},
+            }
             self._write(suspects)
         return False
 
     def waits(self, job: str, live: Mapping[str, int]) -> bool:
-        """Whether a suspect must not join these, who compute there since then: another one is to show itself first."""
+        """Whether a job must not join these, who compute there since then: a suspect is to show itself first."""
         suspects = self._read()
-        mine = suspects.get(job)
-        if mine is None:
-            return False
-        rivals = {each: of for each, of in suspects.items() if each != job and of["at_ms"] == mine["at_ms"]}
+        mine = suspects.pop(job, None)
         now_ms = self._now_ms()
-        for each, of in rivals.items():
-            if each in live and now_ms - live[each] < _probation_ms(of):
-                return True
-        soon = now_ms < mine["at_ms"] + FIRST_MS
+        tried = {each for each, of in suspects.items() if each in live and _tried(of, now_ms - live[each])}
+        if mine is None:
+            # Somebody new may join the first time. After that it must be plain whose the next fault is.
+            return any([suspects[each]["times"] > 1 for each in tried])
+        if tried:
+            return True
+        rivals = {each: of for each, of in suspects.items() if of["at_ms"] == mine["at_ms"]}
+        # Not if the clock was set back: it may be long until then.
+        soon = -SLACK_MS <= now_ms - mine["at_ms"] < FIRST_MS
         return soon and not mine["named"] and any([of["named"] and r not in live for r, of in rivals.items()])
 
     def _settle(self, suspects: dict[str, Any], job: str) -> None:
@@ -76,8 +93,12 @@ class Inquiry:
 
     def _read(self) -> dict[str, Any]:
         oldest_ms = self._now_ms() - FORGOTTEN_MS
-        kept: dict[str, Any] = files.read(self._path) or {}
-        return {job: of for job, of in kept.items() if of["at_ms"] > oldest_ms}
+        kept: object = None
+        # Whatever lies there instead of it: then nobody is a suspect.
+        with suppress(OSError, RecursionError):
+            kept = files.read(self._path)
+        whole = kept if isinstance(kept, dict) else {}
+        return {job: of for job, of in whole.items() if _is_suspect(of) and of["at_ms"] > oldest_ms}
 
     def _write(self, suspects: dict[str, Any]) -> None:
         # On a full disk nobody is a suspect, and whoever breaks a server breaks it once more.
@@ -85,5 +106,17 @@ class Inquiry:
             files.replace(self._path, suspects, durable=True)
 
 
+def _is_suspect(of: object) -> bool:
+    if not isinstance(of, dict) or not isinstance(of.get("named"), bool) or "before" not in of:
+        return False
+    return all([isinstance(of.get(name), int) for name in ("at_ms", "ran_ms", "times")])
+
+
 def _probation_ms(suspect: Mapping[str, int]) -> int:
-    return min(PROBATION_MS_MAX, suspect["ran_ms"] + MARGIN_MS)
+    return suspect["ran_ms"] + MARGIN_MS
+
+
+def _tried(suspect: Mapping[str, int], ran_ms: int) -> bool:
+    """Whether others wait for one that has run for so long again. Less than nothing: the clock was set back."""
+    most_ms = WAIT_MS_MAX << 2 * min(_TIMES_MAX, max(0, suspect["times"] - 1))
+    return 0 <= ran_ms < min(most_ms, _probation_ms(suspect))

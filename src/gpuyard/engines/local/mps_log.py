@@ -17,13 +17,16 @@ LOGS = ("control.log", "server.log")
 _TAIL_BYTES = 256 * 1024
 """So much of a log is read at most at a time; of a longer piece, the end."""
 _FAULTS_MAX = 64
+_ONE_FAULT_MS = 500
+"""No server breaks again sooner: its next clients have to start first."""
 
+# No process has a longer number; one of thousands of digits is no number to Python.
 _LINE = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.(\d{3}) [^\]]*\] ?(.*)")
-_CONNECTED = re.compile(rb"Client \{PID: (\d+), Context ID: \d+\} connected")
-_GONE = re.compile(rb"Client process (\d+) disconnected")
-_CULPRIT = re.compile(rb"Client \{PID: (\d+), Context: \d+\} encountered a fatal GPU error")
-_TEARING = re.compile(rb"Client \{PID: (\d+), Context ID: \d+\} on device \d+ to be torn down")
-_REFUSED = re.compile(rb"Server teardown in progress. Refusing to accept new client \{PID: (\d+)")
+_CONNECTED = re.compile(rb"Client \{PID: (\d{1,10}), Context ID: \d+\} connected")
+_GONE = re.compile(rb"Client process (\d{1,10}) disconnected")
+_CULPRIT = re.compile(rb"Client \{PID: (\d{1,10}), Context: \d+\} encountered a fatal GPU error")
+_TEARING = re.compile(rb"Client \{PID: (\d{1,10}), Context ID: \d+\} on device \d+ to be torn down")
+_REFUSED = re.compile(rb"Server teardown in progress. Refusing to accept new client \{PID: (\d{1,10})")
 _STARTED = re.compile(rb"Server has started")
 _UNNAMED = re.compile(rb"fatal exception|exited with status [1-9]|\bFAULT\b")
 """Words of other drivers, which name nobody."""
@@ -108,10 +111,7 @@ class DaemonLog:
             self._broken.discard(int(found[1]))
         elif found := _CULPRIT.match(said):
             self._broken.add(int(found[1]))
-            if self.faults and self.faults[-1].at_ms == at_ms:
-                self.faults[-1].culprits.add(int(found[1]))
-            else:
-                self.faults.append(Fault(at_ms, {int(found[1])}))
+            self._fault_at(at_ms).culprits.add(int(found[1]))
         elif self.faults and (found := _TEARING.match(said)):
             self._broken.add(int(found[1]))
             self._told().victims.add(int(found[1]))
@@ -121,7 +121,15 @@ class DaemonLog:
             # A new server: whoever was with the last one is not with this one.
             self._broken.clear()
         elif _UNNAMED.search(said):
-            self.faults.append(Fault(at_ms))
+            self._fault_at(at_ms)
+
+    def _fault_at(self, at_ms: int) -> Fault:
+        """The fault that a line tells of: several lines, of both logs, tell of one within moments."""
+        for fault in reversed(self.faults):
+            if abs(at_ms - fault.at_ms) < _ONE_FAULT_MS:
+                return fault
+        self.faults.append(Fault(at_ms))
+        return self.faults[-1]
 
     def _told(self) -> Fault:
         """The fault that a line with a process belongs to: one that the daemon's other log told of names nobody."""

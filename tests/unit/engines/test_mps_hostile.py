@@ -1,0 +1,83 @@
+"""What may lie where a daemon of MPS has its logs and folders: numbers that are none, other people's files, garbage."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuyard.engines.local.mps import Mps, NoMps
+from gpuyard.engines.local.mps_inquiry import FILE, MARGIN_MS, Inquiry
+from gpuyard.engines.local.mps_log import DaemonLog
+from gpuyard.engines.local.translate import Account
+
+T = 1_700_000_000_000
+ME = Account(os.geteuid(), os.getegid(), "", "", "")
+
+
+@pytest.mark.parametrize(
+    "said", ["Client {PID: %s, Context ID: 0} connected", "Client process %s disconnected"]
+)
+def test_a_number_that_no_process_can_have_is_passed_over(tmp_path: Path, said: str) -> None:
+    log = DaemonLog(str(tmp_path))
+    long, true = [f"[2026-11-15 18:00:00.000 Server 1] {said % pid}\n" for pid in ("9" * 5000, os.getpid())]
+    (tmp_path / "server.log").write_text(long + true)
+    assert [os.getpid()] * ("} connected" in said) == log.look()
+
+
+def test_what_both_logs_say_within_moments_is_one_fault(tmp_path: Path) -> None:
+    log = DaemonLog(str(tmp_path))
+    start = "[2026-11-15 18:00:00."
+    (tmp_path / "control.log").write_text(f"{start}200 Control 1] Server 11 exited with status 1\n")
+    said = [
+        f"{start}{ms} Server 11] Client {{PID: {pid}, Context: 1}} encountered a fatal GPU error."
+        for ms, pid in (("100", 7), ("101", 8))
+    ]
+    later = "[2026-11-15 18:00:01.000 Server 12] Server encountered a fatal exception."
+    (tmp_path / "server.log").write_text("\n".join([*said, later, ""]))
+    log.look()
+    assert [{7, 8}, set()] == [fault.culprits for fault in log.faults]
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "5", '{"a": 1}', '{"a": {"at_ms": "x"}}', "[" * 100_000, '{"a": {"at_ms": 1e300}}']
+)
+def test_a_list_of_suspects_that_is_none_suspects_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / FILE).write_text(content)
+    inquiry = Inquiry(str(tmp_path), lambda: T)
+    assert not inquiry.waits("a", {"b": T})
+    assert not inquiry.guilty("a", T, {"a": T - 1, "b": T - 1}, set())
+    assert not inquiry.guilty("b", T, {"a": T - 1, "b": T - 1}, set())
+    assert inquiry.waits("a", {"b": T - MARGIN_MS + 1})
+
+
+def test_a_list_of_suspects_that_cannot_be_read_or_written_suspects_nobody(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    inquiry = Inquiry(str(tmp_path), lambda: T)
+    assert not inquiry.guilty("a", T, {"a": T - 1, "b": T - 1}, set())
+    assert not inquiry.waits("a", {"b": T})
+
+
+def test_folders_that_somebody_else_made_first_are_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mps = NoMps(str(tmp_path))
+    daemon = mps.ensure("GPU-a", ME)
+    root = Path(daemon.folder).parent
+    try:
+        (root / "of-nobody").mkdir()
+        assert [daemon.folder] == [each.folder for each in mps.all()]
+        monkeypatch.setattr(os, "geteuid", lambda: ME.uid + 1)
+        assert [] == mps.all()
+    finally:
+        monkeypatch.undo()
+        (root / "of-nobody").rmdir()
+        mps.stop_unused(set())
+    assert not root.exists()
+
+
+def test_a_daemon_writes_its_log_by_the_clock_that_it_is_read_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    daemon = NoMps(str(tmp_path)).daemon("GPU-a", ME.uid)
+    assert "Asia/Tokyo\n" == Mps._run(daemon, ME.uid, ME.gid, ["sh", "-c", "echo $TZ"])
