@@ -293,7 +293,7 @@ class GpuSignals:
     temperature_c: int | None = None
     attempts: tuple[tuple[str, int], ...] = ()
     """Memory that the processes of attempts use, by key, in MiB."""
-    others_mib: int = 0
+    others_mib: int | None = None
     """What processes use that are nobody's here."""
     emulated: bool = False
 

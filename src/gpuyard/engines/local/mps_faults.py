@@ -23,6 +23,8 @@ from gpuyard.model import Outcome
 
 WINDOW_MS = 30_000
 """How long after a fault an end is put down to it, where it is not known who was there."""
+LATELY_MS = 3_600_000
+"""Who was there is looked up for faults that are no older: an old log may tell of many."""
 NOTICE_MS = 5_000
 """How long a process without its GPU may take to notice."""
 SAVE_MS_MAX = 10_000
@@ -70,7 +72,9 @@ class Faults:
                     self._whose[pid] = key
             for fault in log.faults:
                 if (daemon.log, fault.at_ms) not in self._scenes:
-                    self._scenes[daemon.log, fault.at_ms] = self._there(daemon.log, fault.at_ms)
+                    lately = abs(self._now_ms() - fault.at_ms) <= LATELY_MS
+                    scene = self._there(daemon.log, fault.at_ms) if lately else {}
+                    self._scenes[daemon.log, fault.at_ms] = scene
                     while len(self._scenes) > _SCENES_MAX:
                         del self._scenes[next(iter(self._scenes))]
             if Mps.dead(daemon):
