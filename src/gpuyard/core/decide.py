@@ -248,6 +248,9 @@ class _Decision:
                 walk.drop(self._hopeless)
 
     def _hopeless(self, record: JobRecord) -> bool:
+        if record.earmark is not None:
+            # It has its room already, and waits for it to become free.
+            return False
         shape = record.shape
         known = self._no_room.get(shape.index)
         if known is None:

@@ -13,6 +13,7 @@ from gpuyard.model import (
     EarmarkDropped,
     JobClass,
     JobHeld,
+    JobReleased,
     JobState,
     NodeDown,
     Outcome,
@@ -338,3 +339,22 @@ def test_a_promise_worked_out_between_two_tries_is_not_taken_for_a_later_one() -
     here.submit(1, tenant="a/x", limit_ms=10 * S)
     assert [1] == stopped(here.step())
     assert (Reservation(larger, 62 * S),) == here.step().reservations
+
+
+def test_who_waits_for_its_earmark_is_told_so_behind_one_that_has_no_room() -> None:
+    here = CheckedYard("class", nodes(2))
+    victim = here.submit(8)
+    here.submit(8, klass="urgent")
+    here.step()
+    here.now_ms = 10 * S
+    ahead = here.submit(4, klass="urgent")
+    here.apply(JobHeld(here.now_ms, ahead))
+    second = here.submit(8, klass="urgent")
+    (earmark,) = here.step().earmarks
+    here.apply(NodeDown(here.now_ms, earmark.grants[0].node, "failed"))
+    here.end(victim, Outcome.NODE_FAIL)
+    here.apply(JobReleased(here.now_ms, ahead))
+    for _ in range(2):
+        plan = here.step()
+        assert [ReasonCode.ROOM, ReasonCode.EARMARK] == [here.code(plan, ahead), here.code(plan, second)]
+        here.submit(1)
