@@ -12,7 +12,7 @@ import pytest
 from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.mps import Daemon
-from gpuyard.engines.local.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults
+from gpuyard.engines.local.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults, attempt_of
 from gpuyard.engines.local.mps_inquiry import FIRST_MS, MARGIN_MS
 
 T = 1_700_000_000_000
@@ -49,6 +49,11 @@ class Scene:
         files.create(str(attempt / files.RUNNING), {"pids": [], "started_ms": started_ms}, durable=False)
         process = subprocess.Popen(["sleep", "60"], env={"YARD_ATTEMPT_DIR": str(attempt)})
         self.started.append(process)
+        # A process has its environment only once it runs its program.
+        until = time.monotonic() + 10
+        while not attempt_of(process.pid):
+            assert time.monotonic() < until
+            time.sleep(0.001)
         self.write(started_ms, f"Client {{PID: {process.pid}, Context ID: 0}} connected")
         self.faults.look()
         return process.pid
