@@ -87,7 +87,7 @@ class Scene:
         with self.log.open("a") as file:
             file.write(f"[{when}.{at_ms % 1000:03d} Control    64] {said}\n")
 
-    def end(self, key: str, ended_ms: int, *, again: bool = False, **fields: Any) -> tuple[str, str] | None:
+    def end(self, key: str, ended_ms: int, *, again: bool = False, **fields: Any) -> tuple[str, str]:
         plan = {"held": {"mps": [["GPU-a", 1001]]}, "append": again}
         end = {
             "outcome": "FAILED",
@@ -97,12 +97,12 @@ class Scene:
             **fields,
         }
         found = self.faults.judged(key, plan, end)
-        if Path(self.data.attempt(key)).is_dir() and not fields.get("keep"):
+        if Path(self.data.attempt(key)).is_dir():
             files.create(str(Path(self.data.attempt(key)) / files.END), end, durable=False)
-        return None if found is None else (found["outcome"], found["why"])
+        return found["outcome"], found["why"]
 
     def outcomes(self, *keys: str, at_ms: int = T + 5, started_ms: int = T - 9000) -> list[str]:
-        return [(self.end(key, at_ms, started_ms=started_ms) or ("", ""))[0] for key in keys]
+        return [self.end(key, at_ms, started_ms=started_ms)[0] for key in keys]
 
     def waits(self, key: str) -> bool:
         return bool(self.faults.held_back(key, "GPU-a", 1001))
@@ -141,7 +141,6 @@ def test_whom_the_log_names_goes_first_and_if_it_was_right_nobody_else_is_harmed
     scene.breaks(bad, good)
     scene.gone(bad, good)
     found = scene.end("good-1", T + 5)
-    assert found is not None
     assert ("NODE_FAIL", True) == (found[0], "broke by a fault of one of them (exit code 1)" in found[1])
     assert ["NODE_FAIL"] == scene.outcomes("bad-1")
     # And who was not there has failed by itself.
@@ -169,7 +168,7 @@ def test_whom_the_log_names_wrongly_is_found_innocent(scene: Scene) -> None:
     bad = scene.process("bad-2", T + 17_000)
     scene.breaks(good, bad, at_ms=T + 25_000)
     scene.gone(bad, good)
-    assert "NODE_FAIL" == (scene.end("good-2", T + 25_100, started_ms=T + 2000) or "")[0]
+    assert "NODE_FAIL" == scene.end("good-2", T + 25_100, started_ms=T + 2000)[0]
     assert BLAMED == scene.end("bad-2", T + 25_200, started_ms=T + 17_000)
     assert not scene.waits("good-3")
 
@@ -265,7 +264,7 @@ def test_who_was_not_let_in_while_the_server_recovered_runs_again_and_is_no_susp
     files.create(str(attempt / files.RUNNING), {"pids": [new], "started_ms": T + 5}, durable=False)
     refused = f"Server teardown in progress. Refusing to accept new client {{PID: {new}, Context ID: 0}}"
     scene.write(T + 20, refused)
-    assert "NODE_FAIL" == (scene.end("new-1", T + 30, started_ms=T + 5) or "")[0]
+    assert "NODE_FAIL" == scene.end("new-1", T + 30, started_ms=T + 5)[0]
     scene.gone(idle)
     assert not scene.waits("new-2")
 
@@ -338,7 +337,6 @@ def test_who_computed_through_a_daemon_that_died_gets_one_more_try(scene: Scene)
     scene.gone(daemon)
     scene.faults.look()
     found = scene.end("a-1", T + 700)
-    assert found is not None
     assert ("NODE_FAIL", True) == (found[0], "the MPS daemon that it computed through died" in found[1])
     assert FAILED == scene.end("b-1", T + 700, again=True)
     assert FAILED == scene.end("later-1", T + 9000, started_ms=T + 5000)

@@ -155,8 +155,8 @@ class Faults:
             self._settled[place] = job
         return guilty
 
-    def judged(self, key: str, plan: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
-        """The end of an attempt as it is to be reported; None: it is too early to say."""
+    def judged(self, key: str, plan: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
+        """The end of an attempt as it is to be reported."""
         shares = plan.get("held", {}).get("mps", ())
         if end["outcome"] != Outcome.FAILED.value or not shares:
             return end

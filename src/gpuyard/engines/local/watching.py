@@ -21,8 +21,8 @@ _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
 
 
-Judge = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any] | None]
-"""The end of an attempt that failed, as it is to be reported; None: it is too early to say."""
+Judge = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
+"""The end of an attempt that failed, as it is to be reported."""
 
 
 @dataclass(slots=True)
@@ -96,8 +96,6 @@ class Watcher:
             return None
         if end["outcome"] == Outcome.FAILED.value:
             judged = self._judge(key, files.read(os.path.join(folder, files.LAUNCH)) or {}, end)
-            if judged is None:
-                return Report(key, Phase.STOPPING, started_ms=end["started_ms"])
             if judged != end:
                 # For good: whoever looks later may no longer know who else was there.
                 with suppress(OSError):
