@@ -251,12 +251,10 @@ class PlanCheck:
         enough = self.would_start(live, victims, self.later)
         assert enough, f"stopping {victims} does not let job {job_id} start"
         freed = [g for victim in sorted(victims) for g in self.books.jobs[victim].attempt.grants]  # type: ignore[union-attr]
-        self.room.give(freed)
-        assert self.room.fits(earmark.grants), (
-            f"kept for job {job_id}, and not free by then: {earmark.grants}"
-        )
-        self.check_reserve(f"job {job_id}", earmark.grants)
-        self.room.take(freed)
+        with self.room.without(freed):
+            fits = self.room.fits(earmark.grants)
+            assert fits, f"kept for job {job_id}, and not free by then: {earmark.grants}"
+            self.check_reserve(f"job {job_id}", earmark.grants)
         self.room.take(earmark.grants)
         for victim in victims:
             del self.later[victim]
@@ -265,15 +263,13 @@ class PlanCheck:
     def would_start(self, live: Live, gone: set[int], held: dict[int, Holder]) -> bool:
         """Whether there were room, and quota beside these holders, if some running jobs were gone."""
         freed = [g for job_id in sorted(gone) for g in self.books.jobs[job_id].attempt.grants]  # type: ignore[union-attr]
-        self.room.give(freed)
         quotas = Quotas(self.books, [h for job_id, h in held.items() if job_id not in gone])
-        found = any(
-            has_room(self.room, live.job.spec.ask, layout)
-            and not (self.spec.quotas and quotas.blockers(live, layout.model))
-            for layout in layouts(self.books, live.job.spec.ask)
-        )
-        self.room.take(freed)
-        return found
+        with self.room.without(freed):
+            return any(
+                has_room(self.room, live.job.spec.ask, layout)
+                and not (self.spec.quotas and quotas.blockers(live, layout.model))
+                for layout in layouts(self.books, live.job.spec.ask)
+            )
 
     def check_victim(self, live: Live, stop: Stop) -> None:
         """Preemptible, running, past its minimum run time, and lower in the order the rule names."""

@@ -5,6 +5,7 @@ again for every question.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from books import Books, Live, ask_milli, chain, model_of
@@ -46,6 +47,8 @@ class Room:
         self.free = [Free([MILLI] * node.gpus, node.cpu_milli, node.memory_mib) for node in books.nodes]
         self.cut: dict[tuple[int, int], list[Piece]] = {}
         """Slices by node and GPU; the same twice where an earmark waits for one."""
+        self.seized: set[tuple[int, int]] = set()
+        """GPUs of victims: they may be cut however few stay whole."""
         self.take(held)
 
     def take(self, grants: Iterable[Grant], sign: int = -1) -> None:
@@ -63,6 +66,17 @@ class Room:
     def give(self, grants: Iterable[Grant]) -> None:
         """Strike grants."""
         self.take(grants, 1)
+
+    @contextmanager
+    def without(self, victims: Sequence[Grant]) -> Iterator[None]:
+        """As if these grants were given back by force."""
+        self.give(victims)
+        self.seized = {(grant.node, gpu) for grant in victims for gpu in gpus_of(grant.gpus)}
+        try:
+            yield
+        finally:
+            self.seized = set()
+            self.take(victims)
 
     # -- GPUs ----------------------------------------------------------------------------------------------------
 
@@ -116,18 +130,21 @@ class Room:
         return most_more(self.books.nodes[number].gpu_model, there, profile)
 
     def whole_count(self) -> int:
-        """GPUs of nodes that take new work of which nobody has anything, and that are not cut."""
+        """GPUs of nodes that take new work of which nobody has had anything, and that are not cut."""
         return sum(
-            self.is_whole(number, gpu)
+            self.is_whole(number, gpu) and (number, gpu) not in self.seized
             for number, node in enumerate(self.books.nodes)
             if self.books.schedulable(number)
             for gpu in range(node.gpus)
         )
 
     def breaks_into(self, grants: Iterable[Grant]) -> int:
-        """How many whole GPUs would be cut for grants."""
+        """How many GPUs that nobody had would be cut for grants."""
         return sum(
-            self.is_whole(grant.node, gpu) for grant in grants if grant.slices for gpu in gpus_of(grant.gpus)
+            self.is_whole(grant.node, gpu) and (grant.node, gpu) not in self.seized
+            for grant in grants
+            if grant.slices
+            for gpu in gpus_of(grant.gpus)
         )
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -201,13 +218,14 @@ class Room:
         return most
 
     def has_slices(self, wanted: Mig, number: int) -> bool:
-        """Whether a node has all these slices now, the same number on each GPU, and enough GPUs stay whole."""
+        """Whether a node has all these slices now, as many on each GPU, and enough GPUs stay whole."""
         node = self.books.nodes[number]
         spare = max(0, self.whole_count() - self.books.settings.whole_gpus)
         cut, whole = [], []
         for gpu in range(node.gpus):
             more = self.takes_more(number, gpu, wanted.profile)
-            (whole if self.is_whole(number, gpu) else cut).append(more)
+            kept = self.is_whole(number, gpu) and (number, gpu) not in self.seized
+            (whole if kept else cut).append(more)
         return any(
             sum(more >= each for more in cut) + min(spare, sum(more >= each for more in whole)) >= gpus
             for each, gpus in shares(wanted.count, node.gpu_model, wanted.profile)

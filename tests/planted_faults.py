@@ -282,9 +282,16 @@ FAULTS = [
     Planted(
         "GPUs of the reserve are cut",
         "core/slicing.py",
-        "    spare = whole_free(nodes) - nodes.whole_reserve\n    if spare <= 0:",
-        "    spare = whole_free(nodes)\n    if spare <= 0:",
+        "    return whole_free(nodes) - nodes.whole_reserve if",
+        "    return whole_free(nodes) if",
         PINS,
+    ),
+    Planted(
+        "jobs are stopped so that others stay whole",
+        "core/preempt.py",
+        "slicing.by_force(nodes) if record.shape.profile else None",
+        "None",
+        "tests/unit/core/test_slicing.py",
     ),
     Planted(
         "a slice is put beside a share that is being stopped",

@@ -11,7 +11,7 @@ from gpuyard.core import Policy, State, explain
 from gpuyard.core.geometry import Held, Place, fit, layout_text
 from gpuyard.core.pinning import who_is_on
 from gpuyard.core.records import JobRecord
-from gpuyard.core.slicing import place_slices, whole_free
+from gpuyard.core.slicing import place_slices, spare_whole
 from gpuyard.core.words import count_text, names_text
 from gpuyard.model import ReasonCode
 from gpuyard.model.mig import MOLDS, Slice
@@ -67,8 +67,7 @@ def _fortune(state: State, number: int, gpu: int, used: Held, idle: Held) -> str
         return f"whole, in use by {who}" if free <= 0 else f"shared by {who}: not cut while it is"
     if idle:
         return "its slices are idle: used again, or made whole for who asks for that, or after a minute"
-    spare = whole_free(nodes) - nodes.whole_reserve
-    if spare <= 0:
+    if spare_whole(nodes) <= 0:
         return f"whole and free; not cut, as whole_gpus keeps {count_text(nodes.whole_reserve, 'GPU')} whole"
     return "whole and free; cut when a slice is asked for that fits nowhere else"
 

@@ -52,6 +52,8 @@ class Nodes:
         """Whose shares are on which GPU, where that matters."""
         self.whole_reserve = 0
         """How many GPUs stay whole: no further one is cut."""
+        self.by_force: slicing.ByForce | None = None
+        """Set while victims are drafted away for slices."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
         self.pins: claims.Pins = {}
@@ -73,10 +75,8 @@ class Nodes:
         self.on: list[dict[int, tuple[int, Grant]]] = []
         """Per node, what runs there: job id -> (promised end, grant)."""
         self.closed_count = 0
-        """How many nodes are closed."""
         self.freed = 0
-        """Grows when room may have been gained, now or sooner than it was promised. While it stands still, what did
-        not fit does not fit."""
+        """Grows when room may have been gained, or is promised sooner. Until then what did not fit does not."""
         self.kept = 0
         """How many grants are taken for someone who does not run: by earmarks, or from outside the yard."""
         self.touched: list[int] = []

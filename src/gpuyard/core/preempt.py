@@ -9,6 +9,7 @@ in the same plan.
 from collections.abc import Callable
 from operator import itemgetter
 
+from gpuyard.core import slicing
 from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Rule
 from gpuyard.core.records import JobRecord
@@ -32,11 +33,14 @@ def protected_until_ms(victim: JobRecord) -> int:
 
 def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
     """Victims and the room they make, or None."""
+    nodes = current.state.nodes
     current.settle_walls()
     current.look_ahead(1)
+    nodes.by_force = slicing.by_force(nodes) if record.shape.profile else None
     try:
         return _make_room(current, record)
     finally:
+        nodes.by_force = None
         current.look_ahead(-1)
 
 

@@ -201,6 +201,9 @@ def _give(free: list[int], grant: Grant) -> None:
 def promise(current: Pass, record: JobRecord) -> Promise | None:
     """The earliest start over all ways to serve the job; the cheapest way among equals."""
     state, nodes = current.state, current.state.nodes
+    if record.shape.profile and nodes.whole_reserve:
+        # Slices wait until more GPUs are whole than have to stay so, and whole jobs may take those: no end tells when.
+        return None
     known = state.caches.get("promise")
     if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
         known = _Known(record.id, nodes, _best(state, record.shape))
@@ -208,7 +211,7 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
             state.caches["promise"] = known
     best = known.promise
     if best is not None and not best.at_ms and record.shape.profile:
-        # A GPU is free and may not be cut, because it is one of those that stay whole: no end would change that.
+        # A GPU is free and may not be cut, because it is pinned to be whole: no end would change that.
         return None
     if best is not None and best.at_ms <= current.now_ms:
         # Something that should have ended and has not is expected to end right away.

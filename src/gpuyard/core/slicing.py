@@ -7,7 +7,7 @@ slices is promised whole GPUs: where one is free, its slices fit.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpuyard.core.bits import each, positions
 from gpuyard.core.geometry import Held, Place, best_start, flaw, gpu_milli, harm, layout_text
@@ -191,6 +191,26 @@ def whole_free(nodes: "Nodes") -> int:
     return sum([free * bucket.bit_count() for free, bucket in buckets])
 
 
+class ByForce(NamedTuple):
+    """While victims are drafted away: how many GPUs might be cut before, and which were free then.
+
+    A GPU that a victim leaves may be cut: it was not free for whole jobs. Nobody is stopped so that others stay whole.
+    """
+
+    spare: int
+    free_mask: tuple[int, ...]
+
+
+def by_force(nodes: "Nodes") -> ByForce | None:
+    """How things are before anyone is drafted away; None: it makes no difference, as any GPU may be cut."""
+    return ByForce(spare_whole(nodes), tuple(nodes.free_mask)) if nodes.whole_reserve else None
+
+
+def spare_whole(nodes: "Nodes") -> int:
+    """How many GPUs that are free and whole may be cut, so that enough stay."""
+    return whole_free(nodes) - nodes.whole_reserve if nodes.by_force is None else nodes.by_force.spare
+
+
 def place_slices(nodes: "Nodes", shape: "Shape", way: "Way", among: int) -> tuple[Grant, ...] | None:
     """All slices of a task on one node, the same number on each GPU: on GPUs that are pinned to such; else on GPUs
     that are cut already, where it does the least harm; else one more GPU is cut, unless too few would stay whole."""
@@ -221,8 +241,8 @@ def slice_grant(shape: "Shape", number: int, found: Found) -> tuple[Grant, ...]:
 def _on_new(nodes: "Nodes", shape: "Shape", way: "Way", members: int) -> tuple[int, int, Found] | None:
     """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
-    spare = whole_free(nodes) - nodes.whole_reserve
-    if spare <= 0:
+    spare = spare_whole(nodes)
+    if spare <= 0 and nodes.by_force is None:
         return None
     for bucket in kind.buckets[1:]:
         for number in each(bucket & members):
@@ -241,9 +261,14 @@ def sliceable(nodes: "Nodes", number: int, spare: int) -> tuple[int, ...]:
     """
     pins = nodes.pins.get(number, {})
     used = nodes.cut.get(number, {}).keys() | pins.keys()
-    mask = nodes.free_mask[number] if spare > 0 else 0
-    whole = [gpu for gpu in range(nodes.home[number].gpus) if mask >> gpu & 1 and gpu not in pins]
-    return (*sorted(used, reverse=True), *whole[::-1][: max(0, spare)])
+    whole = [gpu for gpu in reversed(positions[nodes.free_mask[number]]) if gpu not in pins]
+    left = [gpu for gpu in whole if taken_by_force(nodes, number) >> gpu & 1]
+    return (*sorted(used, reverse=True), *left, *[gpu for gpu in whole if gpu not in left][: max(0, spare)])
+
+
+def taken_by_force(nodes: "Nodes", number: int) -> int:
+    """GPUs of a node that are free and whole only because victims are drafted away."""
+    return nodes.free_mask[number] & ~nodes.by_force.free_mask[number] if nodes.by_force else 0
 
 
 def kept_for(kept: Held, held: Held, profile: str) -> list[int]:

@@ -19,7 +19,8 @@ from gpuyard.core.slicing import (
     slice_grant,
     sliceable,
     slices_on,
-    whole_free,
+    spare_whole,
+    taken_by_force,
 )
 from gpuyard.model import Grant
 from gpuyard.model.mig import MOLDS, Mold, Slice
@@ -52,14 +53,14 @@ class SliceStanding:
         number = self.best(nodes, shape, nodes.kinds[way.kind].members & among)
         if number < 0:
             return None
-        found = self._on(nodes, shape, number, whole_free(nodes) - nodes.whole_reserve)
+        found = self._on(nodes, shape, number, spare_whole(nodes))
         assert found is not None, "the ranking says that there is room"
         return slice_grant(shape, number, found)
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for a task: 1. least cost, 2. lowest number; -1: none has room."""
-        spare = whole_free(nodes) - nodes.whole_reserve
-        if nodes.whole_reserve and shape.slices > 1:
+        spare = spare_whole(nodes)
+        if nodes.whole_reserve and (shape.slices > 1 or nodes.by_force):
             # How many more may be cut makes a difference, and it changes all the time.
             key, best = self._least(nodes, shape, members, spare)
         else:
@@ -120,7 +121,10 @@ class SliceStanding:
             best = self.cheapest(mold, row[gpu], profile, idle.get(gpu, ()))
             if best is not None and (found is None or best[0] < found[0]):
                 found = (best[0], gpu, best[1])
-        if mask and spare > 0:
+        if spare <= 0 or nodes.by_force:
+            left = mask & taken_by_force(nodes, number)
+            mask = left if left or spare <= 0 else mask
+        if mask:
             gpu = mask.bit_length() - 1
             best = self.cheapest(mold, (), profile, idle.get(gpu, ()))
             if best is not None and (found is None or best[0] < found[0]):

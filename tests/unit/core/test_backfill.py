@@ -51,6 +51,28 @@ def test_cores_are_promised_too() -> None:
     assert ReasonCode.RESERVATION is here.code(plan, thirsty)
 
 
+@pytest.mark.parametrize("rule", [{"limit": {"total": 8}}, {"max_running_jobs": 2}])
+def test_quota_is_promised_too(rule: dict[str, object]) -> None:
+    """On another node, out of the way of the room that is promised, a job may still use quota that is."""
+    here = CheckedYard("fifo", nodes(2), [tenant("a", **rule)])
+    first = here.state.nodes.node[0].name
+    gone = here.submit(ask(8, on_nodes=(first,)), limit_ms=10 * S, tenant="b")
+    here.submit(2, limit_ms=20 * S, tenant="a")
+    here.step()
+    head = here.submit(ask(6, on_nodes=(first,)), limit_ms=100 * S, tenant="a")
+    late = here.submit(1, limit_ms=100 * S, tenant="a")
+    in_time = here.submit(1, limit_ms=10 * S, tenant="a")
+    others = here.submit(1, limit_ms=100 * S, tenant="b")
+    plan = here.step()
+    assert (Reservation(head, 10 * S),) == plan.reservations
+    assert ReasonCode.RESERVATION is here.code(plan, late)
+    assert [in_time, others] == here.started(plan)
+    here.now_ms = 10 * S
+    here.end(gone)
+    here.end(in_time)
+    assert [head] == here.started(here.step())
+
+
 @pytest.mark.parametrize(
     "ahead",
     [

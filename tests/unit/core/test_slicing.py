@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from builders import Yard, ask, node, nodes, share
+from builders import BATCH, URGENT, Yard, ask, node, nodes, share
 from gpuyard.core import State, apply, decide
 from gpuyard.core.admission import never
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.geometry import Place
 from gpuyard.core.slicing import charge_of, whole_free
-from gpuyard.model import DemandLearned, Mig, NodeAdded, ReasonCode, Settings, Start
+from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged
 from unit.core.test_geometry import lawful
@@ -148,6 +148,42 @@ def test_enough_gpus_stay_whole() -> None:
     assert 2 == len(found)
     assert {3} == {piece[1] for start in found for piece in slices(here, start)}
     assert 3 == whole_free(here.state.nodes)
+
+
+@pytest.mark.parametrize("slices_of", [1, 2])
+@pytest.mark.parametrize("placement", ["best-fit", "pack"])
+def test_by_force_a_gpu_of_its_victims_is_cut_and_none_of_the_reserve(placement: str, slices_of: int) -> None:
+    policy = PolicySpec("class", order=("class",), preemption=("class",), placement=placement)
+    keeps = Settings(classes=(BATCH, URGENT), whole_gpus=1)
+    here = Yard(policy, nodes(1, gpus=3, model="H200"), settings=keeps)
+    here.submit(1)
+    here.submit(1)
+    assert 2 == len(here.step().starts)
+    # A GPU is free, and it is the one that stays whole. One victim's GPU is enough: nobody is stopped to refill it.
+    urgent = here.submit(ask(Mig(slices_of, "1g.18gb")), klass="urgent")
+    plan = here.step()
+    assert 1 == len(plan.stops)
+    assert [] == here.started(plan)
+    gone = plan.stops[0].job_id
+    held = here.state.jobs[gone].grants[0].gpus
+    assert held == plan.earmarks[0].grants[0].gpus
+    here.stop_confirmed(gone)
+    # Its victim goes on with the one that was kept for such.
+    assert [urgent, gone] == here.started(here.step())
+
+
+def test_what_is_kept_by_force_makes_no_room_for_others_before_it_is_free() -> None:
+    keeps = Settings(classes=(BATCH, URGENT), whole_gpus=2)
+    here = Yard("class", nodes(1, gpus=4, model="H200"), settings=keeps)
+    here.submit(1)
+    here.step()
+    # Three are free, one may be cut: the second GPU is that of the victim, and nothing else is cut meanwhile.
+    here.submit(ask(Mig(2, "4g.71gb")), klass="urgent")
+    plan = here.step()
+    assert 1 == len(plan.stops)
+    other = here.submit(ask(Mig(2, "3g.71gb")), klass="urgent")
+    assert other not in here.started(here.step())
+    assert 2 == whole_free(here.state.nodes)
 
 
 @pytest.mark.parametrize(

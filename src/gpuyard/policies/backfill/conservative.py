@@ -135,7 +135,9 @@ class ConservativePass:
         if code in _WAITS_FOR_AN_END:
             slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
             # Slices that lack room though a GPU is free wait for more than an end: it is one that stays whole.
-            if slot is not None and not (record.shape.profile and slot.at_ms <= self._pass.now_ms + 1):
+            shape, nodes, soon_ms = record.shape, self._pass.state.nodes, self._pass.now_ms + 1
+            unsure = shape.profile and (nodes.whole_reserve or (slot is not None and slot.at_ms <= soon_ms))
+            if slot is not None and not unsure:
                 self._profile.book(record, slot)
                 self._pass.reservations.append(Reservation(record.id, slot.at_ms))
         return True

@@ -1,10 +1,11 @@
 """`easy`: the first job that finds no room gets a promise, and others may start only if they do not break it.
 
 A job that will be over by the promised time may use anything that is free; one that runs longer may use only what
-the promise leaves over, node by node.
+the promise leaves over, node by node, and of the quota of its tenants.
 """
 
 from gpuyard.core.passes import Pass
+from gpuyard.core.quota_profile import QuotaProfile
 from gpuyard.core.records import JobRecord
 from gpuyard.core.reserve import Promise, promise
 from gpuyard.model import Grant, ReasonCode, Reservation
@@ -40,9 +41,19 @@ class EasyPass:
         self.settled = False
         self._beyond: set[int] = set()
         """Ways without room once the promise is kept."""
+        self._quotas: QuotaProfile | None = None
+        """Where the promise counts against quotas: who uses how much of them when."""
+        self._placed: list[tuple[JobRecord, int]] = []
+        """Who was found room before that was of interest, and the GPU model it gets."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
+        found = self._place(record)
+        if self._pass.rules and type(found) is tuple:
+            self._placed.append((record, self._pass.state.nodes.home[found[0][0]].model))
+        return found
+
+    def _place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         found = self._pass.find(record)
         if type(found) is not tuple or (self._head is None and not self._first_waits_for_room()):
             return found
@@ -50,10 +61,24 @@ class EasyPass:
         if promised is None or record.estimate_ms <= self.window_ms:
             return found
         # It would outlast the promise: it must make do with what the promise leaves.
-        where = promised.where
-        if not any([grant[0] in where for grant in found]):
-            return found
-        return self._beside(promised, record)
+        where, home = promised.where, self._pass.state.nodes.home
+        if any([grant[0] in where for grant in found]) or self._takes_quota(record, home[found[0][0]].model):
+            return self._beside(promised, record)
+        return found
+
+    def _takes_quota(self, record: JobRecord, model: int) -> bool:
+        """Whether it would use quota that its tenants lack by the time of the promise."""
+        if self._quotas is None or not self._quotas.concerns(record):
+            return False
+        self._note_starts(self._quotas)
+        now_ms = self._pass.now_ms
+        return self._quotas.earliest(record, model, now_ms) > now_ms
+
+    def _note_starts(self, quotas: QuotaProfile) -> None:
+        """Who was placed did start, and uses quota as long as it runs."""
+        for record, model in self._placed:
+            quotas.started(record, model)
+        self._placed.clear()
 
     def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that is not promised: first on other nodes, then in what is left over on those of the promise."""
@@ -61,6 +86,8 @@ class EasyPass:
         place, rank = current.policy.place, current.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
             if way.index in self._beyond or current.refused(record, way):
+                continue
+            if self._takes_quota(record, way.model):
                 continue
             elsewhere = place(nodes, shape, way, way.pools & ~promised.nodes)
             if elsewhere is not None:
@@ -111,7 +138,16 @@ class EasyPass:
         else:
             self.window_ms = found.at_ms - self._pass.now_ms
             self._pass.reservations.append(Reservation(self._head.id, found.at_ms))
+            self._keep_quota(self._head, found)
         return found
+
+    def _keep_quota(self, head: JobRecord, promised: Promise) -> None:
+        """What the promise will use of the quotas of its tenants, from then on."""
+        state = self._pass.state
+        if self._pass.rules and state.tenants.guarded[head.leaf]:
+            quotas = self._quotas = QuotaProfile(state, self._pass.now_ms)
+            self._note_starts(quotas)
+            quotas.book(head, state.nodes.home[next(iter(promised.where))].model, promised.at_ms)
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
         """The first one that waits for room will be promised a time."""
