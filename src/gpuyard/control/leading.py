@@ -7,7 +7,7 @@ its story and tried again with a growing pause; a leader that was deposed stops 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +57,8 @@ class Standing:
     """What went wrong last and has not gone right since."""
     troubles: tuple[str, ...] = ()
     """Calls of the last step that came to no answer."""
+    late: Mapping[str, str] = field(default_factory=dict)
+    """Attempts whose start came to nothing yet, and why."""
     difference: int = 0
     """Attempts about which books and world disagreed at the last recount."""
 
@@ -210,6 +212,7 @@ class Leader:
         standing.decide_s = [*standing.decide_s[-999:], step.decide_ns / 1e9]
         before, standing.troubles = standing.troubles, tuple(step.errors)
         standing.difference = controller.difference.count
+        standing.late = controller.late if isinstance(controller, Controller) else {}
         standing.error = ""
         for trouble in step.errors:
             # What goes on is told once, not at every step.

@@ -94,6 +94,8 @@ class Controller:
         self._stopwatch_ns = stopwatch_ns
         self._pace = Pace()
         self._learner = Learner()
+        self.late: dict[str, str] = {}
+        """Attempts whose start came to nothing yet, and why."""
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
@@ -198,6 +200,7 @@ class Controller:
         """An attempt that the engine does not know is stopped for good after a while, and only then taken for gone."""
         if report.phase is not Phase.UNKNOWN:
             self._unknown_since.pop(key, None)
+            self.late.pop(key, None)
             return
         if key in self._barred:
             draft.add(lost(record, now_ms))
@@ -258,6 +261,7 @@ class Controller:
             self._barred.difference_update(over)
             for key in over:
                 self._unknown_since.pop(key, None)
+                self.late.pop(key, None)
 
     def _stop(self, halts: list[Halt], now_ms: int, step: Step) -> None:
         if not halts:
@@ -320,6 +324,7 @@ class Controller:
                 ends.append(refused(record, reply.why, now_ms))
             elif reply.answer in (Answer.UNSURE, Answer.LATER):
                 step.errors.append(f"start {wanted.key}: {reply.why}")
+                self.late[wanted.key] = reply.why
             if reply.answer is Answer.LATER:
                 # It is not lost, however long it takes: the engine knows what it waits for.
                 self._unknown_since.pop(wanted.key, None)

@@ -25,7 +25,7 @@ from gpuyard.control.configs import Configurations, StartFile
 from gpuyard.control.desk import Desk
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
-from gpuyard.control.observe import attempt_key
+from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import Roster, person
 from gpuyard.control.places import PORT, DataDir
@@ -120,7 +120,7 @@ class Yard:
             allow_root=self.fleet.allow_root,
             observed=self.fleet.cluster if looks else "",
         )
-        self.views = Views(self.books, self.now_ms, self.said)
+        self.views = Views(self.books, self.now_ms, self.said, self.late)
         self.configs = Configurations(
             self.books, self.committer, self.fleet, self.options.emulate, self.now_ms
         )
@@ -162,6 +162,10 @@ class Yard:
         if isinstance(self.engine, ObservedSlurm):
             return self.engine.reasons.get(record.job.spec.origin, "")
         return ""
+
+    def late(self, record: JobRecord) -> str:
+        """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
+        return self.leader.standing.late.get(key_of(self.store.yard, record), "")
 
     def start(self) -> None:
         """Begin to write and to lead."""

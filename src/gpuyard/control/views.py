@@ -29,7 +29,7 @@ from gpuyard.control.tries import tries_of
 from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.line import in_order
 from gpuyard.core.records import JobRecord
-from gpuyard.model import JobState, Plan, ReasonCode
+from gpuyard.model import AttemptState, JobState, Plan, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow
 
 PAGE_MAX = 1000
@@ -70,10 +70,13 @@ EVERYTHING = Filter()
 class Views:
     """Readings of the books and the history."""
 
-    def __init__(self, books: Books, now_ms: Callable[[], int], said: Said = unsaid) -> None:
+    def __init__(
+        self, books: Books, now_ms: Callable[[], int], said: Said = unsaid, late: Said = unsaid
+    ) -> None:
         self._books = books
         self._now_ms = now_ms
         self._said = said
+        self._late = late
         self._plan: tuple[int, int, Plan] = (-1, -1, Plan())
 
     # -- one job -------------------------------------------------------------------------------------------------
@@ -268,7 +271,7 @@ class Views:
 
         def reason(record: JobRecord, place: int | None) -> str:
             if record.phase is not None:
-                return running_text(record)
+                return (record.phase is AttemptState.STARTING and self._late(record)) or running_text(record)
             said = self._said(record)
             if said:
                 return f"Slurm: {said}"

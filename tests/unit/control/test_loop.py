@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.control.books import Books
+from gpuyard.control.labels import Label
 from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller, Step
+from gpuyard.control.views import Views
 from gpuyard.core.dump import canonical
 from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import (
@@ -182,11 +184,14 @@ def test_a_start_that_is_put_off_is_not_lost_however_long_it_takes() -> None:
     for _ in range(10 * LOST_MS // 1000):
         here.step(1000)
     assert AttemptState.STARTING is here.phase(job_id)
+    views = Views(here.books, lambda: here.now_ms, late=lambda _record: here.controller.late.get(KEY, ""))
+    assert "its turn has not come" == views.job(Label(job_id))["reason"]
     here.engine.later = False
     for _ in range(5):
         here.step(1000)
     assert [KEY] == here.live(), "its turn is not missed for long"
     here.step(1000)
+    assert "" == views.job(Label(job_id))["reason"]
     here.step(10_000)
     assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
 

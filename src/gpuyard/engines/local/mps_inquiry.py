@@ -49,10 +49,8 @@ class Inquiry:
             for each, started_ms in there.items()
             if each in before and at_ms - started_ms < _probation_ms(before[each])
         }
-        # Whom nobody suspected and the log names now may be another one: then all of it begins anew. So it does if
-        # somebody new was there, unless the log names the only one that is still under suspicion.
-        joined = [each for each in there if each and each not in before]
-        new = any([each not in before for each in named]) or (bool(joined) and named != still)
+        # Whom nobody suspected may be another one: then all of it begins anew, whomever the log names.
+        new = any([each not in before for each in {*there, *named} if each])
         if there.keys() <= {job} or (still == {job} and not new):
             self._settle(suspects, job)
             return True
@@ -86,10 +84,10 @@ class Inquiry:
         return soon and not mine["named"] and any([of["named"] and r not in live for r, of in rivals.items()])
 
     def _settle(self, suspects: dict[str, Any], job: str) -> None:
-        """It is known who it was: the others of that fault are above suspicion."""
+        """It is known who it was: the others of that fault are above suspicion. It is not: it may be tried again."""
         if job in suspects:
             at_ms = suspects[job]["at_ms"]
-            self._write({each: of for each, of in suspects.items() if of["at_ms"] != at_ms})
+            self._write({each: of for each, of in suspects.items() if each == job or of["at_ms"] != at_ms})
 
     def _read(self) -> dict[str, Any]:
         oldest_ms = self._now_ms() - FORGOTTEN_MS
