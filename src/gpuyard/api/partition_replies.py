@@ -15,7 +15,7 @@ class LayoutRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    layout: str = Field(max_length=200, description="7x1g.18gb, 2x2g.35gb+3x1g.18gb, or whole.")
+    layout: str = Field(description="7x1g.18gb, 2x2g.35gb+3x1g.18gb, or whole.")
     gpus: Gpus | None = Field(None, description="Their numbers. Left out: all of the node.")
 
     def wanted(self) -> Wanted:

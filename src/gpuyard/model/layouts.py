@@ -5,12 +5,19 @@ import re
 WHOLE = "whole"
 """The layout of a GPU that is not cut."""
 
+TEXT_MAX = 200
+"""More than any layout takes to write."""
+
 _PART = re.compile(r"(?:(\d{1,2})x)?(\d+g\.\d+gb(?:\+me)?)")
 _ALL = re.compile(rf"{_PART.pattern}(?:[+,]{_PART.pattern})*")
 
 
 def read_layout(text: str) -> tuple[str, ...]:
     """The profiles of a layout, each as often as it is wanted; none for `whole`. `ValueError` says what is wrong."""
+    if len(text) > TEXT_MAX:
+        raise ValueError(
+            f"a layout of {len(text):,} characters, {text[:20]!r} and so on: no GPU has so many slices"
+        )
     plain = re.sub(r"\s+", "", text).lower()
     if plain == WHOLE:
         return ()

@@ -16,7 +16,15 @@ class Gpu:
     """One with five places, a queue before it, and a clock that jumps."""
 
     def __init__(
-        self, folder: Path, jobs: int, bad: set[int], break_s: int, run_s: int, log: str, retries: int = 0, seed: int = 1
+        self,
+        folder: Path,
+        jobs: int,
+        bad: set[int],
+        break_s: int,
+        run_s: int,
+        log: str,
+        retries: int,
+        seed: int,
     ) -> None:
         self.now_ms = T
         self._inquiry = Inquiry(str(folder), lambda: self.now_ms)
@@ -77,7 +85,7 @@ class Gpu:
 def test_only_who_breaks_a_server_fails_and_it_takes_few_faults(
     tmp_path: Path, log: str, jobs: int, bad: set[int], break_s: int, run_s: int, faults_max: int
 ) -> None:
-    gpu = Gpu(tmp_path, jobs, bad, break_s, run_s, log)
+    gpu = Gpu(tmp_path, jobs, bad, break_s, run_s, log, 0, 1)
     assert gpu.run(hours=24)
     assert bad == gpu.failed
     assert gpu.faults <= faults_max

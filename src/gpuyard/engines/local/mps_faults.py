@@ -110,7 +110,9 @@ class Faults:
         if self._log(log).recovering():
             return "the MPS server of its GPU waits for those who lost it in a fault"
         if self._inquiry.waits(job_of(key), self._there(log, self._now_ms(), ended=False)):
-            return "those who were there when an MPS server broke run one by one until it is plain who broke it"
+            return (
+                "those who were there when an MPS server broke run one by one until it is plain who broke it"
+            )
         return ""
 
     def end_unaware(self, tell: Callable[[str], None]) -> None:
