@@ -102,6 +102,10 @@ class Pass:
         self.state.hold(record, grants, self.now_ms)
         self._undo.append((self.state.unhold, (record, self.now_ms)))
 
+    def started(self) -> list[JobRecord]:
+        """Who was drafted to start."""
+        return [undone[0] for function, undone in self._undo if function == self.state.unhold]  # type: ignore[misc]
+
     def draft_take(self, grants: tuple[Grant, ...]) -> None:
         """Act as if this room were taken."""
         self.drafted = True

@@ -5,7 +5,7 @@ the promise leaves over, node by node, and of the quota of its tenants.
 """
 
 from gpuyard.core.passes import Pass
-from gpuyard.core.quota_profile import QuotaProfile
+from gpuyard.core.quota_promise import QuotaPromise
 from gpuyard.core.records import JobRecord
 from gpuyard.core.reserve import Promise, promise
 from gpuyard.model import Grant, ReasonCode, Reservation
@@ -41,19 +41,11 @@ class EasyPass:
         self.settled = False
         self._beyond: set[int] = set()
         """Ways without room once the promise is kept."""
-        self._quotas: QuotaProfile | None = None
-        """Where the promise counts against quotas: who uses how much of them when."""
-        self._placed: list[tuple[JobRecord, int]] = []
-        """Who was found room before that was of interest, and the GPU model it gets."""
+        self._quota: QuotaPromise | None = None
+        """Where it counts, what of the quotas goes with the promise."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
-        found = self._place(record)
-        if self._pass.rules and type(found) is tuple:
-            self._placed.append((record, self._pass.state.nodes.home[found[0][0]].model))
-        return found
-
-    def _place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         found = self._pass.find(record)
         if type(found) is not tuple or (self._head is None and not self._first_waits_for_room()):
             return found
@@ -61,24 +53,12 @@ class EasyPass:
         if promised is None or record.estimate_ms <= self.window_ms:
             return found
         # It would outlast the promise: it must make do with what the promise leaves.
-        where, home = promised.where, self._pass.state.nodes.home
-        if any([grant[0] in where for grant in found]) or self._takes_quota(record, home[found[0][0]].model):
+        where, home, quota = promised.where, self._pass.state.nodes.home, self._quota
+        if any([grant[0] in where for grant in found]) or (
+            quota is not None and not quota.leaves(record, home[found[0][0]].model)
+        ):
             return self._beside(promised, record)
         return found
-
-    def _takes_quota(self, record: JobRecord, model: int) -> bool:
-        """Whether it would use quota that its tenants lack by the time of the promise."""
-        if self._quotas is None or not self._quotas.concerns(record):
-            return False
-        self._note_starts(self._quotas)
-        now_ms = self._pass.now_ms
-        return self._quotas.earliest(record, model, now_ms) > now_ms
-
-    def _note_starts(self, quotas: QuotaProfile) -> None:
-        """Who was placed did start, and uses quota as long as it runs."""
-        for record, model in self._placed:
-            quotas.started(record, model)
-        self._placed.clear()
 
     def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that is not promised: first on other nodes, then in what is left over on those of the promise."""
@@ -87,7 +67,7 @@ class EasyPass:
         for way in shape.ways if rank is None else rank(nodes, shape):
             if way.index in self._beyond or current.refused(record, way):
                 continue
-            if self._takes_quota(record, way.model):
+            if self._quota is not None and not self._quota.leaves(record, way.model):
                 continue
             elsewhere = place(nodes, shape, way, way.pools & ~promised.nodes)
             if elsewhere is not None:
@@ -145,9 +125,8 @@ class EasyPass:
         """What the promise will use of the quotas of its tenants, from then on."""
         state = self._pass.state
         if self._pass.rules and state.tenants.guarded[head.leaf]:
-            quotas = self._quotas = QuotaProfile(state, self._pass.now_ms)
-            self._note_starts(quotas)
-            quotas.book(head, state.nodes.home[next(iter(promised.where))].model, promised.at_ms)
+            model = state.nodes.home[next(iter(promised.where))].model
+            self._quota = QuotaPromise(self._pass, head, model, promised.at_ms)
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
         """The first one that waits for room will be promised a time."""

@@ -1,0 +1,70 @@
+"""The quota that goes with promised room: what others of the same tenants may use without delaying who was promised.
+
+Mostly there is enough for both at once, which is seen without looking at anything that runs.
+"""
+
+from collections.abc import Iterable
+
+from gpuyard.core.passes import Pass
+from gpuyard.core.records import JobRecord
+
+
+class QuotaPromise:
+    """What the tenants of a job will use when it starts, and what they have left beside it."""
+
+    __slots__ = ("_at_ms", "_ended", "_head", "_mine", "_model", "_pass", "_state")
+
+    def __init__(self, current: Pass, head: JobRecord, model: int, at_ms: int) -> None:
+        self._pass = current
+        self._state = state = current.state
+        self._head = head
+        self._model = model
+        self._at_ms = at_ms
+        tenants = state.tenants
+        self._mine = {number for number in tenants.chain[head.leaf] if tenants.guarded[number]}
+        self._ended: dict[int, list[int]] = {}
+        """By tenant, what those that run will have given back by then: in total, by model, and the number of jobs."""
+
+    def leaves(self, record: JobRecord, model: int) -> bool:
+        """Whether a job that outlasts the promise leaves it its quota."""
+        chain = self._state.tenants.chain[record.leaf]
+        return all([self._enough(number, record, model) for number in chain if number in self._mine])
+
+    def _enough(self, number: int, record: JobRecord, model: int) -> bool:
+        """Whether one tenant has enough for both: now already, or when those that end by then have ended."""
+        lacks = self._lacks(number, record, model)
+        if not lacks:
+            return True
+        back = self._back(number)
+        return all([back[which] >= milli for which, milli in lacks])
+
+    def _lacks(self, number: int, record: JobRecord, model: int) -> list[tuple[int, int]]:
+        """What both together have too little of now, by column."""
+        tenants, head_milli = self._state.tenants, self._head.shape.gpu_milli
+        used, limit, ceiling = tenants.used[number], tenants.limit[number], tenants.ceiling[number]
+        found = []
+        for which in (0, 1 + model):
+            milli = record.shape.gpu_milli + (head_milli if which in (0, 1 + self._model) else 0)
+            over = used[which] + milli - min(limit[which], ceiling[which])
+            if over > 0:
+                found.append((which, over))
+        jobs = tenants.running[number] + 2 - tenants.max_running[number]
+        return [*found, (-1, jobs)] if jobs > 0 else found
+
+    def _back(self, number: int) -> list[int]:
+        """What a tenant gets back by then, also from those that start in this very pass."""
+        known = self._ended.get(number)
+        if known is None:
+            known = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
+            self._add(known, number, self._state.running.values())
+        back = list(known)
+        self._add(back, number, self._pass.started())
+        return back
+
+    def _add(self, row: list[int], number: int, records: Iterable[JobRecord]) -> None:
+        at_ms, chain = self._at_ms, self._state.tenants.chain
+        for record in records:
+            if record.end_ms <= at_ms and number in chain[record.leaf]:
+                row[0] += record.shape.gpu_milli
+                row[1 + record.model] += record.shape.gpu_milli
+                row[-1] += 1
