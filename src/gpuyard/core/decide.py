@@ -113,7 +113,8 @@ def _by_age_alone(state: State, policy: Policy) -> bool:
     """Whether nothing but room and age counts: no shares, no force, no quotas, and a time can be promised to anyone."""
     if policy.order.fair or policy.rules or policy.backfill.promises_all:
         return False
-    if state.earmarks or state.nodes.closed_count or state.nodes.pins:
+    nodes = state.nodes
+    if nodes.kept or nodes.closed_count or nodes.pins or nodes.whole_reserve:
         return False
     return not (policy.spec.quotas and (state.tenants.holding or state.tenants.ruled))
 

@@ -7,7 +7,17 @@ import pytest
 from builders import Yard, ask, nodes, share, tenant
 from checked import CheckedYard
 from gpuyard.core import apply
-from gpuyard.model import ConfigSet, GpusTaken, JobSuspended, NodeCordoned, NodeDown, ReasonCode, Reservation
+from gpuyard.model import (
+    ConfigSet,
+    GpusTaken,
+    JobSuspended,
+    Mig,
+    NodeCordoned,
+    NodeDown,
+    ReasonCode,
+    Reservation,
+    Settings,
+)
 
 S = 1000
 
@@ -110,6 +120,36 @@ def test_who_cannot_be_promised_anything_leaves_it_to_the_next(gone: type) -> No
     plan = here.step()
     assert (Reservation(head, 10 * S),) == plan.reservations
     assert (ReasonCode.ROOM, ReasonCode.RESERVATION) == (here.code(plan, lost), here.code(plan, long))
+
+
+def test_who_waits_for_a_gpu_to_be_cut_leaves_the_promise_to_the_next() -> None:
+    """Nobody can say when more GPUs are whole than stay so. When eight are free on one node is known."""
+    here = CheckedYard("fifo", nodes(1, model="H200"), settings=Settings(whole_gpus=4))
+    here.submit(4, limit_ms=10 * S)
+    here.step()
+    sliver = here.submit(ask(Mig(1, "1g.18gb")), limit_ms=S)
+    head = here.submit(8, limit_ms=S)
+    long = here.submit(1, limit_ms=100 * S)
+    # Twice, so that what is known from the first pass is used in the second.
+    for _ in range(2):
+        plan = here.step()
+        assert (Reservation(head, 10 * S),) == plan.reservations
+        assert (ReasonCode.ROOM, ReasonCode.RESERVATION) == (here.code(plan, sliver), here.code(plan, long))
+        here.submit(8, limit_ms=S)
+
+
+def test_who_waits_for_what_somebody_outside_uses_leaves_the_promise_to_the_next() -> None:
+    here = Yard("fifo", [*nodes(1), *nodes(1, model="A100-80GB")])
+    # The books that tests keep beside the state know of the yard's own jobs only.
+    apply(here.state, GpusTaken(0, 1, 0b1000_0000, "someone"))
+    here.submit(ask(4, models=("H100",)), limit_ms=10 * S)
+    here.step()
+    here.submit(ask(8, models=("A100-80GB",)), limit_ms=S)
+    head = here.submit(ask(8, models=("H100",)), limit_ms=S)
+    long = here.submit(ask(1, models=("H100",)), limit_ms=100 * S)
+    plan = here.step()
+    assert (Reservation(head, 10 * S),) == plan.reservations
+    assert ReasonCode.RESERVATION is here.code(plan, long)
 
 
 def test_a_full_cluster_is_full_even_where_someone_holds_back() -> None:

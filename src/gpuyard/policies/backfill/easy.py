@@ -137,7 +137,8 @@ class EasyPass:
                 self._head = record
         if self._head is record:
             # Only then can there be no time to promise. Then it is not this one that the others wait for.
-            state = self._pass.state
-            unsure = state.nodes.closed_count or state.nodes.pins or state.earmarks
+            nodes = self._pass.state.nodes
+            unsure = nodes.closed_count or nodes.pins or nodes.kept
+            unsure = unsure or (nodes.whole_reserve and record.shape.profile)
             self.settled = not unsure or self._promised() is not None
         return True
