@@ -66,6 +66,7 @@ class Pass:
         "reservations",
         "retry_ms",
         "rules",
+        "started",
         "state",
         "stopping",
         "walls",
@@ -80,6 +81,8 @@ class Pass:
         self.no_room: set[int] = set()
         """Ways without room under the drafts."""
         self.reservations: list[Reservation] = []
+        self.started: list[JobRecord] = []
+        """Who was drafted to start, in this order."""
         self.walls: dict[int, Wall] = {}
         self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
         """Jobs for which room is kept, by earlier plans and by this one."""
@@ -101,10 +104,7 @@ class Pass:
         self.drafted = True
         self.state.hold(record, grants, self.now_ms)
         self._undo.append((self.state.unhold, (record, self.now_ms)))
-
-    def started(self) -> list[JobRecord]:
-        """Who was drafted to start."""
-        return [undone[0] for function, undone in self._undo if function == self.state.unhold]  # type: ignore[misc]
+        self.started.append(record)
 
     def draft_take(self, grants: tuple[Grant, ...]) -> None:
         """Act as if this room were taken."""

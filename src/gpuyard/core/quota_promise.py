@@ -12,7 +12,7 @@ from gpuyard.core.records import JobRecord
 class QuotaPromise:
     """What the tenants of a job will use when it starts, and what they have left beside it."""
 
-    __slots__ = ("_at_ms", "_ended", "_head", "_mine", "_model", "_pass", "_state")
+    __slots__ = ("_at_ms", "_ended", "_head", "_mine", "_model", "_pass", "_read", "_state")
 
     def __init__(self, current: Pass, head: JobRecord, model: int, at_ms: int) -> None:
         self._pass = current
@@ -24,6 +24,9 @@ class QuotaPromise:
         self._mine = {number for number in tenants.chain[head.leaf] if tenants.guarded[number]}
         self._ended: dict[int, list[int]] = {}
         """By tenant, what those that run will have given back by then: in total, by model, and the number of jobs."""
+        self._read: dict[int, int] = {}
+        """By tenant, how many of those that start in this very pass are counted there: they are many, and asked about
+        by every one that follows."""
 
     def leaves(self, record: JobRecord, model: int) -> bool:
         """Whether a job that outlasts the promise leaves it its quota."""
@@ -53,12 +56,12 @@ class QuotaPromise:
 
     def _back(self, number: int) -> list[int]:
         """What a tenant gets back by then, also from those that start in this very pass."""
-        known = self._ended.get(number)
-        if known is None:
-            known = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
-            self._add(known, number, self._state.running.values())
-        back = list(known)
-        self._add(back, number, self._pass.started())
+        back, started = self._ended.get(number), self._pass.started
+        if back is None:
+            back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
+            self._add(back, number, self._state.running.values())
+        self._add(back, number, started[self._read.get(number, 0) :])
+        self._read[number] = len(started)
         return back
 
     def _add(self, row: list[int], number: int, records: Iterable[JobRecord]) -> None:

@@ -1,5 +1,6 @@
 """Who may pass whom: the promise of EASY, who gets it, and what it keeps out of reach."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from builders import Yard, ask, nodes, share, tenant
 from checked import CheckedYard
 from gpuyard.core import apply
+from gpuyard.core.quota_promise import QuotaPromise
+from gpuyard.core.records import JobRecord
 from gpuyard.model import (
     ConfigSet,
     GpusTaken,
@@ -81,6 +84,31 @@ def test_quota_is_promised_too(rule: dict[str, object]) -> None:
     here.end(gone)
     here.end(in_time)
     assert [head] == here.started(here.step())
+
+
+def test_who_starts_in_a_pass_is_counted_once_for_the_quota_of_a_promise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many start beside a promise, each of them asks what those before it give back in time."""
+    seen = []
+
+    def counted(self: QuotaPromise, row: list[int], number: int, records: Iterable[JobRecord]) -> None:
+        known = list(records)
+        seen.extend(known)
+        add(self, row, number, known)
+
+    add = QuotaPromise._add
+    monkeypatch.setattr(QuotaPromise, "_add", counted)
+    here = CheckedYard("fifo", [*nodes(2), *nodes(4, model="A100-80GB")], [tenant("a", limit=32)])
+    for _ in range(16):
+        here.submit(ask(1, models=("H100",)), limit_ms=10 * S, tenant="a")
+    here.step()
+    here.submit(ask(8, 2, models=("H100",)), limit_ms=S, tenant="a")
+    for _ in range(20):
+        here.submit(ask(1, models=("A100-80GB",)), limit_ms=100 * S, tenant="a")
+    assert 16 == len(here.decide().starts)
+    # For the leaf and everyone above it.
+    assert len(seen) <= 3 * (16 + 16)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class EasyPass:
         if self._head is record:
             # Only then can there be no time to promise. Then it is not this one that the others wait for.
             nodes = self._pass.state.nodes
-            unsure = nodes.closed_count or nodes.pins or nodes.kept
-            unsure = unsure or (nodes.whole_reserve and record.shape.profile)
+            uncut = nodes.whole_reserve and record.shape.profile
+            unsure = uncut or nodes.closed_count or nodes.pins or nodes.kept
             self.settled = not unsure or self._promised() is not None
         return True
