@@ -111,6 +111,23 @@ def test_who_starts_in_a_pass_is_counted_once_for_the_quota_of_a_promise(
     assert len(seen) <= 3 * (16 + 16)
 
 
+@pytest.mark.parametrize("late_ms", [-1, 0, 5 * S])
+def test_who_lacks_quota_keeps_its_promise_while_those_it_waits_for_are_overdue(late_ms: int) -> None:
+    """The job that has the room and the quota should be over by now. Nobody takes its place before its turn."""
+    here = CheckedYard("fifo", nodes(1, gpus=4), [tenant("a", limit=4)])
+    gone = here.submit(3, limit_ms=10 * S, tenant="a")
+    here.step()
+    head = here.submit(4, limit_ms=S, tenant="a")
+    long = here.submit(1, limit_ms=100 * S, tenant="b")
+    assert (Reservation(head, 10 * S),) == here.step().reservations
+    here.now_ms = 10 * S + late_ms
+    here.submit(1, limit_ms=100 * S, tenant="b")
+    plan = here.step()
+    assert ReasonCode.RESERVATION is here.code(plan, long)
+    here.end(gone)
+    assert [head] == here.started(here.step())
+
+
 @pytest.mark.parametrize(
     "ahead",
     [

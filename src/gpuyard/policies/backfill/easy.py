@@ -96,7 +96,8 @@ class EasyPass:
             found is None
             or quota_ms is None
             or found.at_ms < quota_ms
-            or found.at_ms <= self._pass.now_ms + 1
+            # What is overdue is promised for right away, too, and still it is room that is waited for.
+            or self._pass.any_room(first.shape)
         ):
             return False
         self._head = first
