@@ -169,7 +169,14 @@ def test_whom_the_log_names_wrongly_is_found_innocent(scene: Scene) -> None:
     scene.breaks(good, bad, at_ms=T + 25_000)
     scene.gone(bad, good)
     assert "NODE_FAIL" == scene.end("good-2", T + 25_100, started_ms=T + 2000)[0]
-    assert BLAMED == scene.end("bad-2", T + 25_200, started_ms=T + 17_000)
+    assert "NODE_FAIL" == scene.end("bad-2", T + 25_200, started_ms=T + 17_000)[0]
+    # It is the only one left, so it shows itself by itself, whomever the log names.
+    assert [True, False] == [scene.waits("good-3"), scene.waits("bad-3")]
+    bad = scene.process("bad-3", T + 27_000)
+    assert scene.waits("good-3")
+    scene.breaks(bad, at_ms=T + 34_000)
+    scene.gone(bad)
+    assert BLAMED == scene.end("bad-3", T + 34_100, started_ms=T + 27_000)
     assert not scene.waits("good-3")
 
 

@@ -119,3 +119,27 @@ def test_nobody_waits_for_a_clock_that_was_set_back(tmp_path: Path) -> None:
     assert not inquiry.waits("b", {"a": T})
     now_ms[0] = T + FIRST_MS
     assert not inquiry.waits("b", {})
+
+
+def test_nobody_is_to_blame_because_another_one_breaks_a_server_later_than_before(tmp_path: Path) -> None:
+    now_ms = [T]
+    inquiry = Inquiry(str(tmp_path), lambda: now_ms[0])
+
+    def guilty(at_ms: int, there: dict[str, int]) -> list[str]:
+        now_ms[0] = at_ms
+        return [job for job in there if inquiry.guilty(job, at_ms, there, set(there))]
+
+    assert [] == guilty(T, {"good": T - 30_000, "bad": T - 30_000})
+    # This time it takes a minute longer, when the other one has just begun again.
+    late_ms = T + 100_000
+    assert [] == guilty(late_ms, {"bad": T + 10_000, "good": late_ms - 5_000})
+    # That one shows itself by itself.
+    assert (True, False) == (inquiry.waits("bad", {}), inquiry.waits("good", {}))
+    began_ms = now_ms[0] = late_ms + 1_000
+    assert inquiry.waits("bad", {"good": began_ms})
+    now_ms[0] += 5_000 + MARGIN_MS
+    assert not inquiry.waits("bad", {"good": began_ms})
+    # Twice it is the other way round, and that is no chance any more.
+    assert [] == guilty(began_ms + 80_000, {"good": began_ms, "bad": began_ms + 20_000})
+    again_ms = began_ms + 200_000
+    assert ["bad"] == guilty(again_ms + 60_000, {"good": again_ms - 60_000, "bad": again_ms})

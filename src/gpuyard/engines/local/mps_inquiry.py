@@ -2,8 +2,9 @@
 
 A fault of one client takes all clients of its server with it, with the same error, and whom the log names is not always
 the one. So everybody who was there runs again, but no two of them side by side before the first has run for as long as
-it had when the server broke. Whoever is alone with a fault, or the only one of them that is still under suspicion, is
-to blame. Whom the log names goes first: if it is right, nobody else is harmed.
+it had when the server broke. Whoever is alone with a fault, or twice the only one of them that is still under
+suspicion, is to blame. Whom the log names goes first, and so does who was the only one once: if it is to blame, nobody
+else is harmed.
 
 Kept on disk, as a server may come back in between.
 """
@@ -51,16 +52,20 @@ class Inquiry:
         }
         # Whom nobody suspected may be another one: then all of it begins anew, whomever the log names.
         new = any([each not in before for each in {*there, *named} if each])
-        if there.keys() <= {job} or (still == {job} and not new):
+        # The only one under suspicion. Once may be chance, as others may break a server later than they did before.
+        sole = "" if new or len(still) != 1 else next(iter(still))
+        sure = bool(sole) and before[sole].get("sole") is True
+        if there.keys() <= {job} or (sure and sole == job):
             self._settle(suspects, job)
             return True
-        if len(still) != 1 or new:
+        if not sure:
             ran_ms = max(0, at_ms - there.get(job, at_ms))
             times = before[job]["times"] + 1 if job in before else 1
             suspects[job] = {
                 "at_ms": at_ms,
                 "ran_ms": ran_ms,
-                "named": job in named,
+                "named": job == sole if sole else job in named,
+                "sole": job == sole,
                 "times": times,
                 "before": before.get(job, {}) | {"before": {}},
             }
