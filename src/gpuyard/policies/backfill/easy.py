@@ -138,8 +138,8 @@ class EasyPass:
                 self._head = record
         if self._head is record:
             # Only then can there be no time to promise. Then it is not this one that the others wait for.
-            nodes = self._pass.state.nodes
+            state, nodes = self._pass.state, self._pass.state.nodes
             uncut = nodes.whole_reserve and record.shape.profile
-            unsure = uncut or nodes.closed_count or nodes.pins or nodes.kept
+            unsure = uncut or nodes.closed_count or nodes.pins or nodes.kept or state.earmarks
             self.settled = not unsure or self._promised() is not None
         return True
