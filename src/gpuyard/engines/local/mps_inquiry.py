@@ -52,9 +52,10 @@ class Inquiry:
         }
         # Whom nobody suspected may be another one: then all of it begins anew, whomever the log names.
         new = any([each not in before for each in {*there, *named} if each])
-        # The only one under suspicion. Once may be chance, as others may break a server later than they did before.
+        # The only one under suspicion. Once may be chance, as others may break a server later than they did before;
+        # but not whom nobody knows: it may be a process of its own.
         sole = "" if new or len(still) != 1 else next(iter(still))
-        sure = bool(sole) and before[sole].get("sole") is True
+        sure = bool(sole) and (before[sole].get("sole") is True or there.keys() <= {sole, ""})
         if there.keys() <= {job} or (sure and sole == job):
             self._settle(suspects, job)
             return True
