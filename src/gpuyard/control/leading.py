@@ -130,7 +130,7 @@ class Leader:
                 self._failed("taking over", error)
             finally:
                 self._leading.clear()
-                self.standing.leads = False
+                self.standing.leads, self.standing.late = False, {}
                 with suppress(Exception):
                     lease.release()
 
