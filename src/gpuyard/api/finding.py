@@ -65,7 +65,7 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
     token = token or os.environ.get("YARD_TOKEN") or (login.token if login else "")
     if not token and where[0] in _LOOPBACK:
         # Not for others: whoever has it is the owner of the yard of this machine.
-        token = own_token(data)
+        token = own_token(data, where[1])
     if token and not secure and where[0] not in _LOOPBACK and not os.environ.get("YARD_INSECURE_HTTP"):
         raise BadInput(
             f"{said} is not https: your token could be read on the way",
@@ -114,11 +114,13 @@ def socket_of(data: Path | None) -> str:
     return str(DataDir(folders[0]).root / "yard.sock")
 
 
-def own_token(data: Path | None) -> str:
-    """The token of the yard of this machine, for whoever may read it."""
+def own_token(data: Path | None, port: int) -> str:
+    """The token of the yard that listens here, for whoever may read it: any other server would learn it."""
     for folder in [data] if data is not None else likely_data():
         with suppress(OSError):
-            return DataDir(folder).token_file.read_text(encoding="ascii").strip()
+            there = DataDir(folder)
+            if any(each.running() is not None and each.note().get("port") == port for each in there.instances()):
+                return there.token_file.read_text(encoding="ascii").strip()
     return ""
 
 
