@@ -119,7 +119,9 @@ def own_token(data: Path | None, port: int) -> str:
     for folder in [data] if data is not None else likely_data():
         with suppress(OSError):
             there = DataDir(folder)
-            if any(each.running() is not None and each.note().get("port") == port for each in there.instances()):
+            if any(
+                each.running() is not None and each.note().get("port") == port for each in there.instances()
+            ):
                 return there.token_file.read_text(encoding="ascii").strip()
     return ""
 

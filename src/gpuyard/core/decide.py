@@ -134,6 +134,7 @@ class _Decision:
     """A pass and what it has decided so far."""
 
     __slots__ = (
+        "_applies",
         "_codes",
         "_current",
         "_earmarks",
@@ -159,6 +160,7 @@ class _Decision:
         self._no_room: dict[int, bool] = {}
         """Whether there is hope, by ask, as far as it is known."""
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
+        self._applies = [rule.applies for rule in current.policy.rules]
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused for the sake of a promise."""
         self.looked: set[tuple[int, int, int]] = set()
@@ -266,9 +268,9 @@ class _Decision:
     def _may_force(self, record: JobRecord) -> bool:
         """Whether a job has the right to take room from anyone."""
         if self._tries:
-            current = self._current
-            for rule in current.policy.rules:
-                if rule.applies(current.state, record, current.now_ms):
+            state, now_ms = self._current.state, self._current.now_ms
+            for applies in self._applies:
+                if applies(state, record, now_ms):
                     return True
         return False
 

@@ -284,12 +284,12 @@ class Pass:
         wall.set(at_ms, spare, tenants.max_running[number] - jobs - 1)
 
     def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
-        walls = [self.walls[n] for n in self.state.tenants.chain[record.leaf] if n in self.walls]
-        # What a job itself waits for does not stand in its way: not on another GPU model, and not by force.
-        walls = [wall for wall in walls if wall.for_job != record.id]
-        if not walls:
-            return None
-        for wall in walls:
+        walls = self.walls
+        for number in self.state.tenants.chain[record.leaf]:
+            wall = walls.get(number)
+            # What a job itself waits for does not stand in its way: not on another GPU model, and not by force.
+            if wall is None or wall.for_job == record.id:
+                continue
             if self.delays(record, wall):
                 return ReasonCode.QUOTA_AHEAD
             if not wall.spares(milli):
