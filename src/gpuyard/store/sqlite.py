@@ -6,6 +6,8 @@ Every write begins with `BEGIN IMMEDIATE`, so it waits for its turn at the start
 
 import errno
 import os
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from gpuyard.store.leader import FileLease, Holder, Lease, file_holder
 from gpuyard.store.schema import COUNTERS
 
 _READERS_MAX = 16
+_AGAIN_S = 0.01
+"""Between two tries of what SQLite itself does not wait for."""
 
 
 class SqliteBackend(Backend):
@@ -80,7 +84,8 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
-        for pragma in ("journal_mode=WAL", "journal_size_limit=67108864", *pragmas):
+        switch_to_wal(connection, busy_s)
+        for pragma in ("journal_size_limit=67108864", *pragmas):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
@@ -88,6 +93,20 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
         conn.exec_driver_sql(f"BEGIN {begin}")
 
     return engine
+
+
+def switch_to_wal(connection: sqlite3.Connection, busy_s: float) -> None:
+    """SQLite waits for whoever writes, but not here: where several open a new file, all but one would be refused."""
+    until_s = time.monotonic() + busy_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
+                raise
+            time.sleep(_AGAIN_S)
+        else:
+            return
 
 
 def _make_file(path: Path) -> None:

@@ -1,6 +1,8 @@
 """Tables: made by steps, equal to what the code expects, and never taken back to an older release."""
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from sqlalchemy import text
 
 from gpuyard.store import Store, StoreError, open_store
 from gpuyard.store.schema import METADATA
+from gpuyard.store.sqlite import switch_to_wal
 from rigs.stores import ticks
 
 
@@ -27,6 +30,28 @@ def test_newer_tables_are_left_alone(place: str) -> None:
     with pytest.raises(StoreError, match=r"tables of version 9999, made by gpuyard 7\.0\.0") as caught:
         open_store(place)
     assert "newer release" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("busy", "code", "passes"), [(2, sqlite3.SQLITE_BUSY, True), (1, sqlite3.SQLITE_IOERR, False)]
+)
+def test_where_sqlite_does_not_wait_for_its_turn_we_do(busy: int, code: int, passes: bool) -> None:
+    class Connection:
+        left = busy
+
+        def execute(self, _words: str) -> sqlite3.Cursor:
+            self.left -= 1
+            if self.left >= 0:
+                error = sqlite3.OperationalError("not now")
+                error.sqlite_errorcode = code
+                raise error
+            return sqlite3.connect(":memory:").cursor()
+
+    with nullcontext() if passes else pytest.raises(sqlite3.OperationalError):
+        switch_to_wal(Connection(), 5)  # type: ignore[arg-type]
+    with pytest.raises(sqlite3.OperationalError):
+        # Not for ever.
+        switch_to_wal(Connection(), -1)  # type: ignore[arg-type]
 
 
 def test_two_processes_may_open_a_new_store_at_once(place: str) -> None:
