@@ -144,6 +144,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="sizes divided by 20, one round")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = parser.parse_args()
+    if options.write and set(options.only) != set(parts):
+        parser.error("--write replaces all of it: leave --only out")
     bench = Bench(1, 20) if options.quick else Bench(options.rounds, 1)
     done = {name: parts[name](bench) for name in options.only}
     text = "\n\n".join(said for said, _ in done.values())

@@ -134,10 +134,11 @@ class ConservativePass:
         """Book it in, if it waits for something that has a promised end."""
         if code in _WAITS_FOR_AN_END:
             slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
+            nodes, soon_ms = self._pass.state.nodes, self._pass.now_ms + 1
             # Slices that lack room though a GPU is free wait for more than an end: it is one that stays whole.
-            shape, nodes, soon_ms = record.shape, self._pass.state.nodes, self._pass.now_ms + 1
-            unsure = shape.profile and (nodes.whole_reserve or (slot is not None and slot.at_ms <= soon_ms))
-            if slot is not None and not unsure:
+            if slot is not None and not (
+                record.shape.profile and (nodes.whole_reserve or slot.at_ms <= soon_ms)
+            ):
                 self._profile.book(record, slot)
                 self._pass.reservations.append(Reservation(record.id, slot.at_ms))
         return True
