@@ -5,10 +5,10 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-gpu wheels test-slurm lint format soak bench compiled lock clean
+.PHONY: help setup demo test test-rigs test-gpu wheels test-slurm lint format soak bench compiled lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv from the lock (again only when something changed)
 	@scripts/setup
@@ -16,8 +16,11 @@ setup: ## Make .venv from the lock (again only when something changed)
 demo: setup ## Show gpuyard at work on this machine
 	@$(BIN)/yard demo
 
-test: lint ## Everything a change must pass; pytest comes last
-	$(PYTEST)
+test: lint ## Style, types, layers and every test that needs no server; under ten minutes
+	$(PYTEST) -m "not soak and not rig"
+
+test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, an identity provider); continuous integration runs them too
+	$(PYTEST) -m "rig and not soak"
 
 lint: setup ## Style, types and layers
 	$(BIN)/ruff check

@@ -7,17 +7,24 @@ import pytest
 pytest_plugins = ("rigs.postgres", "rigs.slurm", "rigs.oidc")
 
 _CLUSTERS = {"slurm_cluster", "slurm_of_eight"}
+_SERVERS = {"postgres_server", "issuer"}
+_SERVER_PARAMETERS = {"postgresql", "slurm"}
+"""Parameters of a test that make a fixture start a server only then."""
 
 _LONG = ("e2e", "slurm", "contract", "property")
 """Folders with files that take minutes. They come first: at the end one worker would wait for the other's last file."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs a Slurm cluster can be chosen by that: `make test-slurm`."""
+    """Mark the tests over real servers, `make test-rigs`, and among them those over Slurm, `make test-slurm`."""
     for item in items:
-        asked = _CLUSTERS & set(getattr(item, "fixturenames", ()))
-        if asked or item.path.parts[-3:-1] == ("tests", "slurm"):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        parameters = set(map(str, getattr(getattr(item, "callspec", None), "params", {}).values()))
+        if _CLUSTERS & fixtures or item.path.parts[-3:-1] == ("tests", "slurm") or "slurm" in parameters:
             item.add_marker(pytest.mark.slurm)
+            item.add_marker(pytest.mark.rig)
+        elif _SERVERS & fixtures or _SERVER_PARAMETERS & parameters:
+            item.add_marker(pytest.mark.rig)
     items.sort(key=lambda item: _LONG.index(folder) if (folder := _folder(item)) in _LONG else len(_LONG))
 
 
