@@ -3,15 +3,18 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from gpuyard.api.client import Client, Refused
+from gpuyard.control.places import PORT
 
 from .conftest import Box, until
 
@@ -129,3 +132,30 @@ def _fill(path: Path) -> None:
             with suppress(OSError):
                 while filler.write(b"x" * size):
                     pass
+
+
+def test_a_second_users_yard_finds_a_free_port_and_a_taken_one_is_refused(bare: Box) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Where the port is taken on this machine already, that is just as good.
+        with suppress(OSError):
+            other.bind(("127.0.0.1", PORT))
+            other.listen()
+        refused = bare("up", "-d", "--port", PORT, "--emulate", "1 x A100-80GB")
+        assert (1, "") == (refused.code, refused.out)
+        assert f"port {PORT} cannot be used: Address already in use" in refused.err
+        assert "Leave --port out" in refused.err
+
+        done = bare("up", "-d", "--emulate", "1 x A100-80GB")
+        port = int(bare.note()["port"])
+        assert 0 == done.code, done.err
+        assert PORT < port
+        assert f"http://127.0.0.1:{port}," in done.out
+        assert (
+            f"note: port {PORT} is taken, perhaps by another user's yard: this one listens at {port}"
+            in done.err
+        )
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+            assert b"yard top" in answer.read()
+        ran = bare("run", "-g", 1, "--", "echo", "mine")
+        assert (0, "mine\n") == (ran.code, ran.out)

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
 from gpuyard.api import access, configs, foresight, jobs, lists, partitions, streams, why
+from gpuyard.api.front import add_front
 from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
@@ -59,6 +60,7 @@ def build(yard: Yard) -> FastAPI:
     app.include_router(why.routes(yard), prefix=PREFIX)
     app.include_router(access.routes(yard), prefix=PREFIX)
     _add_health(app, yard)
+    add_front(app, yard, f"{PREFIX}/openapi.json")
     describe(app)
     for kind in (Problem, YardError, EngineError, Exception):
         app.add_exception_handler(kind, _explained)

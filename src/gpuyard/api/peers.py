@@ -27,7 +27,7 @@ PERSON = "gpuyard.person"
 LOGIN_PATH = "/api/v1/login/oidc"
 
 OPEN_PATHS = frozenset(
-    {"/healthz", "/readyz", "/version", "/api/v1/openapi.json", "/api/v1/login", LOGIN_PATH}
+    {"/", "/healthz", "/readyz", "/version", "/api/v1/openapi.json", "/api/v1/login", LOGIN_PATH}
 )
 """What anyone may ask who can reach the server at all."""
 

@@ -369,11 +369,22 @@ class VersionReply(BaseModel):
     yard: str
 
 
+class FrontReply(BaseModel):
+    """What this address is."""
+
+    what: str
+    version: str
+    yard: str
+    auth: bool
+    commands: list[str]
+    description: str
+
+
 DESCRIBED: tuple[type[BaseModel], ...] = (
     JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin, CheckpointRequest, CheckpointReply,
     JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, OverviewReply, DrainReply,
     AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
-    HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
+    FrontReply, HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
     MigReply, MigPlanRequest, MigPlanReply, PinRequest, PinnedReply, ReleaseRequest, ReleasedReply, DefragReply,
     GpusReply,

@@ -29,6 +29,8 @@ from gpuyard.errors import BadInput, YardError
 _log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+PORTS_TRIED = 100
+"""From the usual port on, where nobody asked for one."""
 LOG_BYTES_MAX = 16 * 1024 * 1024
 SWITCH_S = 0.001
 """The loop decides in one thread while requests are served in another: they take turns more often than by default."""
@@ -44,9 +46,11 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     tls = _tls(options)
     # Before the port: whoever starts a yard twice is told that it runs, not that its port is taken.
     DataDir(options.data).instance(options.port, options.shared).check_free()
-    listener = _tcp(options.host, options.port)
+    listener = _listener(options)
     with contextlib.closing(listener):
-        options = replace(options, port=listener.getsockname()[1])
+        port = listener.getsockname()[1]
+        taken = options.port if options.any_port and port != options.port else 0
+        options = replace(options, port=port, port_taken=taken)
         yard = Yard(options)
         with contextlib.closing(yard):
             yard.instance.write({"port": options.port, "store": yard.store.place})
@@ -152,6 +156,22 @@ def _tls_trouble(options: Options, error: OSError) -> str:
     return str(error)
 
 
+class PortTaken(YardError):
+    """Another program listens there, or this user may not."""
+
+
+def _listener(options: Options) -> socket.socket:
+    """The port: the one asked for, or, where nobody asked for one, the usual one or the first free one after it."""
+    ports = range(options.port, options.port + PORTS_TRIED) if options.any_port else (options.port,)
+    for port in ports:
+        try:
+            return _tcp(options.host, port)
+        except PortTaken:
+            if port == ports[-1]:
+                raise
+    raise AssertionError("there is always a port to try")
+
+
 def _tcp(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -161,15 +181,17 @@ def _tcp(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
+        # Only who listens has a port for sure: two may bind one at the same moment.
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRNOTAVAIL:
             raise BadInput(f"--host {host} is no address of this machine") from error
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
-        raise YardError(
+        raise PortTaken(
             f"port {port} cannot be used: {error.strerror}",
-            "Is a yard running already? Else choose another with --port, or --port 0 for any free one.",
+            "Leave --port out, and the yard finds a free one; or choose another, or --port 0 for any.",
         ) from error
     return listener
 

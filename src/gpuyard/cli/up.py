@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 READY_S = 60.0
 
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="N",
+        min=0,
+        max=65535,
+        help=f"Port; 0: any free one. Default: {PORT}, or the next free one where that is taken.",
+        show_default=False,
+    ),
+]
 AuthOption = Annotated[
     bool, typer.Option("--auth", help="Let in only who has a token, or is in `auth` of yard.yaml.")
 ]
@@ -36,9 +47,7 @@ InsecureOption = Annotated[
 def up(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Run in the background.")] = False,
     data: DataOption = None,
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0: any free one.")
-    ] = PORT,
+    port: PortOption = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +92,8 @@ def up(
     folder = DataDir(data or default_data())
     options = Options(
         data=folder.root,
-        port=port,
+        port=PORT if port is None else port,
+        any_port=port is None,
         config=config.absolute() if config else None,
         store=store,
         emulate=emulate,

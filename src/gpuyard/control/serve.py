@@ -52,6 +52,10 @@ class Options:
 
     data: Path
     port: int = PORT
+    any_port: bool = False
+    """Whether the next free port will do where that one is taken: nobody asked for it."""
+    port_taken: int = 0
+    """The port that another program has, so that the next free one is used; 0: none."""
     config: Path | None = None
     store: str = ""
     """A URL; empty: a file in the data folder."""
@@ -147,6 +151,14 @@ class Yard:
         """What people should know about this yard, in sentences."""
         unused = self.fleet.access is not None and not self.options.auth
         auth = ("yard.yaml has `auth`, which holds only with `yard up --auth`",) if unused else ()
+        taken = self.options.port_taken
+        port = (
+            (
+                f"port {taken} is taken, perhaps by another user's yard: this one listens at {self.options.port}",
+            )
+            if taken
+            else ()
+        )
         told = (self.leader.note,) if self.leader.note else ()
         of_engine = getattr(self.engine, "notes", ())
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
@@ -155,7 +167,7 @@ class Yard:
             for note in of_engine
             if note != EMULATED or not any(["emulated" in said for said in self.fleet.notes])
         ]
-        return (*self.fleet.notes, *own, *auth, *told)
+        return (*port, *self.fleet.notes, *own, *auth, *told)
 
     def said(self, record: JobRecord) -> str:
         """Why a job waits in the words of the Slurm that decides about it; empty: none does, or it does not say."""
