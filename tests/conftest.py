@@ -1,5 +1,6 @@
 """Parts of the world that tests of several packages need."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,13 @@ _SERVER_PARAMETERS = {"postgresql", "slurm"}
 
 _LONG = ("e2e", "slurm", "contract", "property")
 """Folders with files that take minutes. They come first: at the end one worker would wait for the other's last file."""
+
+
+def pytest_configure() -> None:
+    """Start from the same signals whatever ignores them outside: `nohup make test &` must pass as `make test` does."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -122,6 +122,17 @@ def test_a_script_gets_its_arguments_and_its_interpreter(rig: LocalRig) -> None:
     assert "2 b c\n" == output(rig)
 
 
+@pytest.fixture
+def deaf() -> Iterator[None]:
+    """A process that ignores every signal that it may, as a yard does that was started from one."""
+    numbers = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD})
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("deaf")
 def test_standard_input_is_empty_and_signals_are_as_new(rig: LocalRig) -> None:
     run(rig, Recipe(argv=("sh", "-c", "cat; grep -E '^(SigIgn|SigBlk|NoNewPrivs)' /proc/self/status")))
 

@@ -58,6 +58,30 @@ def test_down_leaves_jobs_running_and_down_jobs_does_not(bare: Box, tmp_path: Pa
     assert after == beat.read_text()
 
 
+def test_a_yard_started_from_a_process_that_heeds_no_signal_runs_and_stops(bare: Box) -> None:
+    """`nohup`, cron and shells in the background ignore signals; a few programs block them too."""
+
+    def deafen() -> None:
+        numbers = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, numbers)
+
+    words = bare.command("up", "-d", "--port", 0, "--emulate", "2 x H200")
+    started = subprocess.run(
+        words, env=bare.environment, preexec_fn=deafen, capture_output=True, text=True, check=False
+    )
+    assert 0 == started.returncode, started.stderr
+    assert 128 + signal.SIGINT == bare("run", "--", "sh", "-c", "kill -INT $$; echo alive").code
+    asked = bare("run", "--", "sh", "-c", "grep -E '^(SigIgn|SigBlk)' /proc/self/status")
+    blocked, ignored = [int(line.split()[1], 16) for line in asked.out.splitlines()]
+    # Signals 32 and 33 are the C library's own: it lets nobody change them.
+    assert (0, 0) == (blocked, ignored & ~(0b11 << 31))
+    pid = bare.note()["pid"]
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not Path(f"/proc/{pid}/exe").exists())
+
+
 def test_a_second_server_on_the_same_data_is_refused_with_the_pid(bare: Box) -> None:
     bare.up()
     for words in (("up", "--port", 0), ("up", "-d", "--port", 0)):

@@ -39,6 +39,7 @@ SWITCH_S = 0.001
 def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     """Run until told to stop. `ready` is called once connections are accepted."""
     sys.setswitchinterval(SWITCH_S)
+    _heed_signals()
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
         signal.signal(number, lambda *_: None)
@@ -60,6 +61,15 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
                 _tidy()
                 _Server(yard, lambda: ready(yard), listener, tls).run(sockets=[local])
                 _log.info("stops; jobs go on")
+
+
+def _heed_signals() -> None:
+    """Heed the signals that a server needs, whatever it was started from: its children's ends, and being told to stop.
+
+    Others stay as they are: `nohup yard up` is to outlive its terminal.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _tidy() -> None:
@@ -215,6 +225,7 @@ def _unix(path: Path) -> socket.socket:
 
 def detach(options: Options, log: Path) -> int:
     """Run in the background: gives the server's pid, or raises what kept it from starting."""
+    _heed_signals()
     read, write = os.pipe()
     if os.fork():
         os.close(write)

@@ -19,14 +19,6 @@ WAIT_S = 60
 
 JOBS = 120_000
 
-HEEDS_CTRL_C = """\
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from gpuyard.cli import main
-main()
-"""
-"""What a shell starts in the background ignores SIGINT, and so do its children: tests, and what they start."""
-
 
 @pytest.fixture(scope="module")
 def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -39,7 +31,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def interrupted(after_cpu_s: float, *words: object) -> tuple[int, str, str]:
     """Run a command and stop it once it has used so much CPU time."""
     running = subprocess.Popen(
-        [sys.executable, "-c", HEEDS_CTRL_C, *map(str, words)],
+        [sys.executable, "-m", "gpuyard.cli", *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

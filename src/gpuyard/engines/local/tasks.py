@@ -18,7 +18,9 @@ EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
 """What shells answer for a program that is not there, and for one that cannot be run."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
+_RESETTABLE = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+"""Every signal that the C library lets a program set."""
+
 _READY, _GO = b"r", b"g"
 _MESSAGE_BYTES_MAX = 1000
 
@@ -167,7 +169,8 @@ def _become(
         os.chdir(plan["cwd"])
         doing = "open standard input and output"
         _connect(plan, output)
-        for number in _IGNORED_BY_PYTHON:
+        # Whatever the yard was started from: `nohup` or a shell in the background ignores signals that the job needs.
+        for number in _RESETTABLE:
             signal.signal(number, signal.SIG_DFL)
         doing = "wait for the other tasks"
         os.write(mouth, _READY)

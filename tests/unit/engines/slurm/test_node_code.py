@@ -50,6 +50,20 @@ def test_it_runs_alone(tmp_path: Path) -> None:
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
 
 
+def test_a_task_heeds_every_signal_whatever_its_node_ignores() -> None:
+    code = (
+        "import os, signal\n"
+        "for number in signal.valid_signals() - {9, 19}: signal.signal(number, signal.SIG_IGN)\n"
+        "from gpuyard.engines.slurm.node.crew import default_signals\n"
+        "default_signals()\n"
+        "os.execvp('grep', ['grep', 'SigIgn', '/proc/self/status'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    # Signals 32 and 33 are the C library's own: it lets nobody change them.
+    assert 0 == int(done.stdout.split()[1], 16) & ~(0b11 << 31)
+
+
 @pytest.mark.parametrize(("halted", "verdict"), [(False, files.TOLD), (True, "")])
 def test_a_job_that_ended_of_slurms_signal_before_its_wrapper_had_it_was_ended_by_slurm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halted: bool, verdict: str

@@ -12,7 +12,6 @@ from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 from .files import SCRIPT, names
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 _NOT_RUN, _NOT_FOUND = 126, 127
 _SWEEP_S = 0.01
 
@@ -25,6 +24,16 @@ _libc = ctypes.CDLL(None)
 def adopt_orphans() -> None:
     """Become the parent of every process below that loses its own, so that none gets away."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def default_signals() -> None:
+    """Heed every signal as a new program does, whatever the daemons of the node were started from."""
+    for number in range(1, signal.NSIG):
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            # KILL and STOP have no other way, and some belong to the C library.
+            continue
 
 
 def descendants() -> Set[int]:
@@ -133,8 +142,7 @@ class Crew:
             fds = [os.dup(fd) for fd in (os.open(os.devnull, os.O_RDONLY), output[0], output[1])]
             for target, fd in enumerate(fds):
                 os.dup2(fd, target)
-            for number in _IGNORED_BY_PYTHON:
-                signal.signal(number, signal.SIG_DFL)
+            default_signals()
             argv = plan["argv"]
             if plan["script"]:
                 argv = [plan["run"] + "/" + SCRIPT] + argv
