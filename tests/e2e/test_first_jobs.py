@@ -81,6 +81,20 @@ def test_submit_prints_the_id_and_logs_show_the_output(box: Box, tmp_path: Path)
     assert 3 == box.wait(int(from_stdin.out), "FAILED")["exit_code"]
 
 
+def test_a_job_is_called_after_its_script_and_told_that_it_asks_for_no_gpus(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("#!/bin/sh\necho $YARD_JOB_NAME\n")
+    (tmp_path / "fit.py").write_text("import os; print(os.environ['YARD_JOB_NAME'])\n")
+
+    done = box("submit", "train.sh", cwd=tmp_path)
+    assert f"note: job {done.out.strip()} asks for no GPUs; -g 1 for one, -g 0 if it needs none\n" == done.err
+    box.wait(done.out.strip(), "COMPLETED")
+    assert "train\n" == box("logs", done.out.strip()).out
+
+    assert "fit\n" == box("run", "--", "python3", "-u", "fit.py", cwd=tmp_path).out
+    for gpus in ("0", "1", "0.25"):
+        assert "" == box("submit", "--hold", "-g", gpus, "train.sh", cwd=tmp_path).err
+
+
 def test_the_environment_goes_along_unless_it_is_not_to(box: Box) -> None:
     say = ("--", "sh", "-c", 'echo "<$MARK$MORE$YARD_TOKEN>"')
 

@@ -1,6 +1,7 @@
 """Fields of jobs on the wire: what a text, a path or an environment may hold, and what lists of them mean."""
 
 import re
+from itertools import pairwise
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -78,6 +79,31 @@ def _command(words: list[str]) -> list[str]:
     if sum(len(word.encode()) + 1 for word in words) > COMMAND_BYTES_MAX:
         raise ValueError(f"is longer than {COMMAND_BYTES_MAX // 1024} KiB")
     return words
+
+
+_READ_SCRIPTS = frozenset(
+    {"python", "bash", "sh", "dash", "zsh", "Rscript", "julia", "perl", "ruby", "node", "lua", "torchrun",
+     "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "env", "nohup", "time", "uv", "conda"}
+)  # fmt: skip
+"""Programs that run what is named behind them; Python of any version is one of them."""
+_SCRIPT = re.compile(r"(?:.*/)?([^/]+)\.(?:py|sh|bash|sbatch|slurm|R|jl|pl|rb|js|lua)")
+
+
+def script_of(words: list[str]) -> str:
+    """What a command line runs, without its suffix: `train` for `python3 -u train.py`; empty: it is no script."""
+    program = words[0].rpartition("/")[2]
+    if program.rstrip("0123456789.") not in _READ_SCRIPTS:
+        found = _SCRIPT.fullmatch(words[0])
+        return found[1] if found else ""
+    module = ""
+    for before, word in pairwise(words):
+        if before == "-c":
+            break
+        found = _SCRIPT.fullmatch(word)
+        if found:
+            return found[1]
+        module = module or (word if before == "-m" else "")
+    return module
 
 
 def indices(text: str) -> tuple[int, ...]:

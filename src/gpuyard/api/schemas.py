@@ -25,6 +25,7 @@ from gpuyard.api.fields import (
     Word,
     features,
     indices,
+    script_of,
 )
 from gpuyard.api.problems import Problem
 from gpuyard.config.problems import remedy
@@ -228,8 +229,8 @@ class JobRequest(BaseModel):
         )
 
     def _made_name(self) -> str:
-        """From the program's own name, as far as it can be one."""
-        word = "script" if self.script else self.command[0].rpartition("/")[2]
+        """From the script that a program is to run, else from the program's own name, as far as it can be one."""
+        word = "script" if self.script else script_of(self.command) or self.command[0].rpartition("/")[2]
         return (
             "".join([char for char in word if char.isalnum() or char in "._-"]).lstrip("._-")[:NAME_MAX]
             or "job"

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from gpuyard.cli.options import Argument, Called, Option
-from gpuyard.cli.words import DASHES
+from gpuyard.cli.words import DASHES, OPTIONS
 
 
 def bridged(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def called(context: Any) -> Called:
     """How a command was called, from Typer's context."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
-    return Called(context.meta.get(DASHES, False), frozenset(given))
+    return Called(context.meta.get(DASHES, False), frozenset(given), context.meta.get(OPTIONS, ()))
 
 
 def _annotation(parameter: Parameter) -> Any:

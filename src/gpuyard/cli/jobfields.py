@@ -1,7 +1,7 @@
 """Options that say what a job needs, shared by `submit` and `run`, and the request they make."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from gpuyard.cli.environment import environment
@@ -111,6 +111,15 @@ HostProcess = Annotated[
 ]
 
 
+def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Say that a job asks for no GPUs: most jobs of a yard want one, and `-g 0` says that this one does not."""
+    if fields.get("gpus") or fields.get("gpu_memory_mib") or fields.get("mig"):
+        return
+    from gpuyard.cli.streams import notice
+
+    notice(f"job {accepted['label']} asks for no GPUs; -g 1 for one, -g 0 if it needs none", before="note: ")
+
+
 def was_empty(ctx: Called, option: str, value: str) -> bool:
     """Whether an option was given with nothing in it, as by a variable of a script that is not set."""
     return not value and was_given(ctx, option)
@@ -171,8 +180,6 @@ def _gpus(text: str) -> dict[str, Any]:
     """`2`, `0.25`, `1g.18gb` or `2x2g.35gb`."""
     plain = text.strip().lower()
     if plain.isdecimal():
-        if int(plain) == 0:
-            raise BadInput("-g 0 asks for no GPU", "Leave -g out for a job that needs none.")
         return {"gpus": int(plain)}
     share = re.fullmatch(r"0?\.(\d{1,3})", plain)
     if share and int(share[1]):

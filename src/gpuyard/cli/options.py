@@ -62,9 +62,11 @@ class Called(NamedTuple):
     """How a command was called, for those that have to know: a parameter of this type gets it."""
 
     dashes: bool = False
-    """Whether `--` stood among its words."""
+    """Whether `--` stood before the words that are not its own."""
     given: frozenset[str] = frozenset()
     """Parameters that someone gave a value, rather than leaving them at their default."""
+    options: tuple[str, ...] = ()
+    """Its options as they were typed, without the `--` behind them; of a command that carries another one."""
 
 
 OutputOption = Annotated[Output, Option("-o", "--output", help="How to print the result.")]

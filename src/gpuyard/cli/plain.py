@@ -102,7 +102,9 @@ def read(command: Callable[..., Any], words: Sequence[str], *, carries: bool = F
         raise NotPlain(loose[0])
     if asks:
         more = {place.name} if place is not None and loose else set()
-        values[asks] = Called("--" in words, frozenset(given) | more)
+        own = list(words[: len(words) - len(loose)]) if carries else []
+        dashes = own[-1:] == ["--"] if carries else "--" in words
+        values[asks] = Called(dashes, frozenset(given) | more, tuple(own[:-1] if dashes else own))
     return values
 
 

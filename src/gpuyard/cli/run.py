@@ -48,7 +48,7 @@ def run(
     if through is None:
         _look_at_input()
         _look_at_file(words, ctx.dashes)
-    fields = command_of(words, ctx.dashes, through)
+    fields = command_of("run", words, ctx, through)
     fields |= f.request(
         gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
         name=name or fields.get("name", ""), tenant=tenant, klass=klass,

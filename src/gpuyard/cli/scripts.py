@@ -1,11 +1,16 @@
-"""What is to run: a command, a script as it stands, or a file that says itself what it needs."""
+"""What someone wants to run: a command line, a script as it stands, or a file that says itself what it needs.
+
+A slip of the hand is told now, with the line to type instead, and not by a job that fails at night.
+"""
 
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuyard.cli.options import Called
 from gpuyard.errors import BadInput
 
 SCRIPT_BYTES_MAX = 1024 * 1024
@@ -13,8 +18,15 @@ PIPED_BYTES_MAX = 8 * 1024 * 1024
 """YAML may hold many jobs."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEY = re.compile(rb"^[A-Za-z_]+:", re.MULTILINE)
-_SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".batch", ".job")
-"""Whoever names one of these means a file that is there."""
+_YAML = (".yaml", ".yml")
+_READERS = {
+    ".py": "python3", ".r": "Rscript", ".jl": "julia", ".pl": "perl", ".rb": "ruby", ".js": "node", ".lua": "lua",
+    ".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".batch": "bash", ".job": "bash",
+    ".zsh": "zsh", ".m": "octave",
+}  # fmt: skip
+"""The program that runs a file of this suffix, for the line to type."""
+_LOOKED_AT = 8192
+"""So many bytes say whether a file is text."""
 
 
 def here() -> str:
@@ -42,28 +54,38 @@ def is_file_to_read(words: list[str] | None, dashes: bool, through: bytes | None
     if not words or dashes:
         return False
     path = Path(words[0])
-    if path.suffix in (".yaml", ".yml"):
+    if path.suffix in _YAML:
         return True
     content = _script(path)
     return content is not None and (b"\n#SBATCH" in content or content.startswith(_BYTE_ORDER_MARK))
 
 
-def command_of(words: list[str] | None, dashes: bool, through: bytes | None = None) -> dict[str, Any]:
-    """A command line, or a script: a file that begins with #! and is not after `--`, or what came through `-`."""
+def command_of(
+    verb: str, words: list[str] | None, called: Called, through: bytes | None = None
+) -> dict[str, Any]:
+    """A command line, or a script: a file that begins with #! and is not after `--`, or what came through `-`.
+
+    `verb`: the command of ours that was called, for the line to type instead.
+    """
     if not words:
-        raise BadInput("there is nothing to run", "For example: yard run -g 1 -- nvidia-smi")
+        raise BadInput("there is nothing to run", f"For example: yard {verb} -g 1 -- nvidia-smi")
     if through is not None:
         fields: dict[str, Any] = {"script": _text(through, "standard input")}
         return fields | ({"command": words[1:]} if words[1:] else {})
-    if dashes:
+    if called.dashes:
         return {"command": words}
     path = Path(words[0])
     content = _script(path)
     if content is None:
-        _refuse_absent(path)
+        _refuse_slips(verb, words, called.options)
         return {"command": words}
-    made = "".join([char if char.isalnum() or char in "._-" else "-" for char in path.name]).strip("._-")
-    return {"script": _text(content, str(path)), "command": words[1:], "name": made[:100] or "script"}
+    return {"script": _text(content, str(path)), "command": words[1:], "name": _name(path)}
+
+
+def _name(path: Path) -> str:
+    """A job is called after its script: `train.sh` is `train`."""
+    made = "".join([char if char.isalnum() or char in "._-" else "-" for char in path.stem])
+    return made.strip("._-")[:100] or "script"
 
 
 def _script(path: Path) -> bytes | None:
@@ -80,24 +102,103 @@ def _script(path: Path) -> bytes | None:
         raise BadInput(f"{path}: {error.strerror}") from None
 
 
-def _refuse_absent(path: Path) -> None:
-    """A slip of the hand is told now, not by a job that fails at night."""
+def _refuse_slips(verb: str, words: Sequence[str], options: Sequence[str]) -> None:
+    """Refuse a first word that is no script and no program."""
+    word = words[0]
+    path = Path(word)
+    if "/" not in word and _is_program(word):
+        # The PATH goes before a file or a folder that is called the same.
+        return
     if path.is_dir():
-        raise BadInput(f"{path}: is a folder, and nothing that runs")
-    if path.suffix in _SCRIPTS and not path.exists():
-        import shutil
+        line = _line(verb, options, ["COMMAND"])
+        raise BadInput(f"{word}: is a folder, and nothing that runs", f"Name what is to run: {line}")
+    if path.exists():
+        _refuse_file(verb, path, words, options)
+        return
+    name, sign, _ = word.partition("=")
+    if sign and name.isidentifier():
+        raise BadInput(
+            f"{word}: no such file or command",
+            f"A variable is set with --env: {_line(verb, [*options, '--env', word], words[1:])}",
+        )
+    if path.suffix or "/" in word:
+        later = _line(verb, options, words)
+        raise BadInput(f"{word}: no such file", f"If it will be there when the job starts: {later}")
+    raise BadInput(
+        f"{word}: no such file or command",
+        f"If the nodes of the yard have that command: {_line(verb, options, words)}",
+    )
 
-        if shutil.which(str(path)) is None:
-            raise BadInput(
-                f"{path}: no such file",
-                f"If it will be there when the job starts: yard submit -- {path}",
-            )
+
+def _refuse_file(verb: str, path: Path, words: Sequence[str], options: Sequence[str]) -> None:
+    """Refuse a file that is there and is neither a script nor a program."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(_LOOKED_AT)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}", "Its owner can let you read it: chmod +r") from None
+    if not start.strip():
+        raise BadInput(f"{path}: is empty, so there is nothing to run")
+    if b"\0" in start:
+        if os.access(path, os.X_OK):
+            if "/" in words[0]:
+                return
+            line = _line(verb, options, [f"./{words[0]}", *words[1:]])
+            raise BadInput(f"{path}: is a program, and not on the PATH", f"Type: {line}")
+        raise BadInput(
+            f"{path}: holds data, and nothing that runs",
+            f"If it is a program: chmod +x {_quoted(str(path))}",
+        )
+    reader = _READERS.get(path.suffix.lower())
+    if b"\n#SBATCH" in b"\n" + start or reader == "bash":
+        raise BadInput(
+            f"{path}: does not begin with #!, so nothing says which program reads it",
+            f"Make its first line #!/bin/bash, or type: {_line(verb, options, [reader or 'bash', *words])}",
+        )
+    if reader:
+        raise BadInput(
+            f"{path}: does not begin with #!, so nothing says which program reads it",
+            f"Type: {_line(verb, options, [reader, *words])}",
+        )
+    raise BadInput(
+        f"{path}: does not begin with #!, so nothing says which program reads it",
+        f"Name that program: {_line(verb, options, ['PROGRAM', *words])}",
+    )
+
+
+def _is_program(word: str) -> bool:
+    """Whether the PATH, or the place it names, has it."""
+    import shutil
+
+    return shutil.which(word) is not None
+
+
+def _line(verb: str, options: Sequence[str], words: Sequence[str]) -> str:
+    """The line to type, with the options that were typed."""
+    given = list(options) if _asks_for_gpus(options) else ["-g", "1", *options]
+    return " ".join(["yard", verb, *map(_quoted, given), "--", *map(_quoted, words)])
+
+
+def _asks_for_gpus(options: Sequence[str]) -> bool:
+    return any(word == "-g" or word.startswith("--gpu") for word in options)
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)
 
 
 def _text(content: bytes, name: str) -> str:
     if len(content) > SCRIPT_BYTES_MAX:
         raise BadInput(
             f"{name} is larger than {SCRIPT_BYTES_MAX // 1024} KiB", "Run it as a command instead."
+        )
+    if b"\r\n" in content:
+        line = content.count(b"\n", 0, content.index(b"\r\n")) + 1
+        raise BadInput(
+            f"{name}:{line}: ends with the line break of Windows, which becomes a part of its last word",
+            f"Turn them into those of Unix: sed -i 's/\\r$//' {name}",
         )
     try:
         return content.decode()

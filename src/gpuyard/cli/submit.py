@@ -64,7 +64,7 @@ def submit(
     jobs, test_only = (
         _taken_in(words, given, host_process, ctx, through)
         if is_file_to_read(words, dashes, through)
-        else ([_plain(words, given, dashes, through)], False)
+        else ([_plain(words, given, ctx, through)], False)
     )
     if dry_run or test_only:
         from gpuyard.cli.dry_run import rehearse
@@ -77,6 +77,8 @@ def submit(
             except YardError as error:
                 raise _of_several(error, jobs, place) from error
             _show(accepted, output)
+            if not f.was_given(ctx, "gpus"):
+                f.say_if_no_gpus(accepted, fields)
     return 0
 
 
@@ -91,10 +93,10 @@ def _of_several(error: YardError, jobs: list[dict[str, Any]], place: int) -> Yar
 
 
 def _plain(
-    words: list[str] | None, given: dict[str, Any], dashes: bool, through: bytes | None
+    words: list[str] | None, given: dict[str, Any], ctx: Called, through: bytes | None
 ) -> dict[str, Any]:
     """A command, or a script as it stands."""
-    fields = command_of(words, dashes, through)
+    fields = command_of("submit", words, ctx, through)
     return fields | given | {"name": given.get("name") or fields.get("name", "")}
 
 

@@ -12,6 +12,7 @@ from gpuyard.errors import BadInput
     ("text", "fields"),
     [
         ("2", {"gpus": 2}),
+        ("0", {"gpus": 0}),
         ("0.25", {"gpus": 1, "gpu_milli": 250}),
         (".5", {"gpus": 1, "gpu_milli": 500}),
         ("0.125", {"gpus": 1, "gpu_milli": 125}),
@@ -27,7 +28,6 @@ def test_what_can_be_asked_for(text: str, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("0", "asks for no GPU"),
         ("1.5", "a share is less than one GPU"),
         ("0.0001", "a share is less than one GPU"),
         ("0.0", "a share is less than one GPU"),

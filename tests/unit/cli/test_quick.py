@@ -137,7 +137,14 @@ def test_a_command_line_of_its_own_is_left_alone() -> None:
     found = short("run", ["-g", "2", "--", "python3", "-c", "print(1)", "--gpus", "8"])
     assert found is not None
     assert ("2", ["python3", "-c", "print(1)", "--gpus", "8"]) == (found["gpus"], found["words"])
-    assert Called(True, frozenset({"gpus", "words"})) == found["ctx"]
+    assert Called(True, frozenset({"gpus", "words"}), ("-g", "2")) == found["ctx"]
+
+
+def test_dashes_that_belong_to_the_carried_command_are_not_ours() -> None:
+    found = short("submit", ["-g", "2", "train.sh", "--", "x"])
+    assert found is not None
+    assert (False, ("-g", "2")) == (found["ctx"].dashes, found["ctx"].options)
+    assert ["train.sh", "--", "x"] == found["words"]
 
 
 def test_every_plain_module_has_a_command() -> None:

@@ -1,0 +1,86 @@
+"""What `yard submit` and `yard run` make of their first word: slips are refused with the line to type instead."""
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Yard
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where somebody types; no yard is there, so what is not refused ends with another exit code."""
+    monkeypatch.setenv("YARD_DATA", str(tmp_path / "none"))
+    for name, content in {
+        "train.py": b"print(1)\n",
+        "plain.sh": b"echo hi\n",
+        "job.sbatch": b"#SBATCH --gres=gpu:1\necho hi\n",
+        "words.txt": b"a text\n",
+        "empty.sh": b"",
+        "blank.sh": b" \n\n",
+        "model.bin": b"\x00\x01\x02",
+        "dos.sh": b"#!/bin/sh\r\ntrue\r\n",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    program = tmp_path / "prog"
+    program.write_bytes(b"\x7fELF\x00\x00")
+    program.chmod(0o755)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "line"),
+    [
+        (["train.py"], "train.py: does not begin with #!", "yard submit -g 1 -- python3 train.py"),
+        (["-g", "2", "-t", "2h", "train.py", "--lr", "1"], "does not begin with #!",
+         "yard submit -g 2 -t 2h -- python3 train.py --lr 1"),
+        (["plain.sh"], "plain.sh: does not begin with #!", "yard submit -g 1 -- bash plain.sh"),
+        (["job.sbatch"], "job.sbatch: does not begin with #!", "Make its first line #!/bin/bash, or type: yard"),
+        (["words.txt"], "words.txt: does not begin with #!", "yard submit -g 1 -- PROGRAM words.txt"),
+        (["./train.py"], "train.py: does not begin with #!", "yard submit -g 1 -- python3 ./train.py"),
+        (["absent.py"], "absent.py: no such file", "yard submit -g 1 -- absent.py"),
+        (["absent.sh"], "absent.sh: no such file", "If it will be there when the job starts: yard submit"),
+        (["absent.anything"], "absent.anything: no such file", "yard submit -g 1 -- absent.anything"),
+        (["/no/such/program"], "/no/such/program: no such file", "yard submit -g 1 -- /no/such/program"),
+        (["trian"], "trian: no such file or command", "If the nodes of the yard have that command: yard submit"),
+        (["SEED=1", "true"], "SEED=1: no such file or command", "yard submit -g 1 --env SEED=1 -- true"),
+        (["data"], "data: is a folder, and nothing that runs", "yard submit -g 1 -- COMMAND"),
+        (["empty.sh"], "empty.sh: is empty", ""),
+        (["blank.sh"], "blank.sh: is empty", ""),
+        (["model.bin"], "model.bin: holds data, and nothing that runs", "chmod +x model.bin"),
+        (["prog"], "prog: is a program, and not on the PATH", "yard submit -g 1 -- ./prog"),
+        (["dos.sh"], "dos.sh:1: ends with the line break of Windows", "sed -i 's/\\r$//' dos.sh"),
+        (["absent.yaml"], "absent.yaml: no such file", ""),
+    ],
+)  # fmt: skip
+def test_a_slip_is_refused_with_the_line_to_type(
+    yard: Yard, folder: Path, words: list[str], says: str, line: str
+) -> None:
+    for verb in ("submit", "run"):
+        if verb == "run" and words[0].endswith(".yaml"):
+            continue
+        done = yard(verb, *words)
+        assert (2, "") == (done.code, done.out)
+        assert says in done.err
+        assert line.replace("yard submit", f"yard {verb}") in done.err
+
+
+NO_SERVER = 4
+
+
+@pytest.mark.parametrize("words", [["true"], ["./prog"], ["--", "train.py"], ["python3", "train.py"]])
+def test_a_command_is_taken(yard: Yard, folder: Path, words: list[str]) -> None:
+    assert NO_SERVER == yard("submit", *words).code
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    yard: Yard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    done = yard("submit", "plain.sh")
+    assert (2, "") == (done.code, done.out)
+    assert "plain.sh: Permission denied" in done.err
