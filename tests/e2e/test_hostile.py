@@ -173,7 +173,7 @@ def post(box: Box, body: bytes, headers: tuple[str, ...], token: str) -> tuple[i
         if any(line.startswith("Content-Type") for line in headers)
         else ("Content-Type: application/json",)
     )
-    lines = ["POST /api/v1/jobs HTTP/1.1", "Host: x", f"Authorization: Bearer {token}", "Connection: close",
+    lines = ["POST /api/v1/jobs HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}", "Connection: close",
              f"Content-Length: {len(body)}", *kinds, *headers, "", ""]  # fmt: skip
     with socket.create_connection(("127.0.0.1", box.note()["port"]), timeout=20) as connection:
         # The answer to what is too long comes before all of it was sent.
@@ -257,7 +257,7 @@ def test_other_requests_that_make_no_sense(box: Box, method: str, path: str, sta
     token = (box.data / "token").read_text().strip()
     lines = [
         f"{method} {path} HTTP/1.1",
-        "Host: x",
+        "Host: localhost",
         f"Authorization: Bearer {token}",
         "Connection: close",
         "",

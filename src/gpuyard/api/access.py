@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
 from gpuyard.api.logins import OidcLogin, TokenRequest
 from gpuyard.api.peers import asker
 from gpuyard.api.replies import (
@@ -95,7 +95,7 @@ class _People:
 
     async def make(self, request: Request) -> Response:
         """The secret is in this answer and nowhere else."""
-        wanted = checked(TokenRequest, object_of(request, await bytes_of(request)))
+        wanted = checked(TokenRequest, object_of(await bytes_of(request)))
         lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
         asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
         future = await run_in_threadpool(self._office.make, asker(request.scope), asked)
@@ -127,10 +127,10 @@ class _People:
 
     async def login(self, request: Request) -> Response:
         """Good once for each login."""
-        wanted = checked(OidcLogin, object_of(request, await bytes_of(request)))
         oidc = self._yard.oidc
         if oidc is None:
             raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
+        wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
         user, right = await run_in_threadpool(oidc.vouched, wanted.id_token, wanted.nonce)
         future = self._office.login(user, right, wanted.nonce, oidc.session_ms)
         return _told(*await asyncio.wrap_future(future))

@@ -13,16 +13,25 @@ from starlette.requests import ClientDisconnect
 from gpuyard.api.problems import Problem
 
 BODY_BYTES_MAX = 2 * 1024 * 1024
+OPEN_BODY_BYTES_MAX = 64 * 1024
+"""The same where nobody has said yet who asks."""
+KEYS_MAX = 30_000
+"""Keys of all objects of a body together; most are variables of an environment, of which there may be 10,000."""
+_DIGITS_MAX = 18
+"""A length with more digits is too long, and slow to read as a number."""
 
 
 async def bytes_of(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
-    """The body, unless it is too long; what is announced too long is not even read."""
+    """The body, unless it is too long or of another kind than JSON: then it is not even read."""
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
+    if announced.isdecimal() and (len(announced) > _DIGITS_MAX or int(announced) > most):
         raise _too_large(most)
-    parts, length = [], 0
+    parts: list[bytes] = []
+    length = 0
     try:
         async for part in request.stream():
+            if part and not length:
+                _check_kind(request)
             length += len(part)
             if length > most:
                 raise _too_large(most)
@@ -41,19 +50,23 @@ def _too_large(most: int) -> Problem:
     )
 
 
-def object_of(request: Request, body: bytes) -> dict[str, Any]:
-    """The body as one JSON object."""
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+def _check_kind(request: Request) -> None:
+    """A web page of another site can send a browser here with any body but one that says it is JSON."""
+    given = request.headers.get("content-type", "")
+    kind = given.partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Problem(
-            415, f"the body is {kind[:80]!r}, not application/json", "Send JSON, with its Content-Type."
-        )
+        what = f"is {kind[:80]!r}, not application/json" if given else "has no Content-Type"
+        raise Problem(415, f"the body {what}", "Send JSON, with `Content-Type: application/json`.")
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """The body as one JSON object."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Problem(400, f"byte {error.start + 1} of the body is not UTF-8") from None
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_Once(), parse_constant=_no_constant)
     except RecursionError:
         raise Problem(400, "the body is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -66,13 +79,25 @@ def object_of(request: Request, body: bytes) -> dict[str, Any]:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:60]!r} is there twice")
-    return found
+class _Once:
+    """Makes the objects of one body: each key once, and no more keys in all than any request has use for."""
+
+    def __init__(self) -> None:
+        self._left = KEYS_MAX
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # An object without keys takes its time, too.
+        self._left -= len(pairs) + 1
+        if self._left < 0:
+            raise ValueError(f"it has more than {KEYS_MAX} keys")
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            seen: set[str] = set()
+            for name, _ in pairs:
+                if name in seen:
+                    raise ValueError(f"the key {name[:60]!r} is there twice")
+                seen.add(name)
+        return found
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -166,7 +166,7 @@ def _event(line: Line) -> bytes:
 
 async def _body(request: Request) -> ConfigRequest:
     body = await bytes_of(request)
-    return checked(ConfigRequest, object_of(request, body) if body else {})
+    return checked(ConfigRequest, object_of(body) if body else {})
 
 
 def _not_usable(error: ConfigError) -> Problem:

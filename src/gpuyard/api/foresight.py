@@ -85,7 +85,7 @@ class Foresights:
     async def dry_run(self, request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
         who = asker(request.scope)
-        new = checked(JobRequest, object_of(request, await bytes_of(request))).new_job()
+        new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
         return answer(await self._guarded(self.rehearse, who, new))
 
     async def _guarded(self, work: Any, *arguments: Any) -> Any:

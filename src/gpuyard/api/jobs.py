@@ -68,7 +68,7 @@ class Jobs:
         """Accept a job. When this answers 201 the job is on disk and will not be lost."""
         who = asker(request.scope)
         body = await bytes_of(request)
-        new = checked(JobRequest, object_of(request, body)).new_job()
+        new = checked(JobRequest, object_of(body)).new_job()
         key = _key(request, who, body)
         accepted = await asyncio.wrap_future(self._yard.desk.submit(who, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
@@ -98,11 +98,7 @@ class Jobs:
     async def checkpoint(self, request: Request, id: str) -> Response:
         """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
         body = await bytes_of(request)
-        said = (
-            checked(CheckpointRequest, object_of(request, body))
-            if body
-            else CheckpointRequest(saved_at_ms=None)
-        )
+        said = checked(CheckpointRequest, object_of(body)) if body else CheckpointRequest(saved_at_ms=None)
         asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
         return answer(await self._or_ended(asker(request.scope), asked, id), 202)
 
@@ -118,7 +114,7 @@ class Jobs:
         """The handler of one verb for many jobs: an answer for each, in their order."""
 
         async def handler(request: Request) -> Response:
-            wanted = checked(ManyRequest, object_of(request, await bytes_of(request)))
+            wanted = checked(ManyRequest, object_of(await bytes_of(request)))
             who = asker(request.scope)
             asked = [self._one(who, verb, str(each)) for each in wanted.ids]
             return answer({"results": list(await asyncio.gather(*asked))})

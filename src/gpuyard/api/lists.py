@@ -99,7 +99,7 @@ class _Lists:
     async def drain(self, request: Request, name: str) -> Response:
         """What runs there goes on."""
         body = await bytes_of(request)
-        wanted = checked(DrainRequest, object_of(request, body)) if body else DrainRequest()
+        wanted = checked(DrainRequest, object_of(body)) if body else DrainRequest()
         why = wanted.why or f"drained by {asker(request.scope).name}"
         return answer(await asyncio.wrap_future(self._yard.desk.drain(asker(request.scope), name, why)))
 

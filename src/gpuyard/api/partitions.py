@@ -78,21 +78,21 @@ class _Partitions:
     async def plan(self, request: Request) -> Response:
         """GPU by GPU, with the reason where it cannot be. Nothing is changed."""
         body = await bytes_of(request)
-        wanted = checked(MigPlanRequest, object_of(request, body) if body else {})
+        wanted = checked(MigPlanRequest, object_of(body) if body else {})
         asked = [each.wanted() for each in wanted.layouts]
         sight = asker(request.scope).sight
         return answer(await run_in_threadpool(self._partitions.plan, wanted.node, asked, sight))
 
     async def pin(self, request: Request, name: str) -> Response:
         """All GPUs that are named, or none. It is in the log when this answers; `/mig` tells when it is made."""
-        wanted = checked(PinRequest, object_of(request, await bytes_of(request)))
+        wanted = checked(PinRequest, object_of(await bytes_of(request)))
         asked = [each.wanted() for each in wanted.layouts]
         return answer(await asyncio.wrap_future(self._partitions.pin(asker(request.scope), name, asked)))
 
     async def release(self, request: Request, name: str) -> Response:
         """Slices stay until they are idle and in the way, or have rested for a minute."""
         body = await bytes_of(request)
-        wanted = checked(ReleaseRequest, object_of(request, body) if body else {})
+        wanted = checked(ReleaseRequest, object_of(body) if body else {})
         gpus = None if wanted.gpus is None else tuple(wanted.gpus)
         return answer(await asyncio.wrap_future(self._partitions.release(asker(request.scope), name, gpus)))
 

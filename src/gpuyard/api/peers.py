@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gpuyard.api.origins import Origins
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.rates import Rates
 from gpuyard.control.people import Person, person
@@ -157,8 +158,10 @@ class Gate:
         door: Door,
         quick: Mapping[tuple[str, str], Any] | None = None,
         rates: Rates | None = None,
+        origins: Origins | None = None,
     ) -> None:
         self._app = app
+        self._origins = origins or Origins()
         self._door = door
         self._rates = rates
         self._quick = quick or {}
@@ -169,6 +172,11 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if PEER not in scope:
+            foreign = self._origins.refusal(scope["headers"])
+            if foreign is not None:
+                await foreign.response()(scope, receive, send)
+                return
         found = self._door.known(scope)
         if scope["path"] in OPEN_PATHS:
             await self._open(scope, found, receive, send)

@@ -36,6 +36,8 @@ from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
 _ERRORS_SHOWN_MAX = 10
+_FIELDS_MAX = 100
+"""Unknown fields beyond so many are not looked at one by one."""
 CONFIG_MAX = 1 << 20
 PREVIEW_DAYS = 7
 PREVIEW_DAYS_MAX = 365
@@ -298,6 +300,13 @@ T = TypeVar("T", bound=BaseModel)
 
 def checked(kind: type[T], value: dict[str, Any]) -> T:
     """The value as this model, or a problem that names every field that is wrong."""
+    unread = 0
+    if len(value) > _FIELDS_MAX:
+        # Far more fields than there are: to find something wrong with each of them takes its time.
+        known = set(_fields(kind))
+        strange = [name for name in value if name not in known]
+        unread = len(strange[_FIELDS_MAX:])
+        value = {name: value[name] for name in value if name in known} | dict.fromkeys(strange[:_FIELDS_MAX])
     try:
         return kind.model_validate(value)
     except ValidationError as invalid:
@@ -305,7 +314,7 @@ def checked(kind: type[T], value: dict[str, Any]) -> T:
         errors = [_error(kind, error) for error in found[:_ERRORS_SHOWN_MAX]]
         detail = "; ".join([f"{e['field']}: {e['detail']}" if e["field"] else e["detail"] for e in errors])
         if len(found) > _ERRORS_SHOWN_MAX:
-            detail += f"; and {len(found) - _ERRORS_SHOWN_MAX} more"
+            detail += f"; and {len(found) + unread - _ERRORS_SHOWN_MAX} more"
         unknown = any(error["type"] == "extra_forbidden" for error in found)
         hint = f"Known fields: {', '.join(_fields(kind))}." if unknown else ""
         raise Problem(422, detail, hint, kind="unacceptable", errors=errors) from None

@@ -20,6 +20,7 @@ from typing import Any
 import uvicorn
 
 from gpuyard.api.app import build, quick
+from gpuyard.api.origins import Origins
 from gpuyard.api.peers import Door, Gate, LocalDoor, PeerProtocol, TokenDoor
 from gpuyard.api.rates import Rates
 from gpuyard.control.places import DataDir
@@ -138,7 +139,8 @@ def gate_of(yard: Yard, app: Any) -> Gate:
     """The application behind its gate: with `--auth` tokens and limits, else the users of this machine."""
     if yard.office is None:
         door: Door = LocalDoor(yard.token, _owner(yard.data.token_file))
-        return Gate(app, door, quick(yard))
+        # Without `--auth` it listens at this machine alone (`check_address`).
+        return Gate(app, door, quick(yard), origins=Origins(yard.options.host))
     return Gate(app, TokenDoor(yard.office), quick(yard), Rates(yard.access.limits))
 
 

@@ -1,0 +1,109 @@
+"""Requests of somebody who is nobody here: they cost the yard next to nothing, whatever they send."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from .conftest import Box
+
+LOGIN = "/api/v1/login/oidc"
+PROMPT_S = 3.0
+"""Far more than a small answer takes on a busy machine, and far less than the attacks took."""
+
+
+@contextmanager
+def asked(box: Box, method: str, path: str, *headers: str, body: bytes = b"") -> Iterator[socket.socket]:
+    """A connection over which one request was sent, as it is."""
+    own = [line.partition(":")[0].lower() for line in headers]
+    usual = [
+        line
+        for line in ("Host: localhost", f"Content-Length: {len(body)}")
+        if line.partition(":")[0].lower() not in own
+    ]
+    lines = [f"{method} {path} HTTP/1.1", *usual, *headers, "", ""]
+    with closing(socket.create_connection(("127.0.0.1", box.note()["port"]), timeout=20)) as connection:
+        connection.sendall("\r\n".join(lines).encode("latin-1") + body)
+        yield connection
+
+
+def answered(connection: socket.socket) -> tuple[int, dict[str, Any]]:
+    """Status and problem."""
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        piece = connection.recv(65536)
+        assert piece, f"the server hung up after {answer!r}"
+        answer += piece
+    head, _, content = answer.partition(b"\r\n\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+    while len(content) < int(fields[b"content-length"]):
+        content += connection.recv(65536)
+    return int(head.split()[1]), json.loads(content)
+
+
+def asks(box: Box, method: str, path: str, *headers: str, body: bytes = b"") -> tuple[int, dict[str, Any]]:
+    with asked(box, method, path, *headers, body=body) as connection:
+        return answered(connection)
+
+
+def token(box: Box) -> str:
+    return f"Authorization: Bearer {(box.data / 'token').read_text().strip()}"
+
+
+JSON = "Content-Type: application/json"
+TWICE = b"{" + b",".join(b'"k%d":0' % n for n in range(29_000)) + b',"k28999":0}'
+"""The last key is there twice: found by looking through all others for each of them, it took seconds."""
+MANY = b"{" + b",".join(b'"k%d":0' % n for n in range(150_000)) + b"}"
+
+
+def test_a_body_is_looked_through_once(box: Box) -> None:
+    for body, says in ((TWICE, "the key 'k28999' is there twice"), (MANY, "more than 30000 keys")):
+        began_s = time.monotonic()
+        status, problem = asks(box, "POST", "/api/v1/jobs", JSON, token(box), body=body)
+        assert (400, True) == (status, says in problem["detail"]), problem
+        assert PROMPT_S > time.monotonic() - began_s
+
+    many = json.dumps({"command": ["true"], **{f"k{n}": 0 for n in range(15_000)}}).encode()
+    status, problem = asks(box, "POST", "/api/v1/jobs", JSON, token(box), body=many)
+    assert (422, True) == (status, "and 14990 more" in problem["detail"])
+
+
+def test_a_body_nobody_waits_for_is_refused_before_it_comes(box: Box) -> None:
+    """There is no identity provider here; the body was announced and never sent."""
+    with asked(box, "POST", LOGIN, JSON, "Content-Length: 300000") as connection:
+        connection.settimeout(PROMPT_S)
+        assert 409 == answered(connection)[0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded"]
+)
+def test_a_body_says_that_it_is_json(box: Box, kind: str) -> None:
+    """A page of any site can make a browser send a body that says nothing, or one of these; not one of JSON."""
+    body = json.dumps({"command": ["true"], "hold": True}).encode()
+    given = (kind,) if kind else ()
+    status, problem = asks(box, "POST", "/api/v1/jobs", token(box), *given, body=body)
+    assert (415, True) == (status, "application/json" in problem["hint"])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (("Host: 127.0.0.1:7447",), 200),
+        (("Host: LOCALHOST",), 200),
+        (("Host: [::1]:80",), 200),
+        (("Host: rebound.example:7447",), 421),
+        (("Host: 127.0.0.1.rebound.example",), 421),
+        (("Host: localhost:80", "Origin: http://localhost:80"), 200),
+        (("Host: localhost:80", "Origin: http://localhost:81"), 403),
+        (("Host: localhost:80", "Origin: https://page.example"), 403),
+        (("Host: localhost:80", "Origin: null"), 403),
+    ],
+)
+def test_a_page_of_another_site_is_not_served(box: Box, headers: tuple[str, ...], status: int) -> None:
+    assert status == asks(box, "GET", "/healthz", *headers)[0]
+    assert status == asks(box, "GET", "/api/v1/queue", token(box), *headers)[0]
