@@ -43,8 +43,8 @@ wheels: setup ## What test-gpu needs where there is no package index, in wheels/
 
 # A folder that `make wheels` has filled is taken where .venv is not there yet.
 test-gpu: export WHEELS ?= $(wildcard wheels)
-test-gpu: setup ## The tests that need an NVIDIA GPU (GPU_PYTHON: a Python with PyTorch)
-	$(BIN)/pytest -n 0 tests/hardware
+test-gpu: setup ## The tests that need an NVIDIA GPU (GPU_PYTHON: a Python with PyTorch; GPU_SETTINGS=change: MIG, too)
+	$(BIN)/pytest -n 0 -rs tests/hardware
 
 bench: setup ## Run every benchmarks/bench_*.py
 	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

@@ -2,8 +2,9 @@
 
     python benchmarks/bench_layouts.py [--out DIR] [--write] [--rehearse]
 
-Needs an NVIDIA GPU with MIG, and root. Both make the same slices in the same places, one after the other. Whatever
-happens, MIG is off at the end. `--rehearse` does it here and now with emulated GPUs; its figures mean nothing.
+Needs an NVIDIA GPU with MIG that is switched off, root, and GPU_SETTINGS=change in the environment: the owner's word
+that settings may be changed. Both make the same slices in the same places, one after the other. Whatever happens, MIG
+is off again at the end. `--rehearse` does it here and now with emulated GPUs; its figures mean nothing.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_sharing import DOCUMENT, keep, yard_of
+from bench_sharing import DOCUMENT, asked_for_settings, keep, yard_of
 from figures import publish, table
 
 from gpuyard.api.client import Client
@@ -86,7 +87,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.rehearse and options.write:
         parser.error("a rehearsal has no figures to write")
+    if not options.rehearse:
+        asked_for_settings("it")
     with yard_of(rehearse=options.rehearse) as hardware:
+        if not options.rehearse and {"Disabled"} != set(hardware.mig_mode()):
+            sys.exit("MIG is on already: this would take away what somebody has cut")
         hardware.up()
         try:
             rows = repartitions(hardware, rehearse=options.rehearse)

@@ -4,7 +4,8 @@
                                        [--write] [--rehearse]
 
 Needs an NVIDIA GPU, root, and PyTorch in the Python that GPU_PYTHON names (default: python3). All rounds go through
-`yard submit`; the jobs and their results are the same. Whatever happens, MIG is off at the end. It ends within
+`yard submit`; the jobs and their results are the same. Settings of the GPU are changed only with GPU_SETTINGS=change in
+the environment, which `--strict` needs (MIG), and are put back whatever happens. It ends within
 `--most-s`: jobs that have not ended by then are cancelled, and the figures say of how many they are.
 
 `--rehearse` does all of it here and now: emulated GPUs, and jobs that compute on the CPU. Its figures mean nothing.
@@ -30,6 +31,7 @@ from gpuyard.api.client import Client
 from gpuyard.engines.local.mps import Mps
 from gpuyard.engines.local.translate import GpuReading
 from gpuyard.model.mig import MOLDS
+from hardware import settings
 from hardware.conftest import CONFIG, Hardware
 
 PROGRAM = Path(__file__).with_name("train_small.py")
@@ -51,7 +53,10 @@ class Rehearsal(Hardware):
 
     def up(self) -> None:
         config = self.folder / "yard.yaml"
-        config.write_text(CONFIG.replace("engine: local", "gpus: 1 x H200, emulate: true"), encoding="utf-8")
+        config.write_text(
+            CONFIG.replace("engine: local", "gpus: 1 x H200, emulate: true").replace("SETTINGS", "change"),
+            encoding="utf-8",
+        )
         self("up", "-d", "--port", 0, "--config", config)
 
     def mig_mode(self) -> list[str]:
@@ -73,6 +78,13 @@ def yard_of(*, rehearse: bool) -> Iterator[Hardware]:
             print(f"skipped: {error}; --rehearse does without")
             sys.exit(0)
         yield hardware
+
+
+def asked_for_settings(what: str) -> None:
+    """End here, with the reason, where the owner of the machine has not said that settings may be changed."""
+    if not settings.may_change():
+        print(f"skipped: {what} {settings.REASON}; --rehearse does without")
+        sys.exit(0)
 
 
 def keep(folder: Path | None, name: str, text: str, found: dict[str, Any]) -> None:
@@ -207,6 +219,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.rehearse and options.write:
         parser.error("a rehearsal has no figures to write")
+    if options.strict and not options.rehearse:
+        asked_for_settings("--strict")
     with yard_of(rehearse=options.rehearse) as hardware:
         found = measured(hardware, options)
     keep(options.out, "sharing", fragment(found), found)

@@ -1,4 +1,8 @@
-"""A yard over the real GPUs of this machine. Skipped where there are none; whatever happens, MIG is off at the end."""
+"""A yard over the real GPUs of this machine. Skipped where there are none; its settings are the same before and after.
+
+A test that changes settings of a GPU is marked `changes_settings` and runs only where the owner of the machine says so;
+without that word the yard runs with `card_settings: leave`.
+"""
 
 import json
 import os
@@ -16,7 +20,7 @@ import pytest
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.translate import GpuReading, model_of
 from gpuyard.model.mig import MOLDS
-from hardware import guard, put_back
+from hardware import guard, put_back, settings
 
 PYTHONS = (
     "python3",
@@ -26,7 +30,7 @@ PYTHONS = (
     "/opt/*/envs/*/bin/python3",
 )
 """Where an image keeps PyTorch, as far as is known; GPU_PYTHON comes before them."""
-CONFIG = "version: 1\nclusters: {here: {engine: local, allow_root: true}}\n"
+CONFIG = "version: 1\nclusters: {here: {engine: local, allow_root: true, card_settings: SETTINGS}}\n"
 COMMAND_S = 300
 
 
@@ -36,6 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if ours and not nvml.read_gpus():
         for item in ours:
             item.add_marker(pytest.mark.skip(reason="there is no NVIDIA GPU on this machine"))
+    elif not settings.may_change():
+        for item in ours:
+            if item.get_closest_marker("changes_settings"):
+                item.add_marker(pytest.mark.skip(reason=settings.REASON))
 
 
 class Hardware:
@@ -70,7 +78,8 @@ class Hardware:
 
     def up(self) -> None:
         config = self.folder / "yard.yaml"
-        config.write_text(CONFIG, encoding="utf-8")
+        word = "change" if settings.may_change() else "leave"
+        config.write_text(CONFIG.replace("SETTINGS", word), encoding="utf-8")
         self._guard = guard.start(sys.executable, put_back.__file__, str(self.data), self.mold.model)
         self("up", "-d", "--port", 0, "--config", config)
 
@@ -122,6 +131,7 @@ def hardware(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardware]:
     folder.chmod(0o755)
     for parent in (folder.parent, folder.parent.parent):
         parent.chmod(0o755)
+    before = settings.read()
     found = Hardware(folder)
     found.up()
     try:
@@ -129,4 +139,4 @@ def hardware(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardware]:
         found("down", "--jobs")
     finally:
         found.put_back()
-    assert {"Disabled"} == set(found.mig_mode())
+    assert before == settings.read()

@@ -1,4 +1,4 @@
-"""Ends a yard and leaves the GPUs as they were: no daemons, no slices, MIG off.
+"""Ends a yard and leaves the GPUs as they were: no daemons, none of its slices, MIG and persistence mode as found.
 
 python tests/hardware/put_back.py DATA MODEL
 """
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gpuyard.engines.local import persistence
 from gpuyard.engines.local.mig import Slices
 from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps
@@ -22,6 +23,7 @@ def put_back(data: Path, model: str) -> None:
     Mps(root).stop_unused(set())
     if Path(root).is_dir():
         Slices(root, NvmlCutter(MOLDS[model])).sweep({})
+        persistence.put_back(root, ())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A yard whose starter is killed: MIG is off all the same. Comes before the tests that share one yard."""
+"""A yard whose starter is killed: its GPUs are as they were all the same. Comes before tests that share a yard."""
 
 import os
 import signal
@@ -6,6 +6,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
+
+from hardware import settings
 
 from .conftest import Hardware
 
@@ -22,7 +26,9 @@ time.sleep(600)
 """
 
 
-def test_mig_is_off_after_a_kill(tmp_path: Path) -> None:
+@pytest.mark.changes_settings
+def test_settings_are_as_they_were_after_a_kill(tmp_path: Path) -> None:
+    before = settings.read()
     here = Hardware(tmp_path)
     small = here.mold.profiles[0]
     process = subprocess.Popen(
@@ -36,6 +42,6 @@ def test_mig_is_off_after_a_kill(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     until = time.monotonic() + PUT_BACK_S
-    while "Enabled" in here.mig_mode():
+    while before != settings.read():
         assert time.monotonic() < until
         time.sleep(0.2)

@@ -41,6 +41,7 @@ def test_the_gpus_are_found(hardware: Hardware) -> None:
     assert 0 == node["gpus_foreign"]
 
 
+@pytest.mark.changes_settings
 @pytest.mark.parametrize("size", [0, 2, 3, 4])
 def test_a_job_sees_exactly_its_slice(hardware: Hardware, size: int) -> None:
     profiles = [profile for profile in hardware.mold.profiles if "+" not in profile.name]
@@ -50,6 +51,7 @@ def test_a_job_sees_exactly_its_slice(hardware: Hardware, size: int) -> None:
     assert abs(found["memory_mib"] - profile.memory_mib) < profile.memory_mib * 0.05
 
 
+@pytest.mark.changes_settings
 def test_a_queue_of_mixed_requests_repartitions_by_itself(hardware: Hardware) -> None:
     profiles = {profile.compute: profile for profile in hardware.mold.profiles if "+" not in profile.name}
     asked = [profiles[c].name for c in sorted(profiles)[:4]] * 2 + ["1", profiles[max(profiles)].name, "1"]
@@ -75,7 +77,7 @@ def test_a_share_is_capped_in_memory_and_compute(hardware: Hardware) -> None:
     assert little["multiprocessors"] <= 0.3 * whole["multiprocessors"]
 
 
-@pytest.mark.parametrize("size", ["1", "0.2", "slice"])
+@pytest.mark.parametrize("size", ["1", "0.2", pytest.param("slice", marks=pytest.mark.changes_settings)])
 def test_what_a_gpu_does_is_told_with_whose_memory_it_is(hardware: Hardware, size: str) -> None:
     size = hardware.mold.profiles[0].name if size == "slice" else size
     job = hardware("submit", "-g", size, "--", hardware.python, LOOK, "good", 6).strip()
@@ -156,6 +158,7 @@ def connected(log: Path) -> int:
     return len(there)
 
 
+@pytest.mark.changes_settings
 def test_strict_is_never_a_share(hardware: Hardware) -> None:
     found = run(
         hardware, "--gpu-memory", "10G", "--isolation", "strict", "--", hardware.python, LOOK, "strict"
@@ -164,6 +167,7 @@ def test_strict_is_never_a_share(hardware: Hardware) -> None:
     assert found["memory_mib"] < 2.2 * max(small.memory_mib, 10 * 1024)
 
 
+@pytest.mark.changes_settings
 def test_a_layout_is_applied_used_and_released(hardware: Hardware) -> None:
     small, large = hardware.mold.profiles[0], hardware.mold.profiles[-1]
     seven = f"{small.count_max}x{small.name}"
@@ -192,6 +196,7 @@ def pinned(hardware: Hardware) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.changes_settings
 def test_gpus_are_kept_awake_where_the_yard_may(hardware: Hardware) -> None:
     told = subprocess.run(
         ["nvidia-smi", "--query-gpu=persistence_mode", "--format=csv,noheader"],

@@ -105,6 +105,9 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     if entry.log_limit and engine is not Engine.LOCAL:
         text = f"{described((*path, 'log_limit'))} is for engine local only; remove it"
         findings.at((*path, "log_limit"), text)
+    if entry.card_settings and engine is not Engine.LOCAL:
+        text = f"{described((*path, 'card_settings'))} is for engine local only; remove it"
+        findings.at((*path, "card_settings"), text)
     if entry.allow_root and engine not in (Engine.LOCAL, Engine.SLURM):
         text = f"{described((*path, 'allow_root'))} is for engines local and slurm only; remove it"
         findings.at((*path, "allow_root"), text)
@@ -191,6 +194,7 @@ def build_clusters(file: YardFile) -> dict[str, Cluster]:
             tuple(entry.features or ()),
             entry.log_limit or LOG_LIMIT_MIB,
             build_slurm(entry, entry.pools is not None) if _engine(entry) is Engine.SLURM else None,
+            entry.card_settings == "leave",
         )
         for name, entry in file.clusters.items()
     }

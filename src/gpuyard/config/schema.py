@@ -78,6 +78,7 @@ class _QuotaMap:
 Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, *_choice([each.value for each in Engine], "engine", "engines")]
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
+CardSettingsName = Annotated[str, *_choice(["change", "leave"], "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
 
@@ -140,6 +141,12 @@ class ClusterEntry(SlurmKeys):
         "longer log the beginning and the end.",
         default="1G",
         example="200M",
+    )
+    card_settings: CardSettingsName | None = _key(
+        "Local engine only: whether the yard may change the settings of real GPUs, which are MIG and persistence mode. "
+        "With `leave`, slices are only those that are there.",
+        default="change",
+        example="leave",
     )
     allow_root: Boolean | None = _key(
         "Engines local and slurm: run root's own jobs as root, even where other people use the machine.",

@@ -89,6 +89,8 @@ class Cluster:
     """How much is kept of what an attempt writes."""
     slurm: SlurmCluster | None = None
     """Where the engine is Slurm."""
+    hands_off: bool = False
+    """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 has so much: a share, a MIG slice or a whole one, as far apart from others as asked.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gpuyard.config.problems import quoted
@@ -12,7 +13,7 @@ from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.geometry import gpu_milli
 from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MOLDS, Profile
 from gpuyard.model.units import MILLI
 
 
@@ -38,7 +39,7 @@ def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
     """A profile that no GPU here can be cut to, and which there are."""
     models = [model.name for model in _models_here(new, state)]
     if any([name in MOLDS and MOLDS[name].profile(new.mig) for name in models]):
-        return None
+        return _not_cut(new, state)
     sizes = [
         f"{name} has {', '.join([profile.name for profile in MOLDS[name].profiles])}"
         if name in MOLDS
@@ -51,12 +52,39 @@ def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
     )
 
 
+def _not_cut(new: NewJob, state: State) -> Unacceptable | None:
+    """Slices that no node has, where the yard may cut no more."""
+    each, most, total, there = max(1, new.gpus), 0, 0, set()
+    for number, node in enumerate(state.nodes.node):
+        if not _will_do(replace(new, gpus=0), node):
+            continue
+        pins = state.nodes.pins.get(number, {})
+        if not all([gpu in pins and pins[gpu].found for gpu in range(node.gpus)]):
+            mold = MOLDS.get(node.gpu_model)
+            if mold is not None and mold.profile(new.mig):
+                return None
+        names = [place.profile for pin in pins.values() if pin.found for place in pin.held]
+        there.update(names)
+        most, total = max(most, names.count(new.mig)), total + names.count(new.mig) // each
+    if new.tasks <= total:
+        return None
+    have = (
+        f"{most} x {new.mig}" if most else f"slices of {', '.join(sorted(there))}" if there else "no slices"
+    )
+    return Unacceptable(
+        f"asks for {each * new.tasks} x {new.mig}, and the GPUs of a node here have {have}: "
+        "yard.yaml says `card_settings: leave`, so that the yard cuts none",
+        "Ask for what is there, or let the owner of the machine cut a GPU (nvidia-smi mig) or take that line out.",
+    )
+
+
 def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
     """The cheapest part of a GPU with so much memory. 1. price; 2. the smaller part; 3. the model's name."""
     choices: list[tuple[int, int, str, GpuRequest]] = []
     models = _models_here(new, state)
     for model in models:
-        for milli, request in _parts(model, new.gpu_memory_mib, new.isolation):
+        slices = _slices(replace(new, gpus=1, gpu_models=(model.name,)), state)
+        for milli, request in _parts(model, new.gpu_memory_mib, new.isolation, slices):
             choices.append((milli * model.list_price_micro_usd_h, milli, model.name, request))
     if not choices:
         most = max([model.memory_mib for model in models], default=0)
@@ -69,7 +97,18 @@ def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
     return replace(new, request=request, gpu_models=(name,), gpu_memory_mib=0)
 
 
-def _parts(model: GpuModel, need_mib: int, isolation: Isolation) -> list[tuple[int, GpuRequest]]:
+def _slices(new: NewJob, state: State) -> list[Profile]:
+    """The profiles of the job's GPU model that it may be given: where none is cut, those that are there."""
+    mold = MOLDS.get(new.gpu_models[0])
+    sizes = mold.profiles if mold is not None else ()
+    return [
+        size for size in sizes if "+" not in size.name and not _not_cut(replace(new, mig=size.name), state)
+    ]
+
+
+def _parts(
+    model: GpuModel, need_mib: int, isolation: Isolation, slices: Sequence[Profile]
+) -> list[tuple[int, GpuRequest]]:
     """What of a model would do, with what it counts as. A share is never strict; a slice always is."""
     found: list[tuple[int, GpuRequest]] = []
     if need_mib <= model.memory_mib and isolation is not Isolation.SHARED:
@@ -82,9 +121,7 @@ def _parts(model: GpuModel, need_mib: int, isolation: Isolation) -> list[tuple[i
             found.append((milli, Milli(1, milli)))
     mold = MOLDS.get(model.name)
     if mold is not None and isolation is not Isolation.SHARED:
-        sizes = [
-            (gpu_milli(mold, p), p) for p in mold.profiles if p.memory_mib >= need_mib and "+" not in p.name
-        ]
+        sizes = [(gpu_milli(mold, p), p) for p in slices if p.memory_mib >= need_mib]
         if sizes:
             milli, profile = min(sizes, key=lambda size: (size[0], size[1].name))
             if milli < MILLI:

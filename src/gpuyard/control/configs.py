@@ -248,6 +248,9 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
     if here.log_limit_mib != there.log_limit_mib:
         found.append(f"log_limit is {here.log_limit_mib} MiB here and {there.log_limit_mib} MiB in the file")
+    if here.hands_off != there.hands_off:
+        words = ["leave" if each.hands_off else "change" for each in (here, there)]
+        found.append(f"card_settings is {words[0]} here and {words[1]} in the file")
     if here.access != there.access:
         found.append("`auth` is another here than in the file")
     return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]

@@ -41,6 +41,9 @@ class Fleet:
     slurm: SlurmCluster | None = None
     """Where Slurm runs the jobs."""
 
+    hands_off: bool = False
+    """Whether the settings of GPUs stay as they are."""
+
     def price_micro_usd_h(self, model: str) -> int:
         """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
         known = {**CATALOGUE, **{each.name: each for each in self.settings.gpu_models}}
@@ -60,6 +63,7 @@ class Fleet:
             features=self.features,
             yard=folder.parent,
             log_limit_mib=self.log_limit_mib,
+            hands_off=self.hands_off,
         )
 
 
@@ -99,6 +103,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         access=config.access,
         log_limit_mib=cluster.log_limit_mib,
         slurm=cluster.slurm,
+        hands_off=cluster.hands_off,
     )
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from gpuyard.core import State
+from gpuyard.core.geometry import Place
 from gpuyard.core.records import JobRecord
+from gpuyard.core.slicing import pin_flaw
 from gpuyard.engines.contract import NodeReport, Phase, Report
 from gpuyard.model import (
     AttemptConfirmed,
@@ -15,6 +17,8 @@ from gpuyard.model import (
     GpusTaken,
     JobContinued,
     JobSuspended,
+    LayoutPinned,
+    LayoutReleased,
     Node,
     NodeAdded,
     NodeChanged,
@@ -24,9 +28,13 @@ from gpuyard.model import (
     StopCause,
     Verb,
 )
+from gpuyard.model.mig import Slice
 
 CHECKPOINT_EVERY_MS = 10_000
 """A checkpoint is worth an event only if it is so much newer than the last one in the log."""
+
+HANDS_OFF = "card_settings"
+"""Who pins GPUs to what they are cut to, where yard.yaml says `card_settings: leave`, and lets them go where not."""
 
 _STARTING, _RUNNING = AttemptState.STARTING, AttemptState.RUNNING
 _SUSPENDED, _UNKNOWN = AttemptState.SUSPENDED, AttemptState.UNKNOWN
@@ -137,6 +145,7 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
             events.append(NodeDown(now_ms, number, report.why or "the engine reports it down"))
         if taken != before:
             events.append(GpusTaken(now_ms, number, taken, why))
+        events += _layouts(state, number, report, now_ms)
     there = {report.node.name for report in reports}
     for name, number in state.node_number.items():
         if name not in there and not nodes.down[number]:
@@ -154,7 +163,33 @@ def _changed(state: State, number: int, report: NodeReport, now_ms: int) -> list
     events: list[Event] = [NodeChanged(now_ms, number, report.node)]
     if report.up and nodes.down[number]:
         events.append(NodeUp(now_ms, number))
-    return events
+    return events + _pins(number, report.layouts or {}, now_ms)
+
+
+def _layouts(state: State, number: int, report: NodeReport, now_ms: int) -> list[Event]:
+    """GPUs whose settings the engine leaves alone keep what they are cut to; once it may cut them, they are let go."""
+    if number >= len(state.nodes.node):
+        return _pins(number, report.layouts or {}, now_ms)
+    pins = state.nodes.pins.get(number, {})
+    if report.layouts is None:
+        mask = sum([1 << gpu for gpu, pin in pins.items() if pin.found])
+        return [LayoutReleased(now_ms, number, mask, HANDS_OFF)] if mask else []
+    new = {}
+    for gpu, slices in report.layouts.items():
+        held = tuple([Place(piece.profile, piece.start) for piece in slices])
+        same = gpu in pins and pins[gpu].found and set(pins[gpu].held) == set(held)
+        # One that something else runs on is looked at again once that has gone.
+        if not same and not pin_flaw(state.nodes, number, gpu, held):
+            new[gpu] = slices
+    return _pins(number, new, now_ms)
+
+
+def _pins(number: int, layouts: Mapping[int, tuple[Slice, ...]], now_ms: int) -> list[Event]:
+    if not layouts:
+        return []
+    mask = sum([1 << gpu for gpu in layouts])
+    pieces = tuple([piece for gpu in sorted(layouts) for piece in layouts[gpu]])
+    return [LayoutPinned(now_ms, number, mask, pieces, HANDS_OFF, found=True)]
 
 
 def _difference(was: Node, now: Node) -> str:

@@ -4,7 +4,7 @@ What is in use is known from the books, what lies idle on a GPU from the engine.
 to the log, and the loop sees to it (`layouts`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -101,6 +101,7 @@ class Partitions:
             state = draft.state
             number = _number(state, name)
             by_gpu = _by_gpu(state, number, wanted)
+            _hands_off(state, number, by_gpu)
             fates = [
                 fate(state, number, g, names, _on(state, number, g, there)) for g, names in by_gpu.items()
             ]
@@ -124,6 +125,7 @@ class Partitions:
             number = _number(state, name)
             there = dict(pinned(state, number))
             chosen = _checked_gpus(state, number, gpus) if gpus is not None else tuple(there)
+            _hands_off(state, number, chosen)
             mask = sum([1 << gpu for gpu in chosen if gpu in there])
             if mask:
                 now_ms = max(self._now_ms(), state.now_ms)
@@ -136,6 +138,18 @@ class Partitions:
 def _check(who: Person) -> None:
     if not who.may(Action.MANAGE_NODES, ""):
         raise Forbidden(f"{who.name} may not say how GPUs are cut", "Ask the owner of the yard, or root.")
+
+
+def _hands_off(state: State, number: int, gpus: Iterable[int]) -> None:
+    """GPUs whose settings the owner of the machine keeps are cut by the owner alone."""
+    pins = state.nodes.pins.get(number, {})
+    left = [str(gpu) for gpu in sorted(gpus) if gpu in pins and pins[gpu].found]
+    if left:
+        raise Impossible(
+            f"GPU {', '.join(left)} of {state.nodes.node[number].name} stays cut as it was found: "
+            "yard.yaml says `card_settings: leave`",
+            "Cut it with nvidia-smi, which the yard then sees, or take that line out and start the yard again.",
+        )
 
 
 def _number(state: State, name: str) -> int:

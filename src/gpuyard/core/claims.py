@@ -27,6 +27,8 @@ class Pin(NamedTuple):
     """What went wrong when it was last tried."""
     took_ms: int = 0
     """How long the engine took."""
+    found: bool = False
+    """Whether it was found so: the yard keeps its hands off this GPU (`card_settings: leave`)."""
 
 
 Pins = dict[int, dict[int, Pin]]
@@ -40,13 +42,14 @@ def write_pin(found: Pin) -> dict[str, Plain]:
         "made": found.made,
         "why": found.why,
         "took_ms": found.took_ms,
+        "found": found.found,
     }
 
 
 def read_pin(plain: dict[str, Plain]) -> Pin:
     """The pin that was written."""
     held = tuple([Place(*place) for place in plain["held"]])
-    return Pin(held, plain["made"], plain["why"], plain["took_ms"])
+    return Pin(held, plain["made"], plain["why"], plain["took_ms"], plain.get("found", False))
 
 
 def set_foreign(nodes: "Nodes", number: int, gpus: int, why: str) -> None:

@@ -89,7 +89,7 @@ def layout_pinned(state: State, event: LayoutPinned) -> None:
         if wrong := pin_flaw(state.nodes, event.node, gpu, held):
             raise InvalidEvent(f"{event}: {wrong}")
     for gpu, held in layouts.items():
-        claims.pin(state.nodes, event.node, gpu, claims.Pin(held))
+        claims.pin(state.nodes, event.node, gpu, claims.Pin(held, found=event.found))
 
 
 def layout_released(state: State, event: LayoutReleased) -> None:

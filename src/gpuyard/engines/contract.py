@@ -188,6 +188,8 @@ class NodeReport:
     why: str = ""
     """What is wrong with it, if it is not up."""
     busy: tuple[Busy, ...] = ()
+    layouts: Mapping[int, tuple[Slice, ...]] | None = None
+    """What each GPU is cut to, where the engine keeps its hands off them; None: it cuts them as jobs need."""
 
 
 class EngineError(Exception):

@@ -102,6 +102,8 @@ class LayoutPinned:
     """As a bit mask. One of them without slices stays whole."""
     slices: tuple[Slice, ...]
     by: str = ""
+    found: bool = False
+    """Whether the GPUs were found so and the yard keeps its hands off them (`card_settings: leave`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,10 +106,11 @@ class Driver(SimpleNamespace):
 def test_only_what_the_yard_switched_on_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver({"GPU-a": 0, "GPU-b": 1, "GPU-c": 0})
     monkeypatch.setitem(sys.modules, "pynvml", driver)
-    assert "" == persistence.switch_on(str(tmp_path))
+    told = ("persistence mode of GPUs 0, 2 switched on; put back by `yard down`",)
+    assert told == persistence.switch_on(str(tmp_path))
     assert {"GPU-a": 1, "GPU-b": 1, "GPU-c": 1} == driver.modes
     # A server that died has put nothing back: the next one still knows what was whose.
-    assert "" == persistence.switch_on(str(tmp_path))
+    assert told == persistence.switch_on(str(tmp_path))
     persistence.put_back(str(tmp_path), {"GPU-c"})
     assert {"GPU-a": 0, "GPU-b": 1, "GPU-c": 1} == driver.modes
     assert {"gpus": ["GPU-c"]} == json.loads((tmp_path / persistence.FILE).read_text())
@@ -117,5 +118,6 @@ def test_only_what_the_yard_switched_on_is_put_back(tmp_path: Path, monkeypatch:
 
 def test_who_may_not_is_told_and_notes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Driver({"GPU-a": 0}, refuses=True))
-    assert "Insufficient Permissions" in persistence.switch_on(str(tmp_path))
+    (told,) = persistence.switch_on(str(tmp_path))
+    assert "Insufficient Permissions" in told
     assert {"gpus": []} == json.loads((tmp_path / persistence.FILE).read_text())

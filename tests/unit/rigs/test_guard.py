@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hardware import settings
+
 TESTS = Path(__file__).resolve().parents[2]
 STARTER = """
 import sys, time
@@ -47,3 +49,34 @@ def test_it_does_not_when_told_that_all_is_done(tmp_path: Path) -> None:
     process = started(tmp_path / "mark", "well")
     process.communicate()
     assert (0, False) == (process.returncode, (tmp_path / "mark").exists())
+
+
+def test_without_the_owners_word_no_hardware_test_changes_settings_and_each_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a_gpu.py").write_text(
+        "from gpuyard.engines.local import nvml\nnvml.read_gpus = lambda: [object()]\n", encoding="utf-8"
+    )
+    kept = {name: value for name, value in os.environ.items() if name != settings.VARIABLE}
+    words = [
+        "-n",
+        "0",
+        "-p",
+        "a_gpu",
+        "-p",
+        "no:cacheprovider",
+        "-rs",
+        "-m",
+        "changes_settings",
+        "tests/hardware",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=TESTS.parent, capture_output=True, text=True,
+        env=kept | {"PYTHONPATH": str(tmp_path)}, check=False,
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stdout
+    assert " skipped" in done.stdout
+    assert " passed" not in done.stdout
+    said = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert {"SKIPPED"} == {line.split()[0] for line in said}
+    assert all(settings.REASON in line for line in said)
+    assert 10 == sum(int(line.split()[1].strip("[]")) for line in said)

@@ -35,7 +35,7 @@ from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps, NoMps
 from gpuyard.engines.local.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.outsiders import Outsiders
-from gpuyard.engines.local.sharing import Sharing
+from gpuyard.engines.local.sharing import Sharing, cutting_note
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
 from gpuyard.model.mig import MOLDS, Slice
@@ -68,12 +68,15 @@ class LocalEngine:
         yard: Path | None = None,
         use_cgroups: bool = True,
         log_limit_mib: int = 0,
+        hands_off: bool = False,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._node = node or machine.hostname()
         self._cluster, self._pool, self._features = cluster, pool, features
         self._emulate = emulate
+        self._hands_off = hands_off and emulate is None
+        """Whether the settings of GPUs stay as they are; those of emulated ones are nobody's."""
         self._yard = str(yard or "")
         self._boot = boot_id()
         self._now_ms = now_ms
@@ -90,8 +93,8 @@ class LocalEngine:
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._trimmer = Trimmer(log_limit_mib << 20)
-        if emulate is None and (sleepy := persistence.switch_on(str(self._data.root))):
-            self._notes += (sleepy,)
+        if emulate is None and not hands_off:
+            self._notes += persistence.switch_on(str(self._data.root))
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
@@ -103,8 +106,10 @@ class LocalEngine:
         """What people should know about this engine on this machine, in sentences."""
         if self._emulate is not None:
             return (*self._notes, EMULATED)
-        shares = self._sharing.note() if self._gpus() else ""
-        return (*self._notes, shares) if shares else self._notes
+        readings = self._gpus()
+        shares = self._sharing.note() if readings else ""
+        cuts = cutting_note(readings, hands_off=self._hands_off)
+        return (*self._notes, *[note for note in (cuts, shares) if note])
 
     # ---- the node
 
@@ -129,7 +134,14 @@ class LocalEngine:
         if mold is not None and self._emulate is None:
             cut = [gpu for gpu, reading in enumerate(readings) if self._sharing.foreign(mold, reading.uuid)]
             busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
-        return (NodeReport(node=node, up=True, busy=busy),)
+        layouts = None
+        if self._hands_off:
+            there = self._sharing.there(readings)
+            layouts = {
+                gpu: tuple([piece for piece in there if piece.gpu == gpu])
+                for gpu in range(len(readings) if mold is not None else 0)
+            }
+        return (NodeReport(node=node, up=True, busy=busy, layouts=layouts),)
 
     def signals(self) -> tuple[GpuSignals, ...]:
         """What the GPUs of this machine do now."""
@@ -147,7 +159,7 @@ class LocalEngine:
         root = str(self._data.root)
         if self._emulate is not None:
             return Sharing(root, lambda mold: EmulatedCutter(root, mold), NoMps(root), self._live_plans)
-        return Sharing(root, NvmlCutter, Mps(root), self._live_plans)
+        return Sharing(root, NvmlCutter, Mps(root), self._live_plans, hands_off=self._hands_off)
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
         """Keep these layouts on this machine, and no others."""
@@ -386,7 +398,7 @@ class LocalEngine:
             mold = MOLDS.get(translate.model_of(self._readings[0].name, self._readings[0].memory_mib))
             with suppress(EngineError):
                 self._sharing.tidy(mold, now=True)
-        if self._emulate is None:
+        if self._emulate is None and not self._hands_off:
             with suppress(OSError):
                 persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()

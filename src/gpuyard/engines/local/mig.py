@@ -17,6 +17,7 @@ from gpuyard.engines.local import files
 from gpuyard.model.mig import Mold
 
 FILE = "mig.json"
+LEFT_ALONE = "`card_settings: leave` keeps the yard from cutting it"
 
 
 class Cutter(Protocol):
@@ -185,6 +186,41 @@ class Slices:
             )
         except OSError as error:
             raise Transient(f"what is the yard's own cannot be written down: {error}") from error
+
+
+class FoundSlices(Slices):
+    """Slices as the owner of the machine has cut them: served, and never changed (`card_settings: leave`)."""
+
+    def own(self) -> dict[str, set[Place]]:
+        """Nothing: whatever is there is the owner's."""
+        return {}
+
+    def foreign(self, gpu: str) -> tuple[Place, ...]:
+        """Nothing is in anybody's way."""
+        return ()
+
+    def there(self, gpu: str) -> tuple[Place, ...]:
+        """All slices of a GPU."""
+        return self._cutter.places(gpu) or ()
+
+    def ensure(self, mold: Mold, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
+        """The UUID of a slice that is there."""
+        if wanted not in self.there(gpu):
+            raise Permanent(f"{gpu} has no {wanted.profile} at slot {wanted.start}, and {LEFT_ALONE}")
+        return self._cutter.uuid(gpu, wanted)
+
+    def keep(self, mold: Mold, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
+        """See that a GPU is cut like this."""
+        if set(layout) != set(self.there(gpu)):
+            raise Transient(f"{gpu} is cut in another way, and {LEFT_ALONE}")
+
+    def whole(self, gpu: str, in_use: Iterable[Place]) -> None:
+        """See that a GPU is whole."""
+        if self._cutter.places(gpu) is not None:
+            raise Transient(f"MIG is on at {gpu}, and {LEFT_ALONE}")
+
+    def sweep(self, in_use: dict[str, set[Place]]) -> None:
+        """Nothing is taken away."""
 
 
 def _crowded(mold: Mold, there: set[Place], wanted: Place) -> bool:

@@ -1,6 +1,7 @@
 """Cutting real GPUs through NVIDIA's driver, with explicit placements: the driver is never left to choose."""
 
 import ctypes
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Transient
 from gpuyard.model.mig import Mold, Profile
 
+_log = logging.getLogger(__name__)
 _OFF, _ON = 0, 1
 
 
@@ -59,6 +61,7 @@ class NvmlCutter:
                 raise Transient(
                     f"{gpu} needs a reset before MIG is {'on' if on else 'off'} (`nvidia-smi --gpu-reset`)"
                 )
+            _log.info("MIG switched %s at %s", "on" if on else "off", gpu)
 
     def make(self, gpu: str, place: Place) -> None:
         """Make a slice exactly there, with one compute instance over all of it."""

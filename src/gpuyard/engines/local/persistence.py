@@ -15,20 +15,25 @@ FILE = "persistence.json"
 _OFF, _ON = 0, 1
 
 
-def switch_on(folder: str) -> str:
-    """Keep all GPUs awake from now on; what people should know about it, empty: nothing."""
+def switch_on(folder: str) -> tuple[str, ...]:
+    """Keep all GPUs awake from now on; what people should know about it, in sentences."""
     nvml = _driver()
     if nvml is None:
-        return ""
+        return ()
     refused = ""
+    woken: list[int] = []
     try:
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             try:
+                uuid = nvml.nvmlDeviceGetUUID(handle)
                 if nvml.nvmlDeviceGetPersistenceMode(handle) == _ON:
+                    # One that an earlier server of this yard switched on is still this yard's to put back.
+                    woken += [index] if uuid in _noted(folder) else []
                     continue
-                _note(folder, {*_noted(folder), nvml.nvmlDeviceGetUUID(handle)})
+                _note(folder, {*_noted(folder), uuid})
                 nvml.nvmlDeviceSetPersistenceMode(handle, _ON)
+                woken.append(index)
             except nvml.NVMLError as error:
                 _note(folder, _noted(folder) - {nvml.nvmlDeviceGetUUID(handle)})
                 refused = f"persistence mode cannot be switched on, so jobs start more slowly: {error}"
@@ -37,7 +42,11 @@ def switch_on(folder: str) -> str:
     finally:
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
-    return refused
+    told = []
+    if woken:
+        which = f"GPU{'s' if len(woken) > 1 else ''} {', '.join(map(str, woken))}"
+        told.append(f"persistence mode of {which} switched on; put back by `yard down`")
+    return (*told, *([refused] if refused else []))
 
 
 def put_back(folder: str, but: Container[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
-from gpuyard.engines.local.mig import Cutter, Slices
+from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices
 from gpuyard.engines.local.mps import CONTROL, THROUGH, Daemon, Mps, caps
 from gpuyard.engines.local.translate import Account, GpuReading, model_of
 from gpuyard.model.mig import MOLDS, Mold, Slice
@@ -39,6 +39,23 @@ class Ready:
     """For its plan: what it holds, so that others leave it alone."""
 
 
+def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
+    """What `yard up` says of the settings of GPUs that can be cut; empty: nothing is done to them."""
+    if hands_off:
+        return (
+            "`card_settings: leave`: MIG and persistence mode of the GPUs stay as they are"
+            if readings
+            else ""
+        )
+    able = [each for each in readings if model_of(each.name, each.memory_mib) in MOLDS]
+    if not able or os.geteuid() != 0:
+        return ""
+    return (
+        "MIG is switched on at a GPU when a job asks for a slice, and off again afterwards; "
+        "`card_settings: leave` in yard.yaml keeps the yard from it"
+    )
+
+
 class Sharing:
     """The hand that makes GPUs ready."""
 
@@ -49,16 +66,20 @@ class Sharing:
         mps: Mps,
         plans: Callable[[], Iterator[dict[str, Any]]],
         clock_s: Callable[[], float] = time.monotonic,
+        *,
+        hands_off: bool = False,
     ) -> None:
         self._folder = folder
         self._cutter = cutter
+        self._hands_off = hands_off
         self._mps = mps
         self._plans = plans
         self._clock_s = clock_s
         self._idle_since: dict[str, float] = {}
 
     def _slices(self, mold: Mold) -> Slices:
-        return Slices(self._folder, self._cutter(mold))
+        kind = FoundSlices if self._hands_off else Slices
+        return kind(self._folder, self._cutter(mold))
 
     def prepare(self, part: Part, readings: list[GpuReading], account: Account) -> Ready:
         """Make the GPUs of an attempt ready; `Transient` if that must be tried again."""
@@ -93,7 +114,8 @@ class Sharing:
         for gpu in part.gpus:
             # A short job may come and go between two looks, and the slices are not idle for all that.
             self._idle_since.pop(readings[gpu].uuid, None)
-        if any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices]):
+        new = any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices])
+        if new and not self._hands_off:
             # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
             self._mps.stop_unused(self._shared())
         devices, held = [], []
@@ -147,7 +169,7 @@ class Sharing:
             return Reply(Answer.REFUSED, f"{reading.name} cannot be cut: it has no MIG")
         slices, used = self._slices(mold), self._cuts().get(reading.uuid, set())
         try:
-            if reading.uuid not in slices.own():
+            if not self._hands_off and reading.uuid not in slices.own():
                 # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
                 self._mps.stop_unused(self._shared())
             slices.keep(mold, reading.uuid, self.pinned()[reading.uuid], used)
@@ -175,7 +197,9 @@ class Sharing:
         )
 
     def foreign(self, mold: Mold, uuid: str) -> bool:
-        """Whether somebody else has cut this GPU."""
+        """Whether somebody else has cut this GPU, and it is of no use to the yard."""
+        if self._hands_off:
+            return self._cutter(mold).places(uuid) == ()
         slices = self._slices(mold)
         if uuid in slices.own():
             return bool(slices.foreign(uuid))
