@@ -178,6 +178,21 @@ class Asked(TypedDict, total=False):
     hint: str
 
 
+class Standing(TypedDict, total=False):
+    """How a job stands that is followed."""
+
+    state: str
+    label: str
+    reason: str
+    place: int | None
+    """In line, the first is 1; None: it is not in line."""
+    starts_by_ms: int | None
+    """If what runs ends when it has to; None: that cannot be told, or it is far back in line."""
+    nodes: list[str]
+    submitted_ms: int
+    now_ms: int
+
+
 class End(TypedDict):
     """How a job that was followed ended."""
 

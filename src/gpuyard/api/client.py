@@ -15,10 +15,10 @@ happens once.
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Submitted
+from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Standing, Submitted
 from gpuyard.api.calling import API, FIRST_PAUSE_S, NoServer, Refused
 from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.client_people import PeopleCalls
@@ -175,11 +175,21 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
             yield piece
             offset = after if after >= 0 else offset + len(piece)
 
-    def follow(self, job_id: int | str, *, stream: str = "stdout") -> Iterator[bytes | End]:
-        """What a job writes, as it writes it; the last item is how it ended. Goes on after a lost connection."""
+    def follow(
+        self,
+        job_id: int | str,
+        *,
+        stream: str = "stdout",
+        standing: Callable[[Standing], None] | None = None,
+    ) -> Iterator[bytes | End]:
+        """What a job writes, as it writes it; the last item is how it ended. Goes on after a lost connection.
+
+        `standing` is called with how the job stands, while it waits and when it runs.
+        """
         attempt, offset, failures, lost_s = 0, 0, 0, 0.0
         while True:
             query = {"stream": stream, "follow": "true", "offset": offset, "attempt": attempt or ""}
+            query["standing"] = "" if standing is None else "true"
             try:
                 for name, data in self._events(f"{API}/jobs/{_part(job_id)}/logs{_query(query)}"):
                     failures = 0
@@ -189,6 +199,8 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
                         yield piece
                     elif name == "attempt":
                         attempt, offset = data["attempt"], 0
+                    elif name == "standing" and standing is not None:
+                        standing(data)
                     elif name == "end":
                         yield data
                         return

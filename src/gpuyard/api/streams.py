@@ -4,6 +4,7 @@ Bytes of a log need not be text: a piece that is UTF-8 goes as `text`, any other
 """
 
 import base64
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import LeavesOut
+from gpuyard.model import JobState
 
 PIECE_BYTES_MAX = 64 * 1024
 READ_BYTES_MAX = 4 * 1024 * 1024
@@ -31,6 +33,8 @@ LOOK_S_MAX = 1.0
 """A log that stands still is looked at less and less often."""
 QUIET_S = 15.0
 """After so long without news a comment is sent, so that a dead connection is noticed."""
+STANDING_S_MIN, STANDING_S_MAX = 1.0, 15.0
+"""How often a job that waits is told how it stands: less and less often."""
 EVENTS_MAX = 500
 LOG_TYPES = ("application/octet-stream", "text/event-stream")
 
@@ -43,8 +47,11 @@ def routes(yard: Yard) -> APIRouter:
     stream = query("stream", "Which of the two.", enum=["stdout", "stderr"])
     attempt = query("attempt", "Which attempt; left out: the last.", "integer", minimum=0)
     follow = query("follow", "As events until the job ends.", "boolean")
+    standing = query(
+        "standing", "With follow: also how the job stands while it waits, and where it runs.", "boolean"
+    )
     add(router, "GET", "/jobs/{id}/logs", api.logs, Action.READ_JOB, "What a job wrote", LOG_TYPES,
-        parameters=(stream, attempt, offset, limit(READ_BYTES_MAX), follow), problems=(404,))  # fmt: skip
+        parameters=(stream, attempt, offset, limit(READ_BYTES_MAX), follow, standing), problems=(404,))  # fmt: skip
     after = query("after", "From after this event on; left out: from now on.", "integer", minimum=0)
     add(router, "GET", "/events", api.events, Action.SEE_ALL, "Watch the log", "text/event-stream",
         parameters=(after,))  # fmt: skip
@@ -73,9 +80,10 @@ class _Streams:
             )
         attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
         offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
-        if query.get("follow", "").lower() in ("1", "true", "yes"):
+        if _said_yes(query.get("follow", "")):
             pulse: Pulse = request.app.state.pulse
-            return _events(self._follow(pulse, who, label, stream, max(attempt, 1), offset))
+            stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
+            return _events(self._follow(pulse, who, label, stream, max(attempt, 1), offset, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
         piece, after = await self._read(view, attempt, stream, offset, limit)
@@ -97,13 +105,23 @@ class _Streams:
         return piece, offset + len(piece)
 
     async def _follow(
-        self, pulse: Pulse, who: Person, label: Label, stream: str, attempt: int, offset: int
+        self,
+        pulse: Pulse,
+        who: Person,
+        label: Label,
+        stream: str,
+        attempt: int,
+        offset: int,
+        stands: "Standing | None" = None,
     ) -> AsyncIterator[bytes]:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
         look_s, quiet_s = LOOK_S_MIN, 0.0
         while not pulse.closed and await self._still(who):
             # Asked before reading: what was written before the end is then read before the end is told.
             view = await run_in_threadpool(self._yard.views.job, label, brief=True)
+            told = await stands.news(view) if stands is not None else None
+            if told:
+                yield _event("standing", told)
             piece, after = await self._read(view, attempt, stream, offset, PIECE_BYTES_MAX)
             if piece:
                 # Counted from its end: words in place of what is left out are shorter than that.
@@ -150,6 +168,42 @@ class _Streams:
             if not new:
                 await pulse.next(QUIET_S if not who.token else LOOK_S_MAX)
                 yield b": still here\n\n"
+
+
+class Standing:
+    """What a follower is told of a job besides what it writes: why it waits, and where it runs.
+
+    A job that starts at once is not said to wait. Asking is cheap, yet not free: a job that waits long is asked about
+    less often.
+    """
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._state = ""
+        self._pause_s = STANDING_S_MIN
+        self._next_s = time.monotonic() + STANDING_S_MIN
+
+    async def news(self, view: dict[str, Any]) -> dict[str, Any] | None:
+        """What there is to tell now; None: nothing new."""
+        state, before = view["state"], self._state
+        self._state = state
+        if state == JobState.PENDING.value:
+            now_s = time.monotonic()
+            if before and before != state:
+                # It waits again, after it ran.
+                self._pause_s, self._next_s = STANDING_S_MIN, now_s
+            if now_s < self._next_s:
+                return None
+            self._next_s = now_s + self._pause_s
+            self._pause_s = min(STANDING_S_MAX, 1.5 * self._pause_s)
+            return await run_in_threadpool(self._yard.views.standing, view["id"])
+        if state == before or view["ended_ms"] is not None:
+            return None
+        return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
+
+
+def _said_yes(text: str) -> bool:
+    return text.lower() in ("1", "true", "yes")
 
 
 def left_out(size: int) -> bytes:

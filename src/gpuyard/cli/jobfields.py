@@ -102,6 +102,7 @@ Retries = Annotated[
 Requeue = Annotated[bool, Option("--requeue/--no-requeue", help="Wait again when its node is lost.")]
 Hold = Annotated[bool, Option("--hold", help="Do not start it before `yard release`.")]
 
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Say nothing of the wait, nor where it runs.")]
 DryRun = Annotated[
     bool,
     Option("--dry-run", help="Say where and when it would start and what it would cost; submit nothing."),

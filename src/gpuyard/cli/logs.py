@@ -20,14 +20,25 @@ def logs(
         int | None,
         Option("--attempt", metavar="N", min=1, help="Default: the last one.", show_default=False),
     ] = None,
+    quiet: Annotated[
+        bool, Option("-q", "--quiet", help="With -f: say nothing of the wait, nor where it runs.")
+    ] = False,
 ) -> None:
     """Show what a job wrote, byte by byte as it was written."""
+    from gpuyard.cli.waiting import Waiting
+
     stream = "stderr" if stderr else "stdout"
     out, silent = sys.stdout.buffer, True
-    with client() as yard:
-        pieces = yard.follow(job, stream=stream) if follow else yard.log(job, stream=stream, attempt=attempt)
+    with client() as yard, Waiting(quiet=quiet) as line:
+        told = None if quiet else line.told
+        pieces = (
+            yard.follow(job, stream=stream, standing=told)
+            if follow
+            else yard.log(job, stream=stream, attempt=attempt)
+        )
         for piece in pieces:
             if isinstance(piece, bytes):
+                line.clear()
                 out.write(piece)
                 out.flush()
                 silent = False

@@ -39,6 +39,7 @@ def run(
     env: f.Env = None,
     export: f.Export = True,
     signal: f.Signal = "",
+    quiet: f.Quiet = False,
 ) -> int:
     """Run a command, show its output as it comes, and end with its exit code.
 
@@ -59,7 +60,7 @@ def run(
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
     with client() as yard:
-        return _watched(yard, fields)
+        return _watched(yard, fields, quiet)
 
 
 def _look_at_input() -> None:
@@ -104,13 +105,15 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _watched(yard: "Client", fields: dict[str, Any]) -> int:
+def _watched(yard: "Client", fields: dict[str, Any], quiet: bool) -> int:
     from gpuyard.cli.streams import aside, notice
+    from gpuyard.cli.waiting import copied
 
     job = yard.submit(fields)
-    aside(f"job {job['label']} is submitted; Ctrl-C cancels it")
+    if not quiet:
+        aside(f"job {job['label']} is submitted; Ctrl-C cancels it")
     try:
-        return _code(_copied(yard, job["id"]))
+        return _code(copied(yard, job["id"], quiet=quiet))
     except KeyboardInterrupt:
         notice(f"cancelling job {job['label']}", before="yard: ")
     except BrokenPipeError:
@@ -121,23 +124,10 @@ def _watched(yard: "Client", fields: dict[str, Any]) -> int:
         return BROKEN_PIPE
     try:
         yard.cancel(job["id"])
-        _copied(yard, job["id"], silent=True)
+        copied(yard, job["id"], quiet=True, silent=True)
     except KeyboardInterrupt:
         notice(f"job {job['label']} is being cancelled", before="yard: ")
     return INTERRUPTED
-
-
-def _copied(yard: "Client", job_id: int, *, silent: bool = False) -> "End":
-    """Copy what the job writes to standard output until it ends."""
-    out = sys.stdout.buffer
-    for item in yard.follow(job_id):
-        if isinstance(item, bytes):
-            if not silent:
-                out.write(item)
-                out.flush()
-            continue
-        return item
-    raise AssertionError("a job that is followed ends")
 
 
 def _code(end: "End") -> int:

@@ -27,7 +27,8 @@ from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more
 from gpuyard.control.tries import tries_of
 from gpuyard.core import Policy, State, decide, dump, load
-from gpuyard.core.line import in_order
+from gpuyard.core.estimate import estimate
+from gpuyard.core.line import ahead, in_order
 from gpuyard.core.records import JobRecord
 from gpuyard.model import AttemptState, JobState, Plan, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow
@@ -35,6 +36,9 @@ from gpuyard.store import HistoryQuery, HistoryRow
 PAGE_MAX = 1000
 JUDGED_MAX = 2000
 """With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
+
+NEAR_MAX = 20
+"""How far back in line a job is told by when it starts, whoever watches it."""
 
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
@@ -146,6 +150,36 @@ class Views:
         if view.get("array"):
             raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
         return view["id"], view["attempts"], view["user"], view["tenant"]
+
+    def standing(self, job_id: int) -> View:
+        """How a job stands that somebody waits for: why, its place in line, and by when it starts if it is near.
+
+        From the plan that the queue is shown with, for it is asked again and again.
+        """
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            state = books.state
+            record = state.jobs.get(job_id)
+            if record is None:
+                return {}
+            in_line = record.phase is None and job_id not in state.deferred
+            place = ahead(state.queue, record) if in_line else None
+            reason = self._reasons(state)(record, place)
+            now_ms = max(self._now_ms(), state.now_ms)
+            # A few bookings, and the state is only read: those further back are not told a time.
+            near = place is not None and place < NEAR_MAX
+            by_ms = estimate(state, books.policy, now_ms, record).at_ms if near else None
+            return {
+                "state": record.state.value,
+                "label": record.job.label,
+                "reason": reason,
+                "place": None if place is None else place + 1,
+                "starts_by_ms": by_ms if by_ms is None or by_ms >= now_ms else None,
+                "nodes": [state.nodes.node[grant.node].name for grant in record.grants],
+                "submitted_ms": record.job.submitted_ms,
+                "now_ms": now_ms,
+            }
 
     # -- many jobs -----------------------------------------------------------------------------------------------
 

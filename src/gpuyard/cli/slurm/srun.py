@@ -10,6 +10,7 @@ from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.cli.waiting import copied
 
 _NOT_SRUNS = frozenset(
     {"array", "wrap", "parsable", "wait", "ignore-pbs", "batch", "get-user-env", "export-file", "test-only"}
@@ -87,7 +88,7 @@ def _allocated(given: Read) -> int:
         except Refused as refusal:
             why = "\n".join([refusal.message, *refusal.hint.splitlines()])
             raise error("srun", f"Unable to allocate resources: {why}") from None
-        return _watched(yard, job)
+        return _watched(yard, job, given.has("quiet"))
 
 
 def _fields(given: Read) -> dict[str, Any]:
@@ -133,9 +134,9 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _watched(yard: Client, job: Any) -> int:
+def _watched(yard: Client, job: Any, quiet: bool) -> int:
     try:
-        return _code(_copied(yard, job["id"]))
+        return _code(copied(yard, job["id"], before="srun: ", quiet=quiet))
     except KeyboardInterrupt:
         print(f"srun: interrupt: cancelling job {job['label']}", file=sys.stderr)
         yard.cancel(job["id"])
@@ -144,18 +145,6 @@ def _watched(yard: Client, job: Any) -> int:
         yard.cancel(job["id"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
-
-
-def _copied(yard: Client, job_id: int) -> Any:
-    """Copy what the job writes until it ends."""
-    out = sys.stdout.buffer
-    for item in yard.follow(job_id):
-        if isinstance(item, bytes):
-            out.write(item)
-            out.flush()
-            continue
-        return item
-    raise AssertionError("a job that is followed ends")
 
 
 def _code(end: Any) -> int:

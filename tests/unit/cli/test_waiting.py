@@ -1,0 +1,91 @@
+"""The line that says what a job waits for: drawn in place on a terminal, written once elsewhere."""
+
+import io
+from typing import Any
+
+import pytest
+
+from gpuyard.cli.waiting import Waiting, span, words
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as somebody asks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def pending(**more: Any) -> Any:
+    base = {"state": "PENDING", "label": "7", "reason": "no room", "place": 1, "starts_by_ms": None,
+            "nodes": [], "submitted_ms": 1_000, "now_ms": 6_000}  # fmt: skip
+    return base | more
+
+
+RUNNING: Any = {"state": "RUNNING", "label": "7", "nodes": ["h100-0001", "h100-0002"], "submitted_ms": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"starts_by_ms": 6_000 + 230_000}, "waiting: no room, 1st in line, likely within 4 min"),
+        ({"place": 22}, "waiting: no room, 22nd in line"),
+        ({"reason": "in line, 3 ahead", "place": 4}, "waiting: 4th in line"),
+        ({"reason": "waits for another job", "place": None}, "waiting: waits for another job"),
+        ({"reason": "", "place": None}, "waiting: in line"),
+    ],
+)
+def test_what_it_says(more: dict[str, Any], text: str) -> None:
+    assert text == words(pending(**more))
+
+
+def test_a_terminal_has_one_line_that_is_gone_before_anything_else_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen()
+    with Waiting(stream=screen) as line:
+        line.told(pending())
+        line.told(pending(place=2, now_ms=121_000))
+        line.told(RUNNING)
+    erase = "\r\x1b[2K"
+    assert screen.getvalue() == (
+        f"{erase}waiting: no room, 1st in line{erase}waiting: no room, 2nd in line (2 min so far){erase}"
+        "running on h100-0001, h100-0002\n"
+    )
+
+
+def test_a_file_has_a_line_when_the_wait_begins_and_when_the_reason_changes() -> None:
+    file = io.StringIO()
+    with Waiting(stream=file) as line:
+        for more in (
+            {"now_ms": 2_000},
+            {},
+            {"place": 2},
+            {"now_ms": 90_000},
+            {"reason": "on hold", "place": None},
+        ):
+            line.told(pending(**more))
+        line.told(RUNNING)
+    assert file.getvalue().splitlines() == [
+        "yard: waiting: no room, 1st in line",
+        "yard: waiting: on hold",
+        "yard: running on h100-0001, h100-0002",
+    ]
+
+
+def test_nothing_is_said_of_a_job_that_did_not_wait_or_to_who_wants_quiet() -> None:
+    file = io.StringIO()
+    with Waiting(stream=file) as line:
+        line.told(RUNNING)
+    with Waiting(stream=file, quiet=True) as line:
+        line.told(pending())
+    assert "" == file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "1 s"), (59, "59 s"), (60, "1 min"), (61, "2 min"), (7_200, "2 h"), (3_600 * 60, "3 days")],
+)
+def test_spans(seconds: int, text: str) -> None:
+    assert text == span(seconds * 1000)
