@@ -34,7 +34,7 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard",
         "gpuyard.engines",
         "gpuyard.engines.local",
-        *[f"gpuyard.engines.local.{name}" for name in ("cgroups", "files", "processes", "spawner")],
+        *[f"gpuyard.engines.local.{name}" for name in ("cgroups", "files", "processes", "room", "spawner")],
         *[f"gpuyard.engines.local.{name}" for name in ("supervisor", "tasks")],
     ] == found[:-1]
     assert int(found[-1]) < 100

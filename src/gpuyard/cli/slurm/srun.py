@@ -66,12 +66,12 @@ def run(words: Sequence[str]) -> int:
         print(HELP)
         return 0
     for name, why in _REFUSED.items():
-        if given.has(name):
+        if given.has(name) and not (name == "jobid" and given.last(name) == os.environ.get("SLURM_JOB_ID")):
             raise error("srun", f"--{name} is not served: {why}")
     if not given.rest:
         raise Stop("srun: fatal: No command given to execute.")
     if os.environ.get("SLURM_JOB_ID") and os.environ.get("YARD_JOB_ID"):
-        from gpuyard.cli.slurm.step import run_step
+        from gpuyard.cli.slurm.steps.stepping import run_step
 
         return run_step(given)
     return _allocated(given)

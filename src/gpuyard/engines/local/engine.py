@@ -26,7 +26,17 @@ from gpuyard.engines.contract import (
     Report,
     Transient,
 )
-from gpuyard.engines.local import cgroups, files, machine, outputs, persistence, processes, signals, translate
+from gpuyard.engines.local import (
+    cgroups,
+    files,
+    machine,
+    outputs,
+    persistence,
+    processes,
+    room,
+    signals,
+    translate,
+)
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.machine import EmulatedGpus
@@ -252,6 +262,7 @@ class LocalEngine:
             devices=ready.devices,
             environment=ready.environment,
             held=ready.held,
+            gpu_model=translate.model_of(readings[0].name, readings[0].memory_mib) if readings else "",
             yard=self._yard,
         )
         try:
@@ -377,6 +388,7 @@ class LocalEngine:
                 for name in (files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE):
                     with suppress(FileNotFoundError):
                         os.unlink(os.path.join(folder, name))
+                room.clear(folder)
                 outputs.strip(folder)
                 self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.

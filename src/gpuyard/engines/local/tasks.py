@@ -11,6 +11,7 @@ import signal
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
+from gpuyard.engines.local import room
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.files import SCRIPT, STDOUT
 
@@ -66,6 +67,7 @@ class Failure(NamedTuple):
 def launch(plan: dict[str, Any], group: Group | None) -> tuple[list[Task], Failure | None]:
     """Fork every task and let them go once all are ready. With a failure, the tasks are dead or dying."""
     output = _own_output(plan)
+    room.prepare(plan)
     argv = plan["argv"]
     if plan["script"]:
         argv = [_write_script(plan), *argv]

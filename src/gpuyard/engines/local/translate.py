@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report
+from gpuyard.engines.local.room import room_of
 from gpuyard.engines.patterns import file_of
 from gpuyard.model import CATALOGUE, Node, Outcome
 from gpuyard.model.units import MILLI
@@ -60,6 +61,8 @@ class Place:
     """What it needs to use them."""
     held: dict[str, Any] = field(default_factory=dict)
     """What it holds of GPUs that are cut or shared, for others to read."""
+    gpu_model: str = ""
+    """Of the node's GPUs."""
     yard: str = ""
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
@@ -159,6 +162,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
             for rank in range(1 if recipe.batch else part.tasks)
         ],
         "held": place.held,
+        "room": room_of(launch, [devices_of(part, place)], [place.gpu_model]),
         "limit_ms": launch.limit_ms,
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
@@ -223,12 +227,17 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
     return base | recipe.env | yard
 
 
+def devices_of(part: Part, place: Place) -> tuple[str, ...]:
+    """What the job names to see its GPUs or slices on a node."""
+    return place.devices if place.devices is not None else tuple([place.uuids[gpu] for gpu in part.gpus])
+
+
 def _task_environment(part: Part, rank: int, place: Place, batch: bool) -> dict[str, str]:
     """What differs from task to task: its number, and which of the GPUs are meant for it.
 
     Every task sees all GPUs of the job here, because training scripts choose theirs by LOCAL_RANK.
     """
-    devices = place.devices if place.devices is not None else tuple([place.uuids[gpu] for gpu in part.gpus])
+    devices = devices_of(part, place)
     each, rest = divmod(len(devices), part.tasks)
     share = devices if rest or batch else devices[rank * each : (rank + 1) * each]
     env = {

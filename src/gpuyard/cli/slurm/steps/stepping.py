@@ -1,0 +1,168 @@
+"""`srun` inside a job: read what is asked for, wait for room among the job's other steps, run, give the room back."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from gpuyard.cli.slurm.getopt import Read
+from gpuyard.cli.slurm.steps.asks import Ask, no_step, read_ask, with_variables
+from gpuyard.cli.slurm.steps.environments import TaskPlan, task_plans
+from gpuyard.cli.slurm.steps.grants import BUSY, GRES, Never, NodeGrant, RoomNode, number_of_nodes
+from gpuyard.cli.slurm.steps.ledger import Ledger, pause
+from gpuyard.cli.slurm.steps.running import Files, Manner, Tasks
+from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.engines import patterns
+
+_SERVED = frozenset(
+    {
+        "ntasks", "ntasks-per-node", "nodes", "nodelist", "exclude", "relative", "cpus-per-task", "threads-per-core",
+        "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-gpu", "gpu-bind", "mem", "mem-per-cpu",
+        "mem-per-gpu", "exact", "exclusive", "overlap", "whole", "overcommit", "immediate", "distribution",
+        "label", "unbuffered", "output", "error", "input", "open-mode", "chdir", "kill-on-bad-exit", "wait",
+        "jobid", "mpi",
+    }
+)  # fmt: skip
+_ASKS_NOTHING = frozenset(
+    {
+        "cpu-bind", "mem-bind", "job-name", "quiet", "verbose", "hint", "time", "preserve-env", "disable-status",
+        "threads", "msg-timeout", "quit-on-interrupt", "slurmd-debug", "accel-bind", "export", "account", "partition",
+        "qos", "comment", "propagate", "cpu-freq", "acctg-freq", "resv-ports", "network",
+    }
+)  # fmt: skip
+"""Options that change nothing about what a step is or gets on a yard."""
+_PMI = ("none", "list")
+
+
+def run_step(given: Read) -> int:
+    """Start the step's processes, wait for all, and end with the highest exit code."""
+    read = with_variables(given, os.environ)
+    _warn(given, read)
+    ledger = Ledger(os.environ)
+    ask = read_ask(read, os.environ, ledger.ranks, len(ledger.nodes))
+    _check_types(ask, ledger.nodes)
+    try:
+        _tell_nodes(ask, len(ledger.nodes))
+        step, granted = _taken(ledger, ask, quiet=read.has("quiet"))
+    except Never as never:
+        raise _refused(never) from None
+    try:
+        return _ran(read, ask, step, granted, ledger.nodes)
+    finally:
+        ledger.give_back(step)
+
+
+def _warn(given: Read, read: Read) -> None:
+    if given.has("quiet"):
+        return
+    known = _SERVED | _ASKS_NOTHING
+    for name in dict.fromkeys([name for name, _ in given.given if name not in known]):
+        print(f"srun: warning: --{name} is not served in a step", file=sys.stderr)
+    mpi = read.last("mpi")
+    if mpi and mpi not in _PMI:
+        print(
+            f"srun: warning: --mpi={mpi}: a yard has no PMI; an MPI program needs a launcher of its own, as in mpirun",
+            file=sys.stderr,
+        )
+
+
+def _check_types(ask: Ask, nodes: tuple[RoomNode, ...]) -> None:
+    """A type that the job's GPUs are not of would never be there."""
+    models = {node.gpu_model for node in nodes if node.gpus and node.gpu_model}
+    if not ask.gpu_types or not models:
+        return
+    from gpuyard.intake.gpu_models import mig_profile, models_called
+
+    for kind in ask.gpu_types:
+        if not mig_profile(kind) and not models & set(models_called(kind)):
+            raise _refused(Never(f"the job's GPUs are {', '.join(sorted(models))}, not {kind}", GRES))
+
+
+def _refused(never: Never) -> Stop:
+    *first, last = never.lines
+    if last.startswith(("Only allocated", "Hostlist")):
+        return error("srun", last)
+    return Stop(*[f"srun: error: {line}" for line in first], *no_step(last).lines)
+
+
+def _tell_nodes(ask: Ask, room: int) -> None:
+    wanted = ask.nodes_min or (room if room > 1 else 1)
+    if ask.tasks < wanted and number_of_nodes(ask, room, room) < wanted:
+        print(
+            f"srun: Warning: can't run {ask.tasks} processes on {wanted} nodes, setting nnodes to {ask.tasks}",
+            file=sys.stderr,
+        )
+
+
+def _taken(ledger: Ledger, ask: Ask, *, quiet: bool) -> tuple[int, tuple[NodeGrant, ...]]:
+    """The step's number and room, once there is some."""
+    until = None if ask.wait_s is None else time.monotonic() + ask.wait_s
+    job = os.environ.get("SLURM_JOB_ID", "")
+    turn = 0
+    while True:
+        got = ledger.take(ask)
+        if got is not None:
+            if turn and not quiet:
+                print(f"srun: Step created for job {job}", file=sys.stderr, flush=True)
+            return got
+        if until is not None and time.monotonic() >= until:
+            raise no_step(BUSY)
+        if not turn and not quiet:
+            print(
+                f"srun: Job {job} step creation temporarily disabled, retrying ({BUSY})",
+                file=sys.stderr,
+                flush=True,
+            )
+        pause(turn)
+        turn += 1
+
+
+def _ran(read: Read, ask: Ask, step: int, granted: tuple[NodeGrant, ...], nodes: tuple[RoomNode, ...]) -> int:
+    try:
+        plans = task_plans(step, ask, granted, nodes, os.environ)
+    except ValueError as wrong:
+        raise error("srun", f"Invalid --gpu-bind argument: {wrong}") from None
+    job = os.environ.get("SLURM_JOB_ID", "")
+    manner = Manner(
+        argv=read.rest,
+        folder=read.last("chdir"),
+        label=read.has("label"),
+        append=read.last("open-mode").lower().startswith("a"),
+        kill_on_bad_exit=read.has("kill-on-bad-exit") and read.last("kill-on-bad-exit") != "0",
+        wait_s=int(read.last("wait")) if read.last("wait").isdecimal() else 0,
+    )
+    files = [_files(read, plan, step, os.environ) for plan in plans]
+    try:
+        return Tasks(f"{job}.{step}", plans, files, manner).run()
+    except OSError as wrong:
+        raise error("srun", f"Could not open file {wrong.filename}: {wrong.strerror}") from None
+
+
+def _files(read: Read, plan: TaskPlan, step: int, environment: Mapping[str, str]) -> Files:
+    def named(option: str) -> str | None:
+        text = read.last(option)
+        if not text or text.lower() == "all":
+            return None
+        if text.lower() == "none" or (text.isdecimal() and int(text) != plan.rank):
+            return os.devnull
+        return None if text.isdecimal() else patterns.expand(text, _letters(plan, step, environment))
+
+    stdout = named("output")
+    return Files(named("input"), stdout, named("error") if read.last("error") else stdout)
+
+
+def _letters(plan: TaskPlan, step: int, environment: Mapping[str, str]) -> dict[str, str | int]:
+    job = environment.get("SLURM_JOB_ID", "")
+    index = environment.get("SLURM_ARRAY_TASK_ID", "")
+    found: dict[str, str | int] = {
+        "A": environment.get("SLURM_ARRAY_JOB_ID", job),
+        "J": f"{job}.{step}",
+        "N": plan.node.partition(".")[0],
+        "j": job,
+        "n": plan.node_number,
+        "s": step,
+        "t": plan.rank,
+        "u": environment.get("USER", ""),
+        "x": environment.get("SLURM_JOB_NAME", ""),
+    }
+    return found | ({"a": index, "b": int(index) % 10} if index.isdecimal() else {})

@@ -1,0 +1,109 @@
+"""What an attempt has on every node, written down where its job can read it, and the folder of the job's steps.
+
+A job divides its room among its steps itself: `srun` inside the job reads the room, and keeps in the folder `steps`,
+which is the job's own, who holds what. The supervisor looks there for one thing: which processes are steps, so that a
+signal that is meant for them reaches them and not the shell that started them. Runs in supervisors: only the standard
+library, and little of it.
+"""
+
+import json
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from gpuyard.engines.local import files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuyard.engines.contract import Launch, Part
+
+ROOM = "room.json"
+"""The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
+STEPS = "steps"
+LEDGER = "ledger.json"
+"""In the folder `steps`: which steps live, by whom they were started, and what they hold."""
+_LEDGER_BYTES_MAX = 4 << 20
+_READABLE = 0o644
+
+
+def room_of(
+    launch: "Launch", devices: "Sequence[Sequence[str]]", gpu_models: "Sequence[str]"
+) -> dict[str, Any]:
+    """The room of a launch, for its parts in order: what a job names to see its GPUs there, and their model."""
+    shares = ranks_of(launch)
+    nodes = [
+        _node(part, devices[place], gpu_models[place], shares[place])
+        for place, part in enumerate(launch.parts)
+    ]
+    return {"nodes": nodes, "ranks": sum(shares)}
+
+
+def ranks_of(launch: "Launch") -> list[int]:
+    """How many processes the job means to start on each of its nodes."""
+    tasks = [part.tasks for part in launch.parts]
+    ranks = launch.recipe.ranks or sum(tasks)
+    if ranks == sum(tasks):
+        return tasks
+    each, rest = divmod(ranks, len(tasks))
+    return [each + (place < rest) for place in range(len(tasks))]
+
+
+def _node(part: "Part", devices: "Sequence[str]", model: str, ranks: int) -> dict[str, Any]:
+    # Several slices may lie on one GPU: then the devices are counted, not the GPUs.
+    plain = len(devices) == len(part.gpus)
+    return {
+        "name": part.node,
+        "gpus": [
+            {"index": part.gpus[place] if plain else place, "device": device}
+            for place, device in enumerate(devices)
+        ],
+        "gpu_model": model,
+        "cpus": -(-part.cpu_milli // 1000),
+        "memory_mib": part.memory_mib,
+        "tasks": ranks,
+    }
+
+
+def prepare(plan: dict[str, Any]) -> None:
+    """Write the room into the attempt's folder, which is the current one, and make the folder for its steps."""
+    draft = files.write_draft(ROOM, json.dumps(plan["room"]).encode(), durable=False)
+    os.chmod(draft, _READABLE)
+    os.rename(draft, ROOM)
+    with suppress(FileExistsError):
+        os.mkdir(STEPS, 0o700)
+    if plan["drop"]:
+        os.chown(STEPS, plan["uid"], plan["gid"])
+
+
+def starters() -> set[int]:
+    """Numbers of the processes that the ledger calls starters of live steps.
+
+    The ledger belongs to the job: what it says is to be held against what is known, and it may be anything at all.
+    """
+    try:
+        fd = os.open(f"{STEPS}/{LEDGER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return set()
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return set()
+        content = os.read(fd, _LEDGER_BYTES_MAX)
+        live = json.loads(content)["live"]
+        return {each["pid"] for each in live if type(each["pid"]) is int and each["pid"] > 1}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return set()
+    finally:
+        os.close(fd)
+
+
+def clear(folder: str) -> None:
+    """Take away what is of no use once the attempt has ended. The folder of steps is the job's own work."""
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, ROOM))
+    steps = os.path.join(folder, STEPS)
+    if os.path.isdir(steps) and not os.path.islink(steps):
+        import shutil  # noqa: PLC0415  # supervisors never come here
+
+        shutil.rmtree(steps, ignore_errors=True)
