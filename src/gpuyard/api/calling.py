@@ -99,6 +99,10 @@ class Caller:
 
     # -- the wire ------------------------------------------------------------------------------------------------
 
+    def _connected(self, timeout_s: float) -> Connection:
+        secret = "Authorization" in self._headers
+        return Connection(self._address, timeout_s, self._tls, secret=secret)
+
     def _call(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Any:
@@ -131,7 +135,7 @@ class Caller:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = Connection(self._address, self._timeout_s, self._tls)
+                    self._connection = self._connected(self._timeout_s)
                 tried = True
                 head = self._connection.send(method, path, sent, body)
                 return head, self._connection.body(head)
@@ -145,7 +149,7 @@ class Caller:
 
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
-        connection = self._stream = Connection(self._address, _STREAM_TIMEOUT_S, self._tls)
+        connection = self._stream = self._connected(_STREAM_TIMEOUT_S)
         try:
             headers = {**self._headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
             head = connection.send("GET" if body is None else "POST", path, headers, body)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ssl
 
 HTTPS_PORT = 443
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Login(NamedTuple):
@@ -63,10 +63,11 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
     secure = said.strip().startswith("https://")
     login = login or (_login_of(said) if not token else None)
     token = token or os.environ.get("YARD_TOKEN") or (login.token if login else "")
-    if not token and where[0] in _LOOPBACK:
-        # Not for others: whoever has it is the owner of the yard of this machine.
-        token = own_token(data, where[1])
-    if token and not secure and where[0] not in _LOOPBACK and not os.environ.get("YARD_INSECURE_HTTP"):
+    if not token and where[0] in LOOPBACK:
+        own = own_socket(data, where[1])
+        if own:
+            return Place(own, url=said)
+    if token and not secure and where[0] not in LOOPBACK and not os.environ.get("YARD_INSECURE_HTTP"):
         raise BadInput(
             f"{said} is not https: your token could be read on the way",
             "Use https://, or set YARD_INSECURE_HTTP=1 if nobody else is on that network.",
@@ -114,15 +115,16 @@ def socket_of(data: Path | None) -> str:
     return str(DataDir(folders[0]).root / "yard.sock")
 
 
-def own_token(data: Path | None, port: int) -> str:
-    """The token of the yard that listens here, for whoever may read it: any other server would learn it."""
+def own_socket(data: Path | None, port: int) -> str:
+    """The socket of the asker's own yard that listens at this port; empty: none does.
+
+    Over it the kernel says who asks, and nothing has to be shown to whoever listens at the port.
+    """
     for folder in [data] if data is not None else likely_data():
-        with suppress(OSError):
-            there = DataDir(folder)
-            if any(
-                each.running() is not None and each.note().get("port") == port for each in there.instances()
-            ):
-                return there.token_file.read_text(encoding="ascii").strip()
+        for each in DataDir(folder).instances():
+            with suppress(OSError, YardError):
+                if each.note().get("port") == port and each.running():
+                    return str(each.socket)
     return ""
 
 

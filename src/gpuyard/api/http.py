@@ -30,8 +30,14 @@ class Connection:
     """One connection, used for one request after the other."""
 
     def __init__(
-        self, address: tuple[str, int] | str, timeout_s: float, tls: "ssl.SSLContext | None" = None
+        self,
+        address: tuple[str, int] | str,
+        timeout_s: float,
+        tls: "ssl.SSLContext | None" = None,
+        *,
+        secret: bool = False,
     ) -> None:
+        """`secret`: a token goes over it, which is for no other user of this machine to read."""
         if isinstance(address, str):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         else:
@@ -42,6 +48,10 @@ class Connection:
                 self._socket.connect(address)
             else:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if tls is None and secret:
+                    from gpuyard.api.listeners import check_listener  # noqa: PLC0415 (few commands need it)
+
+                    check_listener(self._socket)
                 if tls is not None:
                     self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         except BaseException:

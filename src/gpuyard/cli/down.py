@@ -1,6 +1,5 @@
 """`yard down`: stop the yard of this machine."""
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,8 +32,8 @@ def down(
         pid = instance.running()
         if pid == 0:
             raise YardError(
-                f"a yard runs on {folder.root}, and {instance.pid_file} does not say with which pid",
-                f"Find it with `fuser {instance.pid_file}` and stop it with `kill PID`.",
+                f"{instance.pid_file} is locked, and no yard that runs has written it",
+                f"Find the process with `fuser {instance.pid_file}` and stop it with `kill PID`.",
             )
         if pid:
             _stop(pid, instance)
@@ -43,12 +42,9 @@ def down(
 
 
 def _stop(pid: int, instance: "Instance") -> None:
-    import signal
-
     try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return
+        if not instance.stop():
+            return
     except PermissionError as error:
         raise YardError(
             f"the yard with pid {pid} is another user's", "Ask its owner, or root, to stop it."

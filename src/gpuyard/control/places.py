@@ -2,7 +2,7 @@
 
     DATA/            0711: other users pass through to the socket, nobody lists
       yard.db        the store (unless --store names another)
-      yard.pid       locked while a server runs; holds its pid, port and command line
+      yard.pid       0600, locked while a server runs; holds its port, and which process it is
       yard.sock      the API on a Unix socket; whoever connects is known by the kernel
       yard.log       of a server in the background
       token          for the API over TCP: acts as the owner of this file
@@ -17,12 +17,18 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuyard.errors import YardError
+
+if TYPE_CHECKING:
+    from gpuyard.engines.local.processes import Identity
 
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
 SYSTEM_DATA = Path("/var/lib/gpuyard")
+UID_MIN = 1000
+"""Users below this number are the system's own: nobody logs in as one of them."""
 
 
 class AlreadyRunning(YardError):
@@ -175,7 +181,9 @@ class Instance:
 
     def hold(self, note: dict[str, object]) -> None:
         """Be the one server of this name, or raise with the pid of the one there is."""
-        fd = os.open(self.pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # Whoever can open the file can lock it: that is its owner alone, also where an older server made it.
+        fd = os.open(self.pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -190,15 +198,24 @@ class Instance:
             raise self._taken()
 
     def _taken(self) -> AlreadyRunning:
+        server = self._server()
+        if server is None:
+            return AlreadyRunning(
+                f"{self.pid_file} is locked, and not by the yard that wrote it, which is gone",
+                f"`fuser {self.pid_file}` names the process that locks it.",
+            )
         return AlreadyRunning(
-            f"a yard is running on {self.data.root} already, with pid {self.note().get('pid', '?')}",
+            f"a yard is running on {self.data.root} already, with pid {server.pid}",
             "Use it, stop it with `yard down`, or choose another folder with --data.",
         )
 
     def write(self, note: dict[str, object]) -> None:
         """Tell others about this server."""
+        from gpuyard.engines.local import processes  # noqa: PLC0415 (few commands need it)
+
+        pid, ticks, boot = processes.myself(processes.boot_id())
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json.dumps({"pid": os.getpid(), **note}).encode(), 0)
+        os.pwrite(self._fd, json.dumps({"pid": pid, "ticks": ticks, "boot": boot, **note}).encode(), 0)
 
     def note(self) -> dict[str, object]:
         """What the server said about itself; empty where there was none."""
@@ -208,19 +225,43 @@ class Instance:
         return {}
 
     def running(self) -> int | None:
-        """The pid of the server, if it is there: what counts is the lock, not the note."""
+        """The pid of the server, if it is there: what counts is the lock, not the note. 0: it is locked by another."""
         try:
             fd = os.open(self.pid_file, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError as error:
+            raise YardError(
+                f"the yard on {self.data.root} is another user's", "Ask its owner, or root."
+            ) from error
         except OSError:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = self.note().get("pid")
-            return pid if isinstance(pid, int) else 0
+            server = self._server()
+            return server.pid if server else 0
         finally:
             os.close(fd)
         return None
+
+    def stop(self) -> bool:
+        """Tell the server to end: that process, and none that got its number later. Whether it was there."""
+        import signal  # noqa: PLC0415
+
+        from gpuyard.engines.local import processes  # noqa: PLC0415
+
+        server = self._server()
+        return server is not None and processes.signal_to(server, signal.SIGTERM, server.boot)
+
+    def _server(self) -> "Identity | None":
+        """The process that wrote the note, while it lives."""
+        from gpuyard.engines.local import processes  # noqa: PLC0415
+
+        note = self.note()
+        pid, ticks, boot = note.get("pid"), note.get("ticks"), note.get("boot")
+        if not isinstance(pid, int) or not isinstance(ticks, int) or not isinstance(boot, str):
+            return None
+        server = processes.Identity(pid, ticks, boot)
+        return server if processes.lives(server, processes.boot_id()) else None
 
     def release(self) -> None:
         """Let go. The file stays: removing it would let two processes lock two files of one name."""

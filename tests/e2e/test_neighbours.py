@@ -1,0 +1,120 @@
+"""Users of one machine who mean harm to one another: what they cannot do to a yard that is not theirs."""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from rigs.others import OTHER, act, meanwhile, needs_root, refused
+
+from .conftest import Box
+
+SECRET = "5ec7e7" * 8
+
+
+@pytest.fixture
+def den() -> Iterator[Path]:
+    """A folder into which other users may go."""
+    with tempfile.TemporaryDirectory(prefix="yard-den-") as folder:
+        os.chmod(folder, 0o711)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def roots() -> Iterator[Box]:
+    """A yard of root that other users of this machine can reach."""
+    with tempfile.TemporaryDirectory(prefix="yard-e2e-") as folder:
+        os.chmod(folder, 0o711)
+        box = Box(Path(folder) / "yard")
+        box.up()
+        yield box
+        done = box("down", "--jobs")
+        assert 0 == done.code, done.err
+
+
+@needs_root
+def test_nobody_else_opens_the_lock(roots: Box) -> None:
+    pid_file = roots.data / "yard.pid"
+    assert "PermissionError" == act(OTHER, lambda: refused(lambda: os.open(pid_file, os.O_RDONLY)))
+    assert act(OTHER, lambda: len(roots.client().nodes())) == 1, "the socket is for everybody"
+
+
+def stale(box: Box, pid: int, port: int = 1) -> int:
+    """Leave what a killed server of root leaves, and have somebody hold its lock; the descriptor that does."""
+    box.data.mkdir(mode=0o711)
+    (box.data / "token").write_text(SECRET)
+    (box.data / "token").chmod(0o600)
+    note = {"pid": pid, "ticks": 1, "boot": "an earlier one", "port": port}
+    (box.data / "yard.pid").write_text(json.dumps(note))
+    fd = os.open(box.data / "yard.pid", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def test_a_number_that_was_given_away_again_is_not_signalled(tmp_path: Path) -> None:
+    """A process is who started when its yard did; another that got the number goes on."""
+    box = Box(tmp_path / "yard")
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        fd = stale(box, innocent.pid)
+        try:
+            done = box("down")
+            assert (1, True) == (done.code, "is locked, and no yard that runs has written it" in done.err)
+            assert None is innocent.poll()
+            done = box("up", "-d", "--port", 0)
+            assert (3, True) == (done.code, "fuser" in done.err)
+        finally:
+            os.close(fd)
+            innocent.send_signal(signal.SIGKILL)
+    assert "no yard is running on" in box("down").err
+
+
+def listener(port: socket.socket, heard: Path) -> None:
+    """Somebody who answers at a port and writes down what they are sent."""
+    while True:
+        connection, _ = port.accept()
+        with connection:
+            with heard.open("ab") as file:
+                file.write(connection.recv(65536))
+            connection.sendall(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n")
+
+
+@needs_root
+def test_the_owners_token_goes_to_nobody_who_listens_where_the_yard_did(den: Path) -> None:
+    box, heard = Box(den / "yard"), den / "heard"
+    heard.touch()
+    heard.chmod(0o666)
+    with socket.create_server(("127.0.0.1", 0)) as port, ExitStack() as undo:
+        number = port.getsockname()[1]
+        undo.callback(os.close, stale(box, os.getpid(), number))
+        # The number of the socket's user is the one of the process that makes it.
+        port.close()
+        undo.enter_context(
+            meanwhile(OTHER, lambda: listener(socket.create_server(("127.0.0.1", number)), heard))
+        )
+        url = f"http://127.0.0.1:{number}"
+        until_s = time.monotonic() + 20
+        while "no yard answers" in (done := box("nodes", YARD_URL=url)).err:
+            assert time.monotonic() < until_s
+        assert 2 == done.code, done.err
+        said = heard.read_bytes()
+        assert b"GET /api/v1/nodes" in said
+        assert (False, False) == (SECRET.encode() in said, b"uthorization" in said)
+
+        done = box("nodes", YARD_URL=url, YARD_TOKEN=SECRET)
+        assert (1, True) == (done.code, f"user {OTHER} of this machine listens at port {number}" in done.err)
+        assert SECRET.encode() not in heard.read_bytes()
+
+
+def test_the_owner_is_known_by_the_socket_where_the_url_is_their_own_yards(box: Box) -> None:
+    url = f"http://localhost:{box.note()['port']}"
+    done = box("nodes", YARD_URL=url)
+    assert (0, "") == (done.code, done.err)
