@@ -36,7 +36,9 @@ def convert(
     ] = "",
     host_process: Annotated[
         bool,
-        typer.Option("--host-process", help="Let a container's command run as a process, without its image."),
+        typer.Option(
+            "--host-process", help="Say nothing of images: a container's command runs on the node itself."
+        ),
     ] = False,
 ) -> None:
     """Turn a batch script of Slurm or a manifest of Kubernetes into native YAML.

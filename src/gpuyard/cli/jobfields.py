@@ -108,7 +108,8 @@ DryRun = Annotated[
     Option("--dry-run", help="Say where and when it would start and what it would cost; submit nothing."),
 ]
 HostProcess = Annotated[
-    bool, Option("--host-process", help="Run a container's command as a process, without its image.")
+    bool,
+    Option("--host-process", help="Say nothing of images: a container's command runs on the node itself."),
 ]
 
 

@@ -65,7 +65,7 @@ class Caller:
     slurm_output: bool = False
     """Whether output goes to slurm-ID.out unless something else is said, as with sbatch."""
     host_process: bool = False
-    """Whether a container's command may run as a process of the node, without its image."""
+    """Whether it is known that a container's command runs as a process of the node, without its image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,6 +215,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         yard |= {
             "SLURM_ARRAY_JOB_ID": str(launch.array_id),
             "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+            "JOB_COMPLETION_INDEX": str(launch.array_index),
         }
     if part.tasks > 1 and not recipe.batch:
         yard |= {

@@ -119,6 +119,7 @@ def _yard(launch: Launch, place: Place) -> dict[str, str]:
         yard |= {
             "SLURM_ARRAY_JOB_ID": str(launch.array_id),
             "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+            "JOB_COMPLETION_INDEX": str(launch.array_index),
         }
     return yard
 

@@ -6,6 +6,7 @@ from gpuyard.config.problems import quoted
 from gpuyard.intake.gpu_models import models_called
 from gpuyard.intake.kubernetes.containers import mounts, process
 from gpuyard.intake.kubernetes.resources import resources
+from gpuyard.intake.kubernetes.sources import Sources
 from gpuyard.intake.kubernetes.tree import Part, whole
 from gpuyard.intake.names import is_segment
 
@@ -33,7 +34,7 @@ _LEFT_OUT = {
     "imagePullSecrets": "no image is pulled",
     "priority": "order comes from fair share and class; name a class as priorityClassName",
     "runtimeClassName": "no container is started",
-    "securityContext": "the process runs as whoever submits it",
+    "securityContext": "the process runs as you, with your rights",
     "serviceAccount": "there are no service accounts",
     "serviceAccountName": "there are no service accounts",
     "setHostnameAsFQDN": "the process sees the node's own name",
@@ -49,12 +50,12 @@ _REFUSED = {
     "initContainers": "only one container becomes the job's process; do its work at the start of the command",
     "nodeName": "the yard chooses the node; use nodeSelector kubernetes.io/hostname",
     "resourceClaims": "ask for devices as nvidia.com/gpu",
-    "schedulingGates": "submit it with suspend: true and release it",
+    "schedulingGates": "submit it with --hold and release it",
 }
 _DEADLINE_S_MAX = 3650 * 86_400
 
 
-def pod(spec: Part, *, host_process: bool) -> dict[str, Any]:
+def pod(spec: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
     """Fields of a job for the spec of a pod."""
     found: dict[str, Any] = {}
     containers = spec.parts("containers")
@@ -63,7 +64,7 @@ def pod(spec: Part, *, host_process: bool) -> dict[str, Any]:
     volumes = {part.text("name"): part for part in spec.parts("volumes")}
     for container in containers[:1]:
         with container:
-            found |= process(container, host_process)
+            found |= process(container, sources, host_process=host_process)
             found |= resources(container)
             mounts(container, volumes)
             container.left_out({"resizePolicy": "a job keeps what it got"})
@@ -96,7 +97,8 @@ def _selected(selector: Part) -> dict[str, Any]:
             found["on_nodes"] = [value]
         elif _SO_ANYWAY.get(key) != value:
             selector.problem(
-                key, f"cannot be kept: nodes have no label {key}; name a pool as {POOL_LABELS[0]}"
+                key,
+                f"cannot be kept: nodes have no label {key}; take it out, or name a pool as {POOL_LABELS[0]}",
             )
     return found
 

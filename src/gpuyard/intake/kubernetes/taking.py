@@ -1,15 +1,52 @@
 """Manifests of Pods and Jobs become jobs in native words, or are refused with the reason."""
 
+from dataclasses import replace
 from typing import Any
 
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.errors import BadInput
 from gpuyard.intake.documents import Document, documents
 from gpuyard.intake.kubernetes.pods import pod
+from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean, whole
 from gpuyard.intake.names import is_tenant, job_name
 from gpuyard.intake.values import ARRAY_TASKS_MAX, Caller, Form, Handing, Intake
 
 _KINDS = {"Pod": "v1", "Job": "batch/v1"}
+_BESIDE = (
+    "ConfigMap",
+    "Secret",
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "PersistentVolumeClaim",
+)
+"""Documents beside a job that ask for nothing to be run."""
+_GANG = (
+    "write its container as native YAML, with `tasks` for its replicas and `gpus` for each: every task then finds "
+    "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (docs/how-to/intake.md)"
+)
+_SERVICE = (
+    "it keeps a service running, and a yard runs jobs that end; write its template as the template of a Job"
+)
+_INSTEAD = {
+    "CronJob": "write its jobTemplate as a Job, and let cron call `yard submit`",
+    "DaemonSet": _SERVICE,
+    "Deployment": _SERVICE,
+    "ReplicaSet": _SERVICE,
+    "StatefulSet": _SERVICE,
+    "Service": "jobs are processes of the node and have its name; take it out",
+    "JobSet": "submit its jobs one by one",
+    "MPIJob": _GANG,
+    "PyTorchJob": _GANG,
+    "RayJob": "write the command that starts Ray as a Job",
+    "RayCluster": _SERVICE,
+    "TFJob": _GANG,
+    "Workflow": "submit its steps as Jobs, each after the one before: yard submit --after",
+}
+"""What to do about kinds that people have."""
+_QUEUE = "kueue.x-k8s.io/queue-name"
 _RETRIES_MAX = 100
 _BACKOFF_LIMIT = 6
 """What Kubernetes assumes."""
@@ -36,38 +73,54 @@ def read_kubernetes(text: str, file: str, caller: Caller) -> list[Intake]:
     """Every job of a file of manifests; `ConfigError` with every problem and its place otherwise."""
     findings = Findings(file)
     found = []
-    for each in documents(text, file):
+    everything = documents(text, file)
+    sources = Sources.of(everything, findings)
+    for each in everything:
         findings.problems += each.problems
-        before = len(findings.warnings)
-        job = _job(each, findings, caller)
-        warnings = tuple(sorted(dict.fromkeys(findings.warnings[before:])))
+        root = Part(each.root, "", findings)
+        kind = root.text("kind")
+        if kind in _BESIDE:
+            if kind not in (CONFIG_MAP, SECRET):
+                root.warn("kind", f"{quoted(kind)} is not served and left out: a yard has none")
+            continue
+        job = _job(each, findings, caller, sources)
+        warnings = tuple(sorted(dict.fromkeys(findings.warnings)))
+        # What is left out between two jobs is told with the second.
+        findings.warnings.clear()
         handing = Handing(export_all=False)
         line = each.root.place.line
         found.append(
             Intake(form=Form.KUBERNETES, file=file, line=line, job=job, warnings=warnings, handing=handing)
         )
     findings.raise_if_any()
+    if not found:
+        raise BadInput(f"{file}: there is no job in it", "A yard takes Pods and Jobs.")
     return found
 
 
-def _job(document: Document, findings: Findings, caller: Caller) -> dict[str, Any]:
+def _job(document: Document, findings: Findings, caller: Caller, sources: Sources) -> dict[str, Any]:
     with Part(document.root, "", findings) as root:
         kind, version = root.text("kind"), root.text("apiVersion")
         root.accept("status")
         if kind not in _KINDS:
-            choice = remedy(kind, _KINDS, "kinds")
-            root.problem("kind", f"{quoted(kind)} cannot be served: a yard takes Pods and Jobs; {choice}")
+            instead = _INSTEAD.get(kind) or f"a yard takes Pods and Jobs; {remedy(kind, _KINDS, 'kinds')}"
+            root.problem("kind", f"{quoted(kind)} cannot be served: {instead}")
             root.accept(*root.names())
             return {}
         if version != _KINDS[kind]:
             root.problem("apiVersion", f"of a {kind} is {_KINDS[kind]}, not {quoted(version)}")
-        job = _metadata(root)
+        job, queued = _metadata(root)
+        sources = replace(sources, namespace=job.get("tenant", ""))
         with root.part("spec") as spec:
-            found = _of_job(spec, caller) if kind == "Job" else _of_pod(spec, caller)
+            if kind == "Job":
+                found = _of_job(spec, caller, sources, queued=queued)
+            else:
+                found = _of_pod(spec, caller, sources)
         return {**job, **found}
 
 
-def _metadata(root: Part) -> dict[str, Any]:
+def _metadata(root: Part) -> tuple[dict[str, Any], bool]:
+    """Fields of a job, and whether a queue of Kueue would let it start."""
     found: dict[str, Any] = {}
     with root.part("metadata") as metadata:
         name = metadata.text("name") or metadata.text("generateName").rstrip("-")
@@ -83,12 +136,20 @@ def _metadata(root: Part) -> dict[str, Any]:
             found["tenant"] = tenant
             if not is_tenant(tenant):
                 metadata.problem("namespace", f"cannot be a tenant: {quoted(tenant)}")
-        metadata.left_out(_METADATA_LEFT_OUT)
-    return found
+        queue = Part(metadata.part("labels").node, "", root.findings).text(_QUEUE)
+        if queue:
+            metadata.warn(
+                "labels",
+                f"name the queue {quoted(queue)}, which is not used: the yard queues by tenant and class",
+            )
+            metadata.left_out({key: text for key, text in _METADATA_LEFT_OUT.items() if key != "labels"})
+        else:
+            metadata.left_out(_METADATA_LEFT_OUT)
+    return found, bool(queue)
 
 
-def _of_pod(spec: Part, caller: Caller) -> dict[str, Any]:
-    found = pod(spec, host_process=caller.host_process)
+def _of_pod(spec: Part, caller: Caller, sources: Sources) -> dict[str, Any]:
+    found = pod(spec, sources, host_process=caller.host_process)
     policy = spec.text("restartPolicy", "Always")
     if policy == "Always":
         spec.warn("restartPolicy", "Always is not served: a job ends when its command ends")
@@ -100,12 +161,12 @@ def _of_pod(spec: Part, caller: Caller) -> dict[str, Any]:
     return found
 
 
-def _of_job(spec: Part, caller: Caller) -> dict[str, Any]:
+def _of_job(spec: Part, caller: Caller, sources: Sources, *, queued: bool) -> dict[str, Any]:
     with spec.part("template") as template:
         with template.part("metadata") as metadata:
             metadata.accept(*metadata.names())
         with template.part("spec") as below:
-            found = pod(below, host_process=caller.host_process)
+            found = pod(below, sources, host_process=caller.host_process)
             policy = below.text("restartPolicy", "Always")
             if policy not in ("Never", "OnFailure"):
                 below.problem("restartPolicy", f"of a Job must be Never or OnFailure, not {quoted(policy)}")
@@ -119,7 +180,11 @@ def _of_job(spec: Part, caller: Caller) -> dict[str, Any]:
         found["time_limit_s"] = min(limit, found.get("time_limit_s", limit))
         spec.warn("activeDeadlineSeconds", "holds for each attempt here, not for all of them together")
     if spec.get("suspend", boolean, False):
-        found["hold"] = True
+        if queued:
+            spec.warn("suspend", "is lifted: Kueue would let it start in its turn, and so does the yard")
+        else:
+            found["hold"] = True
+            spec.warn("suspend", "is read as a hold: `yard release` lets the job start")
     found |= _tasks(spec)
     spec.left_out(_JOB_LEFT_OUT)
     return found
@@ -145,11 +210,6 @@ def _tasks(spec: Part) -> dict[str, Any]:
         found["array"] = f"0-{completions - 1}" if completions > 1 else "0"
         if 0 < parallel < completions:
             found["array_limit"] = parallel
-    if mode == "Indexed":
-        if not spec.has("completions"):
-            spec.problem("completionMode", "Indexed needs completions")
-        spec.warn(
-            "completionMode",
-            "Indexed: a task finds its index in SLURM_ARRAY_TASK_ID",
-        )
+    if mode == "Indexed" and not spec.has("completions"):
+        spec.problem("completionMode", "Indexed needs completions: the number of tasks")
     return found
