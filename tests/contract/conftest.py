@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.rigs import LocalRig, Rig, SimRig
+from contract.rigs import SEVERAL_NODES, LocalRig, Rig, SimRig
 from contract.slurm_rig import SlurmRig
 from rigs.slurm import SlurmCluster
 
@@ -15,12 +15,14 @@ def _made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Rig:
         return SimRig()
     if kind == "local":
         return LocalRig(folder)
+    if kind == "nodes":
+        return LocalRig(folder, nodes=SEVERAL_NODES)
     return SlurmRig(folder, request.getfixturevalue("slurm_of_eight"))
 
 
-@pytest.fixture(params=["sim", "local", pytest.param("slurm", marks=pytest.mark.slurm)])
+@pytest.fixture(params=["sim", "local", "nodes", pytest.param("slurm", marks=pytest.mark.slurm)])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    """Every engine, one after the other."""
+    """Every engine, one after the other; the local one as one node and as several."""
     made = _made(request.param, request, tmp_path)
     yield made
     made.close()

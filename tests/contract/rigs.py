@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuyard.engines.contract import Engine, Launch, Part, Phase, Recipe, Report
-from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.hosts import Here, Pretended
+from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.model import Node
 from gpuyard.sim.engine import Faults, Life, SimEngine
 
 EPOCH = 1
 GPUS = 8
+ONE_NODE = Here(emulate=EmulatedGpus(count=GPUS, model="A100-80GB"))
+SEVERAL_NODES = Pretended(
+    (
+        *[Node(f"a-{i}", "c", "a", "A100-80GB", GPUS, 64_000, 500_000, GPUS, 2, "sw1") for i in (1, 2)],
+        Node("b-1", "c", "b", "H200", 2, 32_000, 250_000, features=("nvme",)),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -189,7 +198,8 @@ class LocalRig:
     slack = 1
     settle_s = 20.0
 
-    def __init__(self, folder: Path, *, use_cgroups: bool = True) -> None:
+    def __init__(self, folder: Path, *, use_cgroups: bool = True, nodes: Here | Pretended = ONE_NODE) -> None:
+        self.nodes = nodes
         self.data = folder.resolve() / "data"
         self.effects = folder / "effects"
         self.effects.mkdir()
@@ -202,7 +212,7 @@ class LocalRig:
     def reopen(self, **options: object) -> LocalEngine:
         engine = LocalEngine(
             self.data,
-            emulate=EmulatedGpus(count=GPUS, model="A100-80GB"),
+            nodes=self.nodes,
             use_cgroups=self.use_cgroups,
             **options,  # type: ignore[arg-type]
         )

@@ -21,9 +21,11 @@ LONG = Program(run_ms=60_000)
 SERVER = """
 import pickle, sys, time
 from pathlib import Path
-from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.machine import EmulatedGpus
 data, cgroups, path = sys.argv[1:]
-engine = LocalEngine(Path(data), emulate=EmulatedGpus(8, "A100-80GB"), use_cgroups=cgroups == "True")
+engine = LocalEngine(Path(data), nodes=Here(emulate=EmulatedGpus(8, "A100-80GB")), use_cgroups=cgroups == "True")
 launches = pickle.loads(Path(path).read_bytes())
 print("ready", flush=True)
 sys.stdin.readline()

@@ -76,7 +76,7 @@ def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -
 
 def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Tasks of one array that wait one behind the other, and for the same, as one row: `7_[0-199]`, `200 x 1` GPUs."""
-    from gpuyard.cli.slurm.hosts import indices_folded
+    from gpuyard.engines.hostnames import indices_folded
 
     def kind(row: Sequence[Any]) -> tuple[Any, ...]:
         array, _, index = row[1].partition("_")

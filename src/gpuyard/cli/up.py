@@ -51,6 +51,7 @@ def up(
     config: Annotated[
         Path | None,
         typer.Option(
+            "-c",
             "--config",
             metavar="FILE",
             help="A yard.yaml: tenants, classes, policy. Default: yard.yaml in the data folder, if there is one.",

@@ -104,7 +104,9 @@ class PoolEntry(_Entry):
     numa: NumaDomains | None = _key("NUMA domains of a node; the GPUs are split evenly in order.", default=1)
     nodes_per_switch: NodeCount | None = _key("Nodes on one switch. Left out: all.", example=4)
     switches_per_rack: NodeCount | None = _key("Switches in one rack. Left out: all.", example=2)
-    emulate: Boolean | None = _key("Local engine only: pretend to have these GPUs.", default=False)
+    emulate: Boolean | None = _key(
+        "Local engine only: this machine pretends to be these nodes.", default=False
+    )
     features: list[Name] | None = _key(
         "What jobs may ask for by name (Slurm: --constraint). Left out: none.", example=["nvme"]
     )

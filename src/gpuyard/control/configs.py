@@ -238,12 +238,11 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     found = []
     if here.cluster != there.cluster:
         found.append(f"the cluster is called {here.cluster} here and {there.cluster} in the file")
-    if here.emulate != there.emulate:
-        parts = [
-            f"{emulated.count} x {emulated.model} emulated" if emulated else "the GPUs that are found"
-            for emulated in (here.emulate, there.emulate)
-        ]
-        found.append(f"the fleet is {parts[0]} here and {parts[1]} in the file")
+    ours, theirs = here.nodes.words(), there.nodes.words()
+    if ours != theirs:
+        found.append(f"the fleet is {ours} here and {theirs} in the file")
+    elif here.cluster == there.cluster and here.nodes != there.nodes:
+        found.append(f"the fleet is {ours} here and in the file, but its nodes are described otherwise")
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
     if here.log_limit_mib != there.log_limit_mib:

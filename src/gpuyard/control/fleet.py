@@ -12,7 +12,9 @@ from gpuyard.config.values import LOG_LIMIT_MIB, Access, Mode, SlurmCluster
 from gpuyard.control.slurm_fleet import observed, slurm_engine
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
-from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.hosts import Here, Pretended
+from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.errors import BadInput
 from gpuyard.model import CATALOGUE, Settings
 from gpuyard.policies.registry import PRESETS
@@ -27,9 +29,9 @@ class Fleet:
 
     settings: Settings
     cluster: str
-    emulate: EmulatedGpus | None
-    allow_root: bool
-    features: tuple[str, ...] = ()
+    nodes: Here | Pretended = field(default_factory=Here)
+    """This machine, or what it pretends to be, where Slurm does not have the nodes."""
+    allow_root: bool = False
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
     prices: Mapping[str, int] = field(default_factory=dict)
@@ -58,9 +60,7 @@ class Fleet:
             return slurm_engine(self.cluster, self.slurm, folder.parent)
         return LocalEngine(
             folder,
-            emulate=self.emulate,
-            cluster=self.cluster,
-            features=self.features,
+            nodes=self.nodes,
             yard=folder.parent,
             log_limit_mib=self.log_limit_mib,
             hands_off=self.hands_off,
@@ -73,13 +73,13 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
     if config is None:
         settings = Settings(policy=PRESETS["default"])
         if pretended is not None:
-            return Fleet(settings, "local", pretended, False)
+            return Fleet(settings, "local", Here(emulate=pretended))
         if nvml.read_gpus():
-            return Fleet(settings, "local", None, False)
+            return Fleet(settings, "local")
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
         )
-        return Fleet(settings, "local", STAND_IN, False, notes=(text,))
+        return Fleet(settings, "local", Here(emulate=STAND_IN), notes=(text,))
     if len(config.clusters) != 1:
         raise BadInput(
             f"the configuration has {len(config.clusters)} clusters; `yard up` runs one",
@@ -88,17 +88,15 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
     (cluster,) = config.clusters.values()
     if cluster.engine is Kind.SLURM:
         _check_slurm(cluster, cluster.slurm or SlurmCluster(), emulate)
-    emulated = None if cluster.slurm is not None else pretended or _emulated(cluster, config)
-    features = cluster.features or tuple(
-        [feature for pool in config.pools for node in pool.nodes[:1] for feature in node.features]
-    )
+        nodes: Here | Pretended = Here(cluster=cluster.name)
+    else:
+        nodes = _nodes(cluster, config, pretended)
     of_pools = {node.gpu_model: pool.price_micro_usd_h for pool in config.pools for node in pool.nodes}
     return Fleet(
         config.settings,
         cluster.name,
-        emulated,
+        nodes,
         cluster.allow_root,
-        features,
         prices={**config.prices, **of_pools},
         access=config.access,
         log_limit_mib=cluster.log_limit_mib,
@@ -121,25 +119,33 @@ def _check_slurm(cluster: Cluster, slurm: SlurmCluster, emulate: str) -> None:
         )
 
 
-def _emulated(cluster: Cluster, config: Config) -> EmulatedGpus | None:
-    """The GPUs that a local cluster pretends to have."""
+def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> Here | Pretended:
+    """What a local cluster consists of: this machine, or nodes that it pretends to be."""
     if cluster.engine is not Kind.LOCAL:
         raise BadInput(
-            f"cluster {quoted(cluster.name)} has engine {cluster.engine.value}; this release runs `local` and `slurm`",
+            f"cluster {quoted(cluster.name)} has engine {cluster.engine.value}, which this release only simulates; "
+            "it runs `local` and `slurm`",
             "Set `engine: local` or `engine: slurm`, or use the file with `yard simulate`.",
         )
-    if cluster.gpus is not None:
-        return EmulatedGpus(*cluster.gpus)
     pools = [pool for pool in config.pools if pool.cluster == cluster.name]
-    if not pools:
-        return None
     nodes = [node for pool in pools for node in pool.nodes]
+    if pretended is not None or not nodes:
+        gpus = pretended or (EmulatedGpus(*cluster.gpus) if cluster.gpus is not None else None)
+        features = cluster.features or tuple([feature for node in nodes[:1] for feature in node.features])
+        return Here(cluster=cluster.name, features=features, emulate=gpus)
+    real = [pool.name for pool in pools if pool.name not in cluster.emulated]
+    if not real:
+        return Pretended(tuple(nodes), {model.name: model.memory_mib for model in config.settings.gpu_models})
     if len(nodes) != 1:
+        rest = "s" if len(real) > 1 else ""
         raise BadInput(
-            f"cluster {quoted(cluster.name)} has {len(nodes)} nodes, and engine local is this one machine",
-            "Replace 'pools' by `gpus: 8 x A100-80GB` and `emulate: true`, or by nothing for the GPUs that are here.",
+            f"cluster {quoted(cluster.name)} has {len(nodes)} nodes and engine local, which is this one machine; "
+            f"real nodes need Slurm",
+            f"Add `emulate: true` to pool{rest} {', '.join(real)} to rehearse with nodes that this machine pretends "
+            "to be, set `engine: slurm`, or leave one pool with `nodes: 1`.",
         )
-    return EmulatedGpus(nodes[0].gpus, nodes[0].gpu_model) if cluster.emulated else None
+    (node,) = nodes
+    return Here(cluster=cluster.name, pool=node.pool, features=node.features, described=node)
 
 
 def _parsed(text: str) -> EmulatedGpus:

@@ -34,7 +34,7 @@ from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
 from gpuyard.core.records import JobRecord
 from gpuyard.engines.contract import EngineError
-from gpuyard.engines.local.engine import EMULATED
+from gpuyard.engines.local.hosts import EMULATED
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import BadInput, YardError
 from gpuyard.store import open_store

@@ -31,7 +31,7 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 def ahead(desk: Rig) -> Iterator[Foresights]:
     yard: Any = SimpleNamespace(
         books=desk.books, store=desk.books.store, desk=desk.desk, views=desk.views, now_ms=desk.now_ms,
-        fleet=Fleet(Settings(), "c", None, True, prices={"H100": 5_000_000}),
+        fleet=Fleet(Settings(), "c", prices={"H100": 5_000_000}),
     )  # fmt: skip
     found = Foresights(yard)
     yield found

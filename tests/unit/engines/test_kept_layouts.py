@@ -7,7 +7,9 @@ import pytest
 
 from gpuyard.core.geometry import Place, fit
 from gpuyard.engines.contract import Answer, Permanent, Transient
-from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig import Slices
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.sharing import IDLE_S, PIN_S_MAX, PINS
@@ -70,19 +72,19 @@ def test_a_pinned_layout_outlasts_rest_and_restart_and_is_merged_back_once_relea
     assert Answer.DONE is box.sharing.pin(box.readings, {0: pieces(*BALANCED)})[0].answer
     for again in (box, Box(tmp_path)):
         again.now_s += 10 * IDLE_S
-        assert [] == again.sharing.tidy(H200)
-        again.sharing.tidy(H200, now=True)
+        assert [] == again.sharing.tidy(lambda _gpu: H200)
+        again.sharing.tidy(lambda _gpu: H200, now=True)
         assert set(BALANCED) == there(again.cutter)
     # A restart of the machine takes slices away; they come back.
     for place in BALANCED:
         box.cutter.destroy(GPU, place)
-    box.sharing.tidy(H200)
+    box.sharing.tidy(lambda _gpu: H200)
     assert set(BALANCED) == there(box.cutter)
     assert {} == box.sharing.pin(box.readings, {})
-    box.sharing.tidy(H200)
+    box.sharing.tidy(lambda _gpu: H200)
     assert set(BALANCED) == there(box.cutter)
     box.now_s += IDLE_S + 1
-    box.sharing.tidy(H200)
+    box.sharing.tidy(lambda _gpu: H200)
     assert there(box.cutter) is None
 
 
@@ -108,7 +110,7 @@ def test_a_model_without_mig_and_a_call_that_takes_long(tmp_path: Path) -> None:
 
 
 def test_the_engine_tells_what_is_cut_and_keeps_it_over_a_restart(tmp_path: Path) -> None:
-    first = LocalEngine(tmp_path, emulate=EmulatedGpus(2, "H200"), node="n", use_cgroups=False)
+    first = LocalEngine(tmp_path, nodes=Here("n", emulate=EmulatedGpus(2, "H200")), use_cgroups=False)
     assert {1: Answer.DONE} == {
         gpu: r.answer for gpu, r in first.pin(1, "n", {1: (Slice(1, *THREE),)}).items()
     }
@@ -116,6 +118,6 @@ def test_the_engine_tells_what_is_cut_and_keeps_it_over_a_restart(tmp_path: Path
     assert 1 == len(json.loads((tmp_path / PINS).read_text()))
     first.pin(1, "n", {1: (Slice(1, *THREE),), 7: (Slice(7, *THREE),)})
     first.close()
-    second = LocalEngine(tmp_path, emulate=EmulatedGpus(2, "H200"), node="n", use_cgroups=False)
+    second = LocalEngine(tmp_path, nodes=Here("n", emulate=EmulatedGpus(2, "H200")), use_cgroups=False)
     assert {"n": (Slice(1, *THREE),)} == second.cuts()
     second.close()

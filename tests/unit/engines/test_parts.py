@@ -12,8 +12,8 @@ from gpuyard.engines.contract import Busy
 from gpuyard.engines.local import engine as engine_module
 from gpuyard.engines.local import files, nvml, processes
 from gpuyard.engines.local.cgroups import Group
-from gpuyard.engines.local.engine import EmulatedGpus, LocalEngine
-from gpuyard.engines.local.machine import emulated
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.machine import EmulatedGpus, emulated
 from gpuyard.engines.local.processes import Identity
 from gpuyard.engines.local.translate import GpuReading
 

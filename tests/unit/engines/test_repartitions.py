@@ -70,7 +70,7 @@ class Machine:
         self.yard.end(job)
         del self.held[job]
         self.now_s += 5
-        self.sharing.tidy(H200)
+        self.sharing.tidy(lambda _gpu: H200)
 
     def run(self, wanted: Ask | Mig | int) -> None:
         job = self.start(wanted)
@@ -95,7 +95,7 @@ def test_slices_and_whole_gpus_by_turns_leave_each_other_alone_while_there_is_ro
         machine.run(whole)
     # Cut once, for the first slice; never made whole in between.
     assert (1, 0, 1) == machine.cutter.counts
-    machine.sharing.tidy(H200, now=True)
+    machine.sharing.tidy(lambda _gpu: H200, now=True)
 
 
 def test_whoever_needs_the_whole_gpu_gets_it_at_once_and_at_one_repartition_a_turn(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_idle_slices_are_merged_after_a_rest_and_not_before(tmp_path: Path) -> N
     machine = Machine(tmp_path, 1)
     machine.run(Mig(1, "1g.18gb"))
     machine.now_s += IDLE_S - 6
-    machine.sharing.tidy(H200)
+    machine.sharing.tidy(lambda _gpu: H200)
     assert (1, 0, 1) == machine.cutter.counts
     machine.now_s += 10
-    machine.sharing.tidy(H200)
+    machine.sharing.tidy(lambda _gpu: H200)
     assert (1, 1, 2) == machine.cutter.counts

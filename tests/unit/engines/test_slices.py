@@ -162,12 +162,12 @@ def test_gpus_are_made_ready_and_put_back_after_a_while(tmp_path: Path) -> None:
     with pytest.raises(Transient, match="in use"):
         box.start(part())
     box.plans.clear()
-    assert [] == box.sharing.tidy(H200)
+    assert [] == box.sharing.tidy(lambda _gpu: H200)
     box.now_s += IDLE_S - 1
-    box.sharing.tidy(H200)
+    box.sharing.tidy(lambda _gpu: H200)
     assert {THREE} == there(box.cutter)
     box.now_s += 2
-    box.sharing.tidy(H200)
+    box.sharing.tidy(lambda _gpu: H200)
     assert there(box.cutter) is None
     assert (GPU,) == box.start(part())
 
@@ -190,7 +190,7 @@ def test_a_share_has_its_caps(tmp_path: Path) -> None:
     assert ready.environment.keys() >= caps(250, 1).keys() | {"CUDA_MPS_PIPE_DIRECTORY"}
     folder = Path(ready.environment["CUDA_MPS_PIPE_DIRECTORY"]).parent
     assert folder.is_dir()
-    box.sharing.tidy(H200, now=True)
+    box.sharing.tidy(lambda _gpu: H200, now=True)
     assert not folder.exists()
 
 

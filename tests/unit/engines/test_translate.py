@@ -8,6 +8,7 @@ from gpuyard.engines.local.translate import (
     GpuReading,
     MachineReading,
     Place,
+    Seat,
     alike,
     flaw_of_key,
     model_of,
@@ -88,8 +89,7 @@ def test_a_node_is_made_of_the_gpus_that_are_alike() -> None:
 
 def place(**changes: object) -> Place:
     values: dict[str, object] = {
-        "node": "box",
-        "uuids": tuple(f"GPU-{i}" for i in range(8)),
+        "seats": (Seat("box", tuple(f"GPU-{i}" for i in range(8))),),
         "boot": "b",
         "folder": "/data/attempts/y-7-1",
         "job_folder": "/data/jobs/7",

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpuyard.cli.slurm.hosts import folded, indices_folded, natural
 from gpuyard.cli.slurm.words import reason, state_of
+from gpuyard.engines.hostnames import folded, indices_folded, natural
 
 
 class SlurmJob:

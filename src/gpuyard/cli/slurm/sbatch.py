@@ -185,9 +185,9 @@ def _waited(yard: Client, job_id: int) -> int:
 
 def _test_only(taken: "Intake") -> int:
     """When and where it would start, in Slurm's words; the time is the one it starts by at even odds."""
-    from gpuyard.cli.slurm.hosts import folded
     from gpuyard.cli.slurm.jobs import Pools
     from gpuyard.cli.slurm.times import stamp
+    from gpuyard.engines.hostnames import folded
 
     fields = request_of(taken)
     with Client() as yard:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.slurm.hosts import folded
 from gpuyard.cli.slurm.ids import wanted_id
 from gpuyard.cli.slurm.jobs import Pools, SlurmJob, of_view, size
 from gpuyard.cli.slurm.sacct_fields import Line, exit_code
@@ -15,6 +14,7 @@ from gpuyard.cli.slurm.sinfo_groups import of_view as node_of_view
 from gpuyard.cli.slurm.squeue_fields import group_of, uid_of
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import full_span, stamp
+from gpuyard.engines.hostnames import folded
 
 _ENTITIES = ("job", "node", "partition", "hostnames", "hostlist", "hostlistsorted")
 
@@ -54,7 +54,7 @@ def show(words: Sequence[str], *, one_line: bool) -> int:
 
 
 def _hosts(what: str, names: Sequence[str]) -> int:
-    from gpuyard.cli.slurm.hosts import natural
+    from gpuyard.engines.hostnames import natural
     from gpuyard.intake.sbatch.hostlists import expand
 
     text = ",".join(names)

@@ -8,10 +8,10 @@ from typing import Any
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.columns import Field, Format, long_format, short_format
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.hosts import natural
 from gpuyard.cli.slurm.sinfo_groups import NO_NODE, NOTHING, STATES, Group, SlurmNode, groups_of, of_view
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import head_clock
+from gpuyard.engines.hostnames import natural
 
 GRAMMAR = Grammar(
     "sinfo",

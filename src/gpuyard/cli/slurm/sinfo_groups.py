@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gpuyard.cli.slurm.hosts import folded, natural
+from gpuyard.engines.hostnames import folded, natural
 
 STATES = {
     "idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain", "down": "down",

@@ -1,4 +1,4 @@
-"""The local engine: the contract of engines on one machine."""
+"""The local engine: the contract of engines on one machine, which is one node or pretends to be several."""
 
 import hashlib
 import logging
@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,25 +37,21 @@ from gpuyard.engines.local import (
     translate,
 )
 from gpuyard.engines.local.client import Data, Spawner, accepted
+from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
 from gpuyard.engines.local.longlogs import Trimmer
-from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps, NoMps
 from gpuyard.engines.local.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.outsiders import Outsiders
-from gpuyard.engines.local.sharing import Sharing, cutting_note
+from gpuyard.engines.local.sharing import Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
-from gpuyard.model.mig import MOLDS, Slice
-
-__all__ = ["EMULATED", "EmulatedGpus", "LocalEngine"]
-
-EMULATED = "the GPUs are emulated"
-"""A note for people."""
+from gpuyard.model.mig import Mold, Slice
 
 _log = logging.getLogger(__name__)
 _DONE = Reply(Answer.DONE)
+_FELL = "a file in the engine's folder `down` has its name"
 _CLIENTS_S = 0.1
 """How often daemons of MPS are asked who has come: a short-lived process must not come and go unseen."""
 
@@ -70,11 +65,7 @@ class LocalEngine:
         self,
         data: Path,
         *,
-        emulate: EmulatedGpus | None = None,
-        node: str = "",
-        cluster: str = "local",
-        pool: str = "local",
-        features: tuple[str, ...] = (),
+        nodes: Here | Pretended = THIS_MACHINE,
         yard: Path | None = None,
         use_cgroups: bool = True,
         log_limit_mib: int = 0,
@@ -82,28 +73,29 @@ class LocalEngine:
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._node = node or machine.hostname()
-        self._cluster, self._pool, self._features = cluster, pool, features
-        self._emulate = emulate
-        self._hands_off = hands_off and emulate is None
+        self._source = nodes
+        self._emulated = nodes.emulated
+        self._hands_off = hands_off and not nodes.emulated
         """Whether the settings of GPUs stay as they are; those of emulated ones are nobody's."""
         self._yard = str(yard or "")
         self._boot = boot_id()
         self._now_ms = now_ms
         self._data = Data(data)
+        if isinstance(nodes, Pretended):
+            os.makedirs(os.path.join(self._data.root, files.DOWN), exist_ok=True)
         self._mutex = threading.Lock()
         name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
         self._base, controllers, self._notes = cgroups.found(name, wanted=use_cgroups)
         group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
-        self._readings: list[translate.GpuReading] | None = None
+        self._found: dict[str, Host] | None = None
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._trimmer = Trimmer(log_limit_mib << 20)
-        if emulate is None and not hands_off:
+        if not self._emulated and not hands_off:
             self._notes += persistence.switch_on(str(self._data.root))
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
@@ -114,74 +106,117 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this engine on this machine, in sentences."""
-        if self._emulate is not None:
-            return (*self._notes, EMULATED)
-        readings = self._gpus()
-        shares = self._sharing.note() if readings else ""
-        cuts = cutting_note(readings, hands_off=self._hands_off)
-        return (*self._notes, *[note for note in (cuts, shares) if note])
+        own = [*self._notes, *self._source.notes()]
+        readings = [gpu for host in self._hosts().values() for gpu in host.readings]
+        if not self._emulated and readings:
+            own += [cutting_note(readings, hands_off=self._hands_off), self._sharing.note()]
+        return tuple([note for note in own if note])
 
-    # ---- the node
+    # ---- the nodes
 
     def nodes(self) -> tuple[NodeReport, ...]:
-        """This machine, its GPUs, and who else is on them."""
-        gpus = machine.read_gpus(self._emulate, self._node)
-        places = translate.alike(gpus)
-        readings = [gpus[place] for place in places]
+        """The nodes, their GPUs, and who else is on them."""
+        found = {host.node.name: host for host in self._source.read()}
         with self._mutex:
-            self._readings = readings
-        found = translate.node_of(machine.read_machine(self._node), readings, self._cluster, self._pool)
-        node = replace(found, features=self._features)
-        mold = MOLDS.get(node.gpu_model)
-        for trouble in self._sharing.tidy(mold):
+            self._found = found
+        for trouble in self._sharing.tidy(self._mold_of(found)):
             _log.warning("%s", trouble)
         for key in self._data.attempts():
             self._trimmer.trim(self._data.attempt(key))
+        down = self._fallen() & found.keys()
+        return tuple(
+            [
+                NodeReport(
+                    node=host.node,
+                    up=name not in down,
+                    why=_FELL if name in down else "",
+                    busy=self._busy(host),
+                    layouts=self._left_alone(host),
+                )
+                for name, host in found.items()
+            ]
+        )
+
+    def _fallen(self) -> set[str]:
+        """Emulated nodes that somebody wants to be down; what runs there is ended as if its node had failed."""
+        if not isinstance(self._source, Pretended):
+            return set()
+        down = set(os.listdir(os.path.join(self._data.root, files.DOWN)))
+        for key in self._data.attempts() if down else ():
+            nodes = (files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}).get("nodes", ())
+            if hit := sorted(down & set(nodes)):
+                self._stop(Halt(key, Outcome.NODE_FAIL, 0), f"node {hit[0]} went down")
+        return down
+
+    def _busy(self, host: Host) -> tuple[Busy, ...]:
+        """The GPUs of a node that others use."""
+        if self._emulated:
+            return ()
         ours = set()
-        if any([reading.pids for reading in readings]):
+        if any([reading.pids for reading in host.readings]):
             ours = self._watcher.supervisors() | self._sharing.daemon_pids()
-        busy = self._outsiders.among(readings, ours)
-        if mold is not None and self._emulate is None:
-            cut = [gpu for gpu, reading in enumerate(readings) if self._sharing.foreign(mold, reading.uuid)]
+        busy = self._outsiders.among(host.readings, ours)
+        if (mold := host.mold) is not None:
+            cut = [
+                gpu for gpu, reading in enumerate(host.readings) if self._sharing.foreign(mold, reading.uuid)
+            ]
             busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
-        layouts = None
-        if self._hands_off:
-            there = self._sharing.there(readings)
-            layouts = {
-                gpu: tuple([piece for piece in there if piece.gpu == gpu])
-                for gpu in range(len(readings) if mold is not None else 0)
-            }
-        return (NodeReport(node=node, up=True, busy=busy, layouts=layouts),)
+        return busy
+
+    def _left_alone(self, host: Host) -> dict[int, tuple[Slice, ...]] | None:
+        """How the GPUs of a node are cut, where the yard does not cut them."""
+        if not self._hands_off:
+            return None
+        there = self._sharing.there(host.readings)
+        return {
+            gpu: tuple([piece for piece in there if piece.gpu == gpu])
+            for gpu in range(len(host.readings) if host.mold is not None else 0)
+        }
 
     def signals(self) -> tuple[GpuSignals, ...]:
-        """What the GPUs of this machine do now."""
-        if self._emulate is not None:
-            return signals.pretended(self._node, self._gpus())
-        return signals.read(self._node, self._gpus(), attempt_of)
+        """What the GPUs do now."""
+        told: list[GpuSignals] = []
+        for name, host in self._hosts().items():
+            if self._emulated:
+                told += signals.pretended(name, host.readings)
+            else:
+                told += signals.read(name, host.readings, attempt_of)
+        return tuple(told)
 
-    def _gpus(self) -> list[translate.GpuReading]:
-        if self._readings is None:
+    def _hosts(self) -> dict[str, Host]:
+        if self._found is None:
             self.nodes()
-        assert self._readings is not None, "reading the node fills in its GPUs"
-        return self._readings
+        assert self._found is not None, "reading the nodes fills them in"
+        return self._found
+
+    @staticmethod
+    def _mold_of(hosts: Mapping[str, Host]) -> Callable[[str], Mold | None]:
+        """How a GPU can be cut. One that is no longer found is taken to be like the others, if all are alike."""
+        molds = [host.mold for host in hosts.values()]
+        if len(molds) == 1:
+            return lambda _gpu: molds[0]
+        return {gpu.uuid: host.mold for host in hosts.values() for gpu in host.readings}.get
 
     def _share(self) -> Sharing:
         root = str(self._data.root)
-        if self._emulate is not None:
+        if self._emulated:
             return Sharing(root, lambda mold: EmulatedCutter(root, mold), NoMps(root), self._live_plans)
         return Sharing(root, NvmlCutter, Mps(root), self._live_plans, hands_off=self._hands_off)
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
-        """Keep these layouts on this machine, and no others."""
-        if node != self._node:
-            return dict.fromkeys(layouts, Reply(Answer.REFUSED, f"this machine is {self._node}"))
-        readings = self._gpus()
+        """Keep these layouts on a node, and no others."""
+        hosts = self._hosts()
+        if node not in hosts:
+            return dict.fromkeys(layouts, Reply(Answer.REFUSED, f"there is no node {node} here"))
+        readings = hosts[node].readings
+        wanted = {gpu: each for gpu, each in layouts.items() if gpu < len(readings)}
+        elsewhere = {gpu.uuid for name, host in hosts.items() if name != node for gpu in host.readings}
         with self._data.acting(epoch):
-            return self._sharing.pin(readings, {g: each for g, each in layouts.items() if g < len(readings)})
+            return self._sharing.pin(readings, wanted, elsewhere)
 
     def cuts(self) -> dict[str, tuple[Slice, ...]]:
-        """The yard's own slices on this machine, in use or not."""
-        return {self._node: self._sharing.there(self._gpus())}
+        """The yard's own slices by node, in use or not."""
+        return {name: self._sharing.there(host.readings) for name, host in self._hosts().items()}
 
     def _live_plans(self) -> Iterator[dict[str, Any]]:
         """What attempts that have not ended were started with."""
@@ -219,8 +254,8 @@ class LocalEngine:
 
     def _write(self, launch: Launch) -> Reply | None:
         """Put the launch on disk; None: it is there and waits for a supervisor."""
-        readings = self._gpus()
-        if flaw := translate.flaw_of(launch, self._node, len(readings)):
+        hosts = self._hosts()
+        if flaw := translate.flaw_of(launch, {name: len(host.readings) for name, host in hosts.items()}):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
         account = machine.account(recipe.uid, recipe.gid, recipe.user)
@@ -238,31 +273,39 @@ class LocalEngine:
         if os.path.exists(os.path.join(folder, files.CLAIM)):
             return _DONE
         try:
-            ready = self._sharing.prepare(launch.parts[0], readings, account)
+            ready = [self._sharing.prepare(part, hosts[part.node].readings, account) for part in launch.parts]
         except Permanent as error:
             return Reply(Answer.REFUSED, str(error))
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
+        held = held_by_all(ready)
         with self._mutex:
-            for gpu, uid in ready.held.get("mps", ()):
+            for gpu, uid in held.get("mps", ()):
                 if why := self._faults.held_back(launch.key, gpu, uid):
                     return Reply(Answer.LATER, why)
         job_folder = self._data.job(launch.job_id)
         place = translate.Place(
-            node=self._node,
-            uuids=tuple([reading.uuid for reading in readings]),
+            seats=tuple(
+                [
+                    translate.Seat(
+                        part.node,
+                        tuple([reading.uuid for reading in hosts[part.node].readings]),
+                        each.devices,
+                        each.environment,
+                        hosts[part.node].node.gpu_model,
+                    )
+                    for part, each in zip(launch.parts, ready, strict=True)
+                ]
+            ),
             boot=self._boot,
             folder=folder,
             job_folder=job_folder,
             cgroup=os.path.join(self._base, launch.key) if self._base else "",
             limits=self._limits,
             drop=root and account.uid != 0,
-            port=machine.free_port() if launch.parts[0].tasks > 1 else 0,
+            port=machine.free_port() if sum([part.tasks for part in launch.parts]) > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
-            devices=ready.devices,
-            environment=ready.environment,
-            held=ready.held,
-            gpu_model=translate.model_of(readings[0].name, readings[0].memory_mib) if readings else "",
+            held=held,
             yard=self._yard,
         )
         try:
@@ -283,13 +326,15 @@ class LocalEngine:
         with self._data.acting(epoch):
             return [self._stop(halt) for halt in halts]
 
-    def _stop(self, halt: Halt) -> Reply:
+    def _stop(self, halt: Halt, why: str = "") -> Reply:
         folder = self._data.attempt(halt.key)
         if translate.flaw_of_key(halt.key) or os.path.exists(os.path.join(folder, files.END)):
             return _DONE
         if not os.path.exists(os.path.join(folder, files.LAUNCH)):
             return self._bar(halt.key)
-        wish = {"outcome": halt.outcome.value, "grace_ms": max(0, halt.grace_ms)}
+        wish: dict[str, Any] = {"outcome": halt.outcome.value, "grace_ms": max(0, halt.grace_ms)}
+        if why:
+            wish["why"] = why
         path = os.path.join(folder, files.HALT)
         try:
             if earlier := files.read(path):
@@ -406,11 +451,10 @@ class LocalEngine:
 
     def close(self) -> None:
         """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""
-        if self._readings:
-            mold = MOLDS.get(translate.model_of(self._readings[0].name, self._readings[0].memory_mib))
+        if self._found:
             with suppress(EngineError):
-                self._sharing.tidy(mold, now=True)
-        if self._emulate is None and not self._hands_off:
+                self._sharing.tidy(self._mold_of(self._found), now=True)
+        if not self._emulated and not self._hands_off:
             with suppress(OSError):
                 persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()

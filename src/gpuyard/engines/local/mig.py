@@ -48,6 +48,12 @@ class Cutter(Protocol):
         ...
 
 
+def own_slices(folder: str) -> dict[str, set[Place]]:
+    """What is the yard's, by GPU, as a folder remembers it."""
+    kept: dict[str, Any] = files.read(os.path.join(folder, FILE)) or {}
+    return {gpu: {Place(*place) for place in places} for gpu, places in kept.items()}
+
+
 class Slices:
     """The yard's own slices."""
 
@@ -58,8 +64,7 @@ class Slices:
 
     def own(self) -> dict[str, set[Place]]:
         """What is the yard's, by GPU: made, or about to be when the server died."""
-        kept: dict[str, Any] = files.read(self._path) or {}
-        return {gpu: {Place(*place) for place in places} for gpu, places in kept.items()}
+        return own_slices(os.path.dirname(self._path))
 
     def foreign(self, gpu: str) -> tuple[Place, ...]:
         """Slices that somebody else has made."""

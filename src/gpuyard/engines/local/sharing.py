@@ -7,14 +7,14 @@ stay, because the next job is likely to want the same.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
-from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices
+from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.mps import CONTROL, THROUGH, Daemon, Mps, caps
 from gpuyard.engines.local.translate import Account, GpuReading, model_of
 from gpuyard.model.mig import MOLDS, Mold, Slice
@@ -30,7 +30,7 @@ IDLE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What an attempt gets."""
+    """What an attempt gets on one node."""
 
     devices: tuple[str, ...]
     """What it names to see its GPUs or slices, and nothing else."""
@@ -54,6 +54,15 @@ def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
         "MIG is switched on at a GPU when a job asks for a slice, and off again afterwards; "
         "`card_settings: leave` in yard.yaml keeps the yard from it"
     )
+
+
+def held_by_all(ready: Sequence[Ready]) -> dict[str, Any]:
+    """What an attempt holds on all its nodes."""
+    held: dict[str, Any] = {}
+    for each in ready:
+        for how, what in each.held.items():
+            held[how] = [*held.get(how, ()), *what]
+    return held
 
 
 class Sharing:
@@ -82,7 +91,7 @@ class Sharing:
         return kind(self._folder, self._cutter(mold))
 
     def prepare(self, part: Part, readings: list[GpuReading], account: Account) -> Ready:
-        """Make the GPUs of an attempt ready; `Transient` if that must be tried again."""
+        """Make the GPUs of an attempt on one node ready; `Transient` if that must be tried again."""
         uuids = [readings[gpu].uuid for gpu in part.gpus]
         if not uuids:
             return Ready(())
@@ -146,10 +155,21 @@ class Sharing:
         return {uuid: tuple([Place(*place) for place in places]) for uuid, places in kept.items()}
 
     def pin(
-        self, readings: Sequence[GpuReading], layouts: Mapping[int, tuple[Slice, ...]]
+        self,
+        readings: Sequence[GpuReading],
+        layouts: Mapping[int, tuple[Slice, ...]],
+        elsewhere: Container[str] = (),
     ) -> dict[int, Reply]:
-        """Keep these layouts and no others; what became of each."""
+        """Keep these layouts on the GPUs of one node, and no others there; what became of each.
+
+        `elsewhere` are the GPUs of other nodes: what they keep stays.
+        """
         kept = {
+            uuid: [list(place) for place in places]
+            for uuid, places in self.pinned().items()
+            if uuid in elsewhere
+        }
+        kept |= {
             readings[gpu].uuid: [[piece.profile, piece.start] for piece in pieces]
             for gpu, pieces in sorted(layouts.items())
         }
@@ -217,17 +237,20 @@ class Sharing:
         """Processes below which what computes is ours."""
         return self._mps.pids()
 
-    def tidy(self, mold: Mold | None, *, now: bool = False) -> list[str]:
-        """Put back what nobody has used for a while; what could not be, in words."""
+    def tidy(self, mold_of: Callable[[str], Mold | None], *, now: bool = False) -> list[str]:
+        """Put back what nobody has used for a while; what could not be, in words. GPUs are named by UUID."""
         troubles: list[str] = []
         used = self._shared()
         if self._rests("mps", bool(used), now):
             self._mps.stop_unused(used)
         troubles += self._revive()
-        if mold is None:
-            return troubles
-        slices, cuts, pins = self._slices(mold), self._cuts(), self.pinned()
-        for uuid in sorted(slices.own()):
+        own = {} if self._hands_off else own_slices(self._folder)
+        cuts, pins = (self._cuts(), self.pinned()) if own else ({}, {})
+        for uuid in sorted(own):
+            mold = mold_of(uuid)
+            if mold is None:
+                continue
+            slices = self._slices(mold)
             if pins.get(uuid):
                 # A restart of the machine takes slices away: what is pinned is made again.
                 try:

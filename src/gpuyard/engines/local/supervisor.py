@@ -301,7 +301,10 @@ class Supervisor:
             why = self._why_failed(self.failed)
             if self.group is not None and self.group.killed_for_memory():
                 outcome = "OUT_OF_MEMORY"
-                why = f"killed for memory on node {self.plan['node']}: over {self.plan['memory_mib']} MiB"
+                # A plan that was written before there were several nodes has one.
+                nodes = self.plan.get("nodes") or [self.plan["node"]]
+                on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
+                why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"
         checkpoint_ms = 0
         with suppress(OSError):
             checkpoint_ms = os.stat(self.plan["checkpoint"]).st_mtime_ns // 1_000_000

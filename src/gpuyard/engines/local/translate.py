@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report
+from gpuyard.engines.hostnames import folded
 from gpuyard.engines.local.room import room_of
 from gpuyard.engines.patterns import file_of
 from gpuyard.model import CATALOGUE, Node, Outcome
@@ -35,12 +36,30 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a plan has to know about the machine."""
+class Seat:
+    """What a plan has to know about one node of an attempt."""
 
     node: str
     uuids: tuple[str, ...]
     """Of the node's GPUs, in order."""
+    devices: tuple[str, ...] | None = None
+    """What the tasks there name to see their GPUs or slices; None: the UUIDs of their GPUs."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What they need to use them."""
+    gpu_model: str = ""
+    """Of the node's GPUs."""
+
+    def devices_of(self, part: Part) -> tuple[str, ...]:
+        """What a job names to see the GPUs or slices that it has there."""
+        return self.devices if self.devices is not None else tuple([self.uuids[gpu] for gpu in part.gpus])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a plan has to know about the machine."""
+
+    seats: tuple[Seat, ...]
+    """One for each part of the launch."""
     boot: str
     folder: str
     """The attempt's own."""
@@ -55,14 +74,8 @@ class Place:
     port: int
     """A free port for the tasks of a gang."""
     lang: str
-    devices: tuple[str, ...] | None = None
-    """What the job names to see its GPUs or slices; None: the UUIDs of its GPUs."""
-    environment: dict[str, str] = field(default_factory=dict)
-    """What it needs to use them."""
     held: dict[str, Any] = field(default_factory=dict)
     """What it holds of GPUs that are cut or shared, for others to read."""
-    gpu_model: str = ""
-    """Of the node's GPUs."""
     yard: str = ""
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
@@ -72,11 +85,11 @@ def flaw_of_key(key: str) -> str:
     return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
 
 
-def flaw_of(launch: Launch, node: str, gpus: int) -> str:
-    """Why this launch can never run here; empty: it can."""
+def flaw_of(launch: Launch, gpus_of: Mapping[str, int]) -> str:
+    """Why this launch can never run on these nodes, which have so many GPUs; empty: it can."""
     if flaw := flaw_of_key(launch.key):
         return flaw
-    return _flaw_of_parts(launch.parts, node, gpus) or flaw_of_recipe(launch)
+    return _flaw_of_parts(launch.parts, gpus_of) or flaw_of_recipe(launch)
 
 
 def flaw_of_recipe(launch: Launch) -> str:
@@ -99,18 +112,23 @@ TASKS_MAX = 1024
 """Processes that one job may start with on this machine."""
 
 
-def _flaw_of_parts(parts: tuple[Part, ...], node: str, gpus: int) -> str:
-    if [part.node for part in parts] != [node]:
-        return (
-            f"this engine has one node, {node}; asked for {', '.join(part.node for part in parts) or 'none'}"
-        )
-    (part,) = parts
-    if part.gpus and part.milli != MILLI and (part.tasks > 1 or (len(part.gpus) > 1 and not part.slices)):
-        return "a share is one part of one GPU, for one task"
-    if len(set(part.gpus)) != len(part.gpus) or any(not 0 <= gpu < gpus for gpu in part.gpus):
-        return f"there are no GPUs {list(part.gpus)} on {node}, which has {gpus}"
-    if not 1 <= part.tasks <= TASKS_MAX:
-        return f"{part.tasks} tasks on one machine: it takes 1 to {TASKS_MAX}"
+def _flaw_of_parts(parts: tuple[Part, ...], gpus_of: Mapping[str, int]) -> str:
+    names = [part.node for part in parts]
+    if not names or len(set(names)) != len(names):
+        return "a launch names each of its nodes once"
+    for part in parts:
+        if part.node not in gpus_of:
+            there = f"{next(iter(gpus_of))} is the only one" if len(gpus_of) == 1 else f"{len(gpus_of)} are"
+            return f"there is no node {part.node} here; {there}"
+        gpus = gpus_of[part.node]
+        if part.gpus and part.milli != MILLI and (part.tasks > 1 or (len(part.gpus) > 1 and not part.slices)):
+            return "a share is one part of one GPU, for one task"
+        if len(set(part.gpus)) != len(part.gpus) or any(not 0 <= gpu < gpus for gpu in part.gpus):
+            return f"there are no GPUs {list(part.gpus)} on {part.node}, which has {gpus}"
+        if part.tasks < 1:
+            return f"{part.tasks} tasks on {part.node}: it takes at least one"
+    if (tasks := sum([part.tasks for part in parts])) > TASKS_MAX:
+        return f"{tasks} tasks on one machine: it takes 1 to {TASKS_MAX}"
     return ""
 
 
@@ -138,14 +156,15 @@ def _flaw_of_texts(launch: Launch) -> str:
 
 def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
     """Everything a supervisor needs, in plain values."""
-    recipe, part = launch.recipe, launch.parts[0]
+    recipe, parts = launch.recipe, launch.parts
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
     cwd = recipe.cwd or place.job_folder
     shared = _environment(launch, account, place) | {"YARD_CHECKPOINT_FILE": checkpoint}
+    envs = [shared | each for each in _task_environments(launch, place)]
     return {
         "key": launch.key,
         "job_id": launch.job_id,
-        "node": place.node,
+        "nodes": [part.node for part in parts],
         "boot": place.boot,
         "argv": list(recipe.argv),
         "script": recipe.script,
@@ -157,26 +176,27 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "gid": account.gid,
         "user": account.user,
         "drop": place.drop,
-        "envs": [
-            shared | _task_environment(part, rank, place, recipe.batch)
-            for rank in range(1 if recipe.batch else part.tasks)
-        ],
+        "envs": envs[:1] if recipe.batch else envs,
         "held": place.held,
-        "room": room_of(launch, [devices_of(part, place)], [place.gpu_model]),
+        "room": room_of(
+            launch,
+            [seat.devices_of(part) for part, seat in zip(parts, place.seats, strict=True)],
+            [seat.gpu_model for seat in place.seats],
+        ),
         "limit_ms": launch.limit_ms,
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
         "warn_ms": recipe.warn_ms,
         "checkpoint": checkpoint if checkpoint.startswith("/") else f"{cwd}/{checkpoint}",
         "cgroup": place.cgroup,
-        "memory_mib": part.memory_mib if place.limits else 0,
-        "cpu_milli": part.cpu_milli if place.limits else 0,
+        "memory_mib": sum([part.memory_mib for part in parts]) if place.limits else 0,
+        "cpu_milli": sum([part.cpu_milli for part in parts]) if place.limits else 0,
     }
 
 
 def _environment(launch: Launch, account: Account, place: Place) -> dict[str, str]:
     """A clean base, then what the recipe sets, then what only the yard can know."""
-    recipe, part = launch.recipe, launch.parts[0]
+    recipe, parts = launch.recipe, launch.parts
     base = {
         "PATH": _PATH,
         "HOME": account.home,
@@ -185,8 +205,8 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "SHELL": account.shell,
         "LANG": place.lang,
     }
-    indices = ",".join(str(gpu) for gpu in part.gpus)
-    ranks = recipe.ranks or part.tasks
+    tasks = sum([part.tasks for part in parts])
+    ranks = recipe.ranks or tasks
     yard = {
         FOLDER_VARIABLE: place.folder,
         "YARD_ATTEMPT_KEY": launch.key,
@@ -194,20 +214,16 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "YARD_JOB_NAME": launch.name,
         "YARD_ATTEMPT": str(launch.attempt),
         "YARD_RESTART_COUNT": str(launch.restarts),
-        "YARD_NODE": place.node,
-        "YARD_GPUS": ",".join(place.uuids[gpu] for gpu in part.gpus),
         "SLURM_JOB_ID": str(launch.job_id),
         "SLURM_JOBID": str(launch.job_id),
         "SLURM_JOB_NAME": launch.name,
         "SLURM_NTASKS": str(ranks),
         "SLURM_NPROCS": str(ranks),
-        "SLURM_NNODES": "1",
-        "SLURM_JOB_NUM_NODES": "1",
-        "SLURM_NODEID": "0",
-        "SLURM_JOB_NODELIST": place.node,
-        "SLURM_CPUS_PER_TASK": str(max(1, part.cpu_milli // ranks // 1000)),
-        "SLURM_GPUS": str(len(part.gpus)),
-        "SLURM_JOB_GPUS": indices,
+        "SLURM_NNODES": str(len(parts)),
+        "SLURM_JOB_NUM_NODES": str(len(parts)),
+        "SLURM_JOB_NODELIST": folded([part.node for part in parts]),
+        "SLURM_CPUS_PER_TASK": str(max(1, sum([part.cpu_milli for part in parts]) // ranks // 1000)),
+        "SLURM_GPUS": str(sum([len(part.gpus) for part in parts])),
         "SLURM_RESTART_COUNT": str(launch.restarts),
         "SLURM_SUBMIT_DIR": recipe.cwd or place.job_folder,
     }
@@ -217,40 +233,46 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
             "SLURM_ARRAY_TASK_ID": str(launch.array_index),
             "JOB_COMPLETION_INDEX": str(launch.array_index),
         }
-    if part.tasks > 1 and not recipe.batch:
+    if tasks > 1 and not recipe.batch:
         yard |= {
+            # Also of several nodes, which are all this machine.
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(place.port),
-            "WORLD_SIZE": str(part.tasks),
+            "WORLD_SIZE": str(tasks),
         }
     if place.yard:
         base["YARD_DATA"] = place.yard
     return base | recipe.env | yard
 
 
-def devices_of(part: Part, place: Place) -> tuple[str, ...]:
-    """What the job names to see its GPUs or slices on a node."""
-    return place.devices if place.devices is not None else tuple([place.uuids[gpu] for gpu in part.gpus])
+def _task_environments(launch: Launch, place: Place) -> Iterator[dict[str, str]]:
+    """What differs from task to task, by rank: where it runs, its number, and which of the GPUs are meant for it.
 
-
-def _task_environment(part: Part, rank: int, place: Place, batch: bool) -> dict[str, str]:
-    """What differs from task to task: its number, and which of the GPUs are meant for it.
-
-    Every task sees all GPUs of the job here, because training scripts choose theirs by LOCAL_RANK.
+    Every task sees all GPUs of the job on its node, because training scripts choose theirs by LOCAL_RANK.
     """
-    devices = devices_of(part, place)
-    each, rest = divmod(len(devices), part.tasks)
-    share = devices if rest or batch else devices[rank * each : (rank + 1) * each]
-    env = {
-        **place.environment,
-        "CUDA_VISIBLE_DEVICES": ",".join(devices),
-        "YARD_TASK_GPUS": ",".join(share),
-        "SLURM_PROCID": str(rank),
-        "SLURM_LOCALID": str(rank),
-    }
-    if part.tasks > 1 and not batch:
-        env |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    return env
+    batch, rank = launch.recipe.batch, 0
+    gang = sum([part.tasks for part in launch.parts]) > 1 and not batch
+    for number, (part, seat) in enumerate(zip(launch.parts, place.seats, strict=True)):
+        devices = seat.devices_of(part)
+        each, rest = divmod(len(devices), part.tasks)
+        for local in range(part.tasks):
+            share = devices if rest or batch else devices[local * each : (local + 1) * each]
+            env = {
+                **seat.environment,
+                "YARD_NODE": seat.node,
+                "YARD_GPUS": ",".join([seat.uuids[gpu] for gpu in part.gpus]),
+                "CUDA_VISIBLE_DEVICES": ",".join(devices),
+                "YARD_TASK_GPUS": ",".join(share),
+                "SLURMD_NODENAME": seat.node,
+                "SLURM_NODEID": str(number),
+                "SLURM_PROCID": str(rank),
+                "SLURM_LOCALID": str(local),
+                "SLURM_JOB_GPUS": ",".join([str(gpu) for gpu in part.gpus]),
+            }
+            if gang:
+                env |= {"RANK": str(rank), "LOCAL_RANK": str(local), "NODE_RANK": str(number)}
+            yield env
+            rank += 1
 
 
 def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> Report:

@@ -3,10 +3,10 @@
 import pytest
 
 from gpuyard.cli.slurm.columns import Cell, Field, Parsable, cell_lines, long_format, short_format
-from gpuyard.cli.slurm.hosts import folded, indices_folded
 from gpuyard.cli.slurm.ids import Wanted, split_ids, wanted_id
 from gpuyard.cli.slurm.jobs import size
 from gpuyard.cli.slurm.times import full_span, short_span
+from gpuyard.engines.hostnames import folded, indices_folded
 
 FIELDS = {
     "i": Field("JOBID", lambda job: job["id"]),

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuyard.cli.slurm.hosts import folded
 from gpuyard.cli.slurm.steps.asks import Ask
 from gpuyard.cli.slurm.steps.binding import bound
 from gpuyard.cli.slurm.steps.grants import NodeGrant, RoomNode
+from gpuyard.engines.hostnames import folded
 
 
 @dataclass(frozen=True, slots=True)

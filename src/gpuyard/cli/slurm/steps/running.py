@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from gpuyard.cli.slurm.hosts import indices_folded
 from gpuyard.cli.slurm.steps.environments import TaskPlan
+from gpuyard.engines.hostnames import indices_folded
 
 _PR_SET_PDEATHSIG = 1
 _DEFAULT_IN_TASKS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGINT, signals.SIGQUIT)

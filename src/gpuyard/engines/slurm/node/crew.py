@@ -184,6 +184,7 @@ class Crew:
             env.update(SLURM_NPROCS=str(plan["world"]), SLURM_NODEID=str(plan["order"].index(self.node)))
             if plan["world"] > 1:
                 env.update(RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE=str(plan["world"]))
+                env["NODE_RANK"] = env["SLURM_NODEID"]
                 env.update(MASTER_ADDR=plan["address"], MASTER_PORT=str(self.port))
         return env
 

@@ -1,0 +1,147 @@
+"""The nodes of this engine: the machine that it runs on, or any number of nodes that the machine pretends to be.
+
+A node that is pretended has the name, GPUs, cores, memory and wiring that it was described with. Its jobs are processes
+of this machine all the same, so its cores and memory are counted, and held only as far as the machine has them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gpuyard.engines.local import machine, translate
+from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.translate import GpuReading
+from gpuyard.model import Node
+from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.units import GIB_MIB, MILLI
+
+EMULATED = "the GPUs are emulated"
+"""A note for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A node, and the GPUs that it consists of."""
+
+    node: Node
+    readings: list[GpuReading]
+
+    @property
+    def mold(self) -> Mold | None:
+        """How its GPUs can be cut; None: they cannot."""
+        return MOLDS.get(self.node.gpu_model)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """This machine as one node."""
+
+    name: str = ""
+    """Empty: the machine's own."""
+    cluster: str = "local"
+    pool: str = "local"
+    features: tuple[str, ...] = ()
+    emulate: EmulatedGpus | None = None
+    """The GPUs that it pretends to have; None: those that are found."""
+    described: Node | None = None
+    """The machine as its pool describes it: no more cores and memory than that are handed out."""
+
+    def words(self) -> str:
+        """What it is, for people."""
+        gpus = self.emulate
+        return f"{gpus.count} x {gpus.model} emulated" if gpus else "the GPUs that are found"
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its GPUs are only pretended to be there."""
+        return self.emulate is not None
+
+    def read(self) -> list[Host]:
+        """The node as it is found now."""
+        found, readings = self._found()
+        if (said := self.described) is not None:
+            found = replace(
+                found,
+                cpu_milli=min(found.cpu_milli, said.cpu_milli),
+                memory_mib=min(found.memory_mib, said.memory_mib),
+                switch=said.switch,
+                rack=said.rack,
+            )
+        return [Host(found, readings)]
+
+    def _found(self) -> tuple[Node, list[GpuReading]]:
+        name = self.name or machine.hostname()
+        gpus = machine.read_gpus(self.emulate, name)
+        readings = [gpus[place] for place in translate.alike(gpus)]
+        found = translate.node_of(machine.read_machine(name), readings, self.cluster, self.pool)
+        return replace(found, features=self.features), readings
+
+    def notes(self) -> tuple[str, ...]:
+        """What people should know about this node, in sentences."""
+        told = [EMULATED] if self.emulated else []
+        if (said := self.described) is not None:
+            found, _readings = self._found()
+            here = f"pool {self.pool} has {{}} in yard.yaml, and this machine has {{}}: that is what counts"
+            if (said.gpus, said.gpu_model) != (found.gpus, found.gpu_model):
+                told.append(here.format(_gpus_text(said), _gpus_text(found)))
+            if said.cpu_milli > found.cpu_milli:
+                told.append(here.format(f"{said.cpu_milli / MILLI:g} cores", f"{found.cpu_milli / MILLI:g}"))
+            if said.memory_mib > found.memory_mib:
+                told.append(here.format(_gib_text(said.memory_mib), _gib_text(found.memory_mib)))
+        return tuple(told)
+
+
+THIS_MACHINE = Here()
+
+
+def _gpus_text(node: Node) -> str:
+    return f"{node.gpus} x {node.gpu_model}" if node.gpus else "no GPUs"
+
+
+def _gib_text(memory_mib: int) -> str:
+    return f"{memory_mib // GIB_MIB} GiB"
+
+
+@dataclass(frozen=True, slots=True)
+class Pretended:
+    """Nodes that are not there, as somebody has described them."""
+
+    nodes: tuple[Node, ...]
+    memory_mib: Mapping[str, int] = field(default_factory=dict)
+    """Of a GPU by model, where the catalogue does not know the model."""
+
+    @property
+    def emulated(self) -> bool:
+        """They are not there."""
+        return True
+
+    def words(self) -> str:
+        """What they are, for people."""
+        pools = Counter([(node.pool, node.gpus, node.gpu_model) for node in self.nodes])
+        return " and ".join(
+            [
+                f"{count} x {gpus} x {model} emulated as pool {pool}"
+                if gpus
+                else f"{count} emulated as pool {pool}"
+                for (pool, gpus, model), count in pools.items()
+            ]
+        )
+
+    def read(self) -> list[Host]:
+        """The nodes, the same every time."""
+        return [Host(node, self._gpus(node)) for node in self.nodes]
+
+    def _gpus(self, node: Node) -> list[GpuReading]:
+        known_mib = self.memory_mib.get(node.gpu_model, 0)
+        made = machine.emulated(EmulatedGpus(node.gpus, node.gpu_model), node.name)
+        return [replace(each, memory_mib=each.memory_mib or known_mib) for each in made]
+
+    def notes(self) -> tuple[str, ...]:
+        """What people should know about nodes that are not there, in sentences."""
+        gpus = sum([node.gpus for node in self.nodes])
+        are = "1 node is" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes are"
+        text = (
+            f"{are} emulated on this machine, with {gpus} GPUs: jobs are real processes; cores and memory are "
+            "counted as yard.yaml has them, and held only as far as this machine has them"
+        )
+        return (text,)
