@@ -235,7 +235,7 @@ def test_each_manifest_runs_as_its_writer_means_it(box: Box, tmp_path: Path) -> 
     )
     held = box("submit", path)
     assert "suspend is read as a hold: `yard release` lets the job start" in held.err
-    assert "held" in box("why", held.out.strip()).out
+    assert "it is on hold" in box("why", held.out.strip()).out
     assert not mark.exists()
     assert 0 == box("release", held.out.strip()).code
     jobs: dict[str, int] = {}
