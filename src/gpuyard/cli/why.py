@@ -114,7 +114,11 @@ def _start(found: Mapping[str, Any]) -> str:
     from gpuyard.cli.tables import clock
 
     start = found["start"]
-    return f"{clock(start['at_ms'])}: {start['how']}" if start["at_ms"] else f"unknown: {start['how']}"
+    if not start["at_ms"]:
+        return f"unknown: {start['how']}"
+    # What is overdue is expected at once: that moment is past by the time it is read.
+    soon = start["at_ms"] - found["at_ms"] < 1000
+    return f"{'any moment' if soon else clock(start['at_ms'])}: {start['how']}"
 
 
 def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:

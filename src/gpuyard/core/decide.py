@@ -114,7 +114,7 @@ def _by_age_alone(state: State, policy: Policy) -> bool:
     if policy.order.fair or policy.rules or policy.backfill.promises_all:
         return False
     nodes = state.nodes
-    if nodes.kept or nodes.closed_count or nodes.pins or nodes.whole_reserve:
+    if nodes.kept or nodes.closed_count or nodes.pins or nodes.cut or nodes.whole_reserve:
         return False
     return not (policy.spec.quotas and (state.tenants.holding or state.tenants.ruled))
 

@@ -7,9 +7,12 @@ nobody new comes ahead of them, and often sooner.
 
 from typing import NamedTuple
 
+from gpuyard.core.decide import rehearse
 from gpuyard.core.estimate_after import Ready, Times, ready, stuck
+from gpuyard.core.estimate_cut import uncut
 from gpuyard.core.estimate_pinned import handed_on, kept_somewhere
 from gpuyard.core.line import ahead, in_order
+from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.policy import Policy
 from gpuyard.core.profile import Profile, Slot, freed_ms
 from gpuyard.core.records import JobRecord
@@ -20,9 +23,6 @@ from gpuyard.model.units import NO_LIMIT_MS
 
 AHEAD_MAX = 200
 """How many of the jobs ahead are taken into account."""
-
-_FORESEEN = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
-"""Refusals that are over when something has ended."""
 
 
 class Estimate(NamedTuple):
@@ -45,7 +45,9 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
     if record.held:
         return Estimate(None, "it is on hold, and nobody has said for how long")
     if record.earmark is not None:
-        return Estimate(freed_ms(state, record, now_ms), "its room is kept for it and will be free then")
+        # Something that should have ended and has not is expected to end right away.
+        at_ms = max(freed_ms(state, record, now_ms), now_ms + 1)
+        return Estimate(at_ms, "its room is kept for it and will be free then")
     if state.queue.order is not policy.order:
         state.reindex(policy.order)
     never = stuck(state, record) or unforeseen(state, policy, record)
@@ -61,17 +63,15 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
     if not policy.spec.quotas:
         return None
     tenants, milli = state.tenants, record.shape.gpu_milli
+    refusal = tenants.lasting_refusal(record.leaf, milli, record.limit_ms)
+    if refusal is not None:
+        name = tenants.path[refusal[1]] or "everyone"
+        if refusal[0] is ReasonCode.BUDGET:
+            return f"it waits for the budget of {name}"
+        return f"{name} does not allow jobs of this size"
     found = ""
     for way in record.shape.ways:
-        refusal = tenants.refusal(record.leaf, way.model, milli, record.limit_ms)
-        if refusal is not None and refusal[0] not in _FORESEEN:
-            name = tenants.path[refusal[1]] or "everyone"
-            found = found or (
-                f"it waits for the budget of {name}"
-                if refusal[0] is ReasonCode.BUDGET
-                else f"{name} does not allow jobs of this size"
-            )
-        elif tenants.held_back_refusal(record.leaf, way.model, milli, state.nodes.up_milli):
+        if tenants.held_back_refusal(record.leaf, way.model, milli, state.nodes.up_milli):
             found = found or "what is free is held back by others, and nobody knows when they will use it"
         else:
             return None
@@ -87,6 +87,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     waits = record.id not in state.deferred
     seen = 0
     before: list[JobRecord] = []
+    untold: JobRecord | None = None
     for other in in_order(state.queue):
         if other is record or seen == AHEAD_MAX:
             break
@@ -100,19 +101,29 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
             bookings.append((other, slot))
             if strict:
                 from_ms = max(from_ms, slot.at_ms)
+        else:
+            untold = untold or other
     others = _waited_for(state, policy, now_ms, record, profile, bookings)
     if others.at_ms is None:
         return Estimate(None, others.how)
-    from_ms = max(from_ms, record.begin_ms, others.at_ms)
+    # Whoever is not in line yet does not start in this very moment.
+    from_ms = max(from_ms, record.begin_ms, others.at_ms, now_ms + (not waits))
     slot = profile.earliest(record, from_ms)
+    if slot is not None and slot.at_ms <= now_ms and not _starts(state, policy, now_ms, record):
+        # Those ahead of it are served in another way than they are booked here: nothing changes before something ends.
+        from_ms = _change_ms(state, now_ms, bookings)
+        slot = profile.earliest(record, from_ms) if from_ms < NEVER_MS else None
     total = ahead(state.queue, record) if waits else state.queue.count
     if slot is None and seen == total and kept_somewhere(state, record):
         # In strict order whoever is ahead keeps all others waiting: for each of them the time has to be known.
         booked = {other.id for other, _slot in bookings}
         known = [o.id in booked or o.shape.profile == record.shape.profile for o in before]
         return _pinned(state, now_ms, from_ms, record, before if all(known) or not strict else None)
+    if strict and untold is not None:
+        how = f"it waits for job {untold.job.label}, ahead of it, and when that starts cannot be told"
+        return Estimate(None, how)
     if slot is None:
-        return Estimate(None, "what it asks for does not come free by anything that runs ending")
+        return _uncut(state, profile, now_ms, from_ms, record)
     if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
         endless, several = _endless(state, now_ms, slot, bookings)
         if not endless:
@@ -123,6 +134,34 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     return Estimate(
         slot.at_ms, "; ".join(filter(None, [when, _after(seen, total, waits=waits, first=first)]))
     )
+
+
+def _uncut(state: State, profile: Profile, now_ms: int, from_ms: int, record: JobRecord) -> Estimate:
+    """When a GPU that is cut now takes a share, where it finds room nowhere else."""
+    found = uncut(state, profile.quotas, now_ms, from_ms, record)
+    if found is None or found.at_ms >= NEVER_MS:
+        return Estimate(None, "what it asks for does not come free by anything that runs ending")
+    jobs, several = _jobs(state, set(found.job_ids))
+    if found.at_ms - now_ms >= NO_LIMIT_MS // 2:
+        endless = {i for i in found.job_ids if state.jobs[i].end_ms - now_ms >= NO_LIMIT_MS // 2}
+        jobs, several = _jobs(state, endless or set(found.job_ids))
+        return Estimate(None, f"it waits for {jobs}, which {'have' if several else 'has'} no time limit")
+    end = "end" if several else "ends"
+    return Estimate(found.at_ms, f"when {jobs} {end} as promised, if nobody cuts more from that GPU before")
+
+
+def _starts(state: State, policy: Policy, now_ms: int, record: JobRecord) -> bool:
+    """Whether the job starts now."""
+    # Not `decide`, which would remember what it found.
+    plan = rehearse(state, policy, now_ms, lambda: None)
+    return any([start.job_id == record.id for start in plan.starts])
+
+
+def _change_ms(state: State, now_ms: int, bookings: list[tuple[JobRecord, Slot]]) -> int:
+    """When something ends next, as promised, or somebody who waits starts; `NEVER_MS`: nothing does."""
+    times = [max(record.end_ms, now_ms + 1) for record in state.running.values()]
+    times += [slot.at_ms for _record, slot in bookings if slot.at_ms > now_ms]
+    return min(times, default=NEVER_MS)
 
 
 def _pinned(

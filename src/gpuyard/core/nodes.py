@@ -230,9 +230,10 @@ class Nodes:
                 if gpus & ~self.free_mask[number]:
                     return False
             else:
-                free, cut = self.gpu_free[number], self.cut.get(number, ())
-                barred = sharers.strangers(self, number, user)
-                if barred & gpus or any(free[gpu] < milli or gpu in cut for gpu in positions[gpus]):
+                free = self.gpu_free[number]
+                if sharers.barred(self, number, user) & gpus or any(
+                    free[gpu] < milli for gpu in positions[gpus]
+                ):
                     return False
         return True
 
@@ -240,10 +241,7 @@ class Nodes:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
             number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
-            if (slices and slicing.clashes(self, grant)) or sharers.strangers(self, number, user) & gpus:
-                return True
-            # A share goes beside no slice, however much of the GPU that leaves.
-            if not slices and any(gpus >> gpu & 1 for gpu in self.cut.get(number, ())):
+            if slicing.clashes(self, grant) if slices else sharers.barred(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True

@@ -222,6 +222,11 @@ class Pass:
         """Whether a quota forbids this way."""
         return self._quotas and self._quota_refusal(record, way.model) is not None
 
+    def refused_for_good(self, record: JobRecord) -> bool:
+        """Whether a budget or a limit per job forbids a start, whatever ends."""
+        tenants, milli = self.state.tenants, record.shape.gpu_milli
+        return self.rules and tenants.lasting_refusal(record.leaf, milli, record.limit_ms) is not None
+
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
         nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank

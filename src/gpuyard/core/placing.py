@@ -10,7 +10,7 @@ from gpuyard.core.bits import choose_gpus, each, lowest, positions
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.sharers import strangers
+from gpuyard.core.sharers import barred
 from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
@@ -96,12 +96,9 @@ def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[G
 def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of a node for one task that wants parts of GPUs: those with the least left that will do; 0: none."""
     free = nodes.gpu_free[number]
-    cut = nodes.cut.get(number, ())
-    barred = strangers(nodes, number, shape.user)
+    out = barred(nodes, number, shape.user)
     fitting = sorted(
-        (left, gpu)
-        for gpu, left in enumerate(free)
-        if left >= shape.milli and gpu not in cut and not barred >> gpu & 1
+        (left, gpu) for gpu, left in enumerate(free) if left >= shape.milli and not out >> gpu & 1
     )
     if len(fitting) < shape.gpus:
         return 0

@@ -18,10 +18,10 @@ from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_profile import QuotaProfile
 from gpuyard.core.records import JobRecord
-from gpuyard.core.reserve import NODE_BITS, NODE_MASK, soonest
-from gpuyard.core.shapes import Way
+from gpuyard.core.reserve import NODE_BITS, NODE_MASK, closed_to, soonest, untold
+from gpuyard.core.shapes import Shape, Way, gpus_on_node
 from gpuyard.core.state import State
-from gpuyard.core.steps import NodeSteps
+from gpuyard.core.steps import Need, NodeSteps
 from gpuyard.model import AttemptState, Grant
 from gpuyard.model.units import MILLI
 
@@ -77,6 +77,8 @@ class Profile:
 
     def earliest(self, record: JobRecord, from_ms: int, ways: tuple[Way, ...] | None = None) -> Slot | None:
         """The first time from which the job has room and quota for as long as it runs; the cheapest way of equals."""
+        if untold(self._state.nodes, record.shape):
+            return None
         self._catch_up()
         guarded = self.quotas is not None and self.quotas.concerns(record)
         floors = self._floors.setdefault((record.shape.index, record.leaf if guarded else -1), [])
@@ -124,6 +126,12 @@ class Profile:
             memory = max(0, nodes.memory_free[number] - least[-1])
             if cpu or memory:
                 found.append(Grant(number, 0, MILLI, cpu, memory, 0))
+            # Where shares belong to one user, a booked GPU is that user's by then, whatever is kept of it now.
+            found += [
+                Grant(number, grant.gpus, 0, 0, 0, 0, (), grant.user)
+                for start_ms, _end_ms, grant in self._booked[number]
+                if grant.user and start_ms < self._now_ms + run_ms
+            ]
         return tuple(found)
 
     # -- bookings ----------------------------------------------------------------------------------------------
@@ -182,7 +190,6 @@ class Profile:
         """When the `count`-th node could have room for so many tasks, and which nodes have it from that very time."""
         followed, kept, now_ms = self._followed, self._kept, self._now_ms
         run_ms, shape, known = record.estimate_ms, record.shape, self._steps
-        need = (shape.gpus * tasks, shape.milli, shape.cpu_milli * tasks, shape.memory_mib * tasks)
         lows = self._lows.setdefault((way.index, tasks), {})
         first: list[int] = []
         found: list[tuple[int, int]] = []
@@ -212,7 +219,7 @@ class Profile:
                         continue
                     at_ms = low_ms
                 steps = known.get(number) or self._of(number)
-                at_ms = steps.earliest(need, at_ms, run_ms)
+                at_ms = steps.earliest(self._need(shape, tasks, number), at_ms, run_ms)
                 lows[number] = (run_ms, at_ms)
             found.append((at_ms, number))
             if at_ms < last_ms:
@@ -229,8 +236,19 @@ class Profile:
         nodes, shape = self._state.nodes, record.shape
         if nodes.closed[number] or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
             return NEVER_MS
-        need = (shape.gpus * tasks, shape.milli, shape.cpu_milli * tasks, shape.memory_mib * tasks)
+        need = self._need(shape, tasks, number)
         return self._of(number).earliest(need, from_ms, record.estimate_ms)
+
+    def _need(self, shape: Shape, tasks: int, number: int) -> Need:
+        """What so many tasks need of a node."""
+        return (
+            gpus_on_node(self._state.nodes, shape, number) * tasks,
+            shape.milli,
+            shape.cpu_milli * tasks,
+            shape.memory_mib * tasks,
+            shape.user,
+            closed_to(self._state.nodes, shape, number),
+        )
 
     def _spread(self, record: JobRecord, way: Way, from_ms: int) -> tuple[int, Able]:
         """When the best `nodes_max` nodes together hold all tasks.
@@ -290,15 +308,18 @@ class Profile:
     def _grant(
         self, record: JobRecord, number: int, tasks: int, at_ms: int, left: list[int] | None = None
     ) -> Grant:
-        shape, kind = record.shape, self._state.nodes.home[number]
-        free = self._of(number).window(shape.milli, at_ms, at_ms + record.estimate_ms)
+        shape, nodes = record.shape, self._state.nodes
+        kind, end_ms = nodes.home[number], at_ms + record.estimate_ms
+        free = self._of(number).window(shape.milli, shape.user, at_ms, end_ms)
+        free &= ~closed_to(nodes, shape, number)
         if shape.milli == MILLI:
-            mask = fixed_gpus(free, shape.gpus * tasks, kind.group_size, kind.gpus)
+            mask = fixed_gpus(free, gpus_on_node(nodes, shape, number) * tasks, kind.group_size, kind.gpus)
         else:
             left = left or self._left_by_those_ahead(record, number, at_ms)
             fullest = sorted([(left[gpu], gpu) for gpu in positions[free]])
             mask = sum([1 << gpu for _left, gpu in fullest[: shape.gpus]])
-        return Grant(number, mask, shape.milli, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks)
+        cpu_milli, memory_mib = shape.cpu_milli * tasks, shape.memory_mib * tasks
+        return Grant(number, mask, shape.milli, cpu_milli, memory_mib, tasks, (), shape.user)
 
     def _left_by_those_ahead(self, record: JobRecord, number: int, at_ms: int) -> list[int]:
         """Milli of each GPU that are free then, as if nobody who is behind this job in line had started."""
@@ -328,7 +349,13 @@ class Profile:
             nodes, soon_ms = self._state.nodes, self._now_ms + 1
             row = [*nodes.gpu_free[number], nodes.cpu_free[number], nodes.memory_free[number]]
             ends = [*nodes.on[number].values(), *self._kept.get(number, ())]
-            steps = NodeSteps(self._now_ms, row, [(max(end_ms, soon_ms), grant) for end_ms, grant in ends])
+            users = nodes.sharers.get(number, {})
+            steps = NodeSteps(
+                self._now_ms,
+                row,
+                [(max(end_ms, soon_ms), grant) for end_ms, grant in ends],
+                {(gpu, user): count for gpu, on in users.items() for user, count in on.items()},
+            )
             self._steps[number] = steps
             for booking in self._booked.get(number, ()):
                 steps.book(*booking)

@@ -11,7 +11,8 @@ from gpuyard.core.bits import each
 from gpuyard.core.nodes import NEVER_MS, Nodes
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.shapes import Shape, Way, gpus_on_node
+from gpuyard.core.sharers import cut_mask
 from gpuyard.core.state import State
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
@@ -122,7 +123,7 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     """When a node will have room for so many tasks: 0 now, `NEVER_MS` if no promised end brings it about."""
     if nodes.closed[number]:
         return NEVER_MS
-    gpus = shape.gpus * tasks
+    gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
     if shape.milli != MILLI or number in nodes.odd or (shape.profile and number in nodes.pins):
@@ -160,10 +161,8 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
     """The same where GPUs are shared or overdrawn and have to be followed one by one."""
     free = list(nodes.gpu_free[number])
-    if shape.profile:
-        for gpu in nodes.pins.get(number, ()):
-            # However free it becomes, it is not cut by demand.
-            free[gpu] = -NEVER_MS
+    for gpu in each(closed_to(nodes, shape, number)):
+        free[gpu] = -NEVER_MS
     end_ms = 0
     rows = iter(nodes.ends(number))
     others = _others(nodes, shape, number)
@@ -178,11 +177,27 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         # An end at the very beginning of time is still to come; 0 means that there is room already.
         end_ms = end_ms or 1
         _give(free, grant)
-        for gpu in each(grant.gpus) if grant.user and grant.user != shape.user else ():
-            others[gpu] = others.get(gpu, 0) - 1
+        _leave(others, shape, grant)
         cpu += grant.cpu_milli
         memory += grant.memory_mib
     return end_ms
+
+
+def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
+    """GPUs of a node, as a mask, that are promised to nobody who asks for this, however free they become.
+
+    A GPU that somebody pinned is not cut by demand. One that is cut takes slices as long as they fit, so no end tells
+    when it takes a share.
+    """
+    if shape.profile:
+        return sum([1 << gpu for gpu in nodes.pins.get(number, ())])
+    return cut_mask(nodes, number) if shape.milli != MILLI and number in nodes.cut else 0
+
+
+def untold(nodes: Nodes, shape: Shape) -> bool:
+    """Whether no end tells when there is room: slices wait until more GPUs are whole than have to stay so, and whole
+    jobs may take those."""
+    return bool(shape.profile and nodes.whole_reserve)
 
 
 def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
@@ -193,6 +208,13 @@ def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
     return {gpu: sum([n for user, n in users.items() if user != shape.user]) for gpu, users in rows.items()}
 
 
+def _leave(others: dict[int, int], shape: Shape, grant: Grant) -> None:
+    """A share of another user ends."""
+    if grant.user and grant.user != shape.user:
+        for gpu in each(grant.gpus):
+            others[gpu] = others.get(gpu, 0) - 1
+
+
 def _give(free: list[int], grant: Grant) -> None:
     for gpu in each(grant.gpus):
         free[gpu] += grant.milli
@@ -201,8 +223,7 @@ def _give(free: list[int], grant: Grant) -> None:
 def promise(current: Pass, record: JobRecord) -> Promise | None:
     """The earliest start over all ways to serve the job; the cheapest way among equals."""
     state, nodes = current.state, current.state.nodes
-    if record.shape.profile and nodes.whole_reserve:
-        # Slices wait until more GPUs are whole than have to stay so, and whole jobs may take those: no end tells when.
+    if untold(nodes, record.shape):
         return None
     known = state.caches.get("promise")
     if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
@@ -296,18 +317,26 @@ def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> l
         cpu += grant.cpu_milli
         memory += grant.memory_mib
     now = nodes.gpu_free[number]
-    then = list(now)
+    then, others = list(now), _others(nodes, shape, number)
     for grant in ending:
         _give(then, grant)
+        _leave(others, shape, grant)
+    for gpu in each(closed_to(nodes, shape, number)):
+        then[gpu] = -NEVER_MS
     will_do = sorted(
-        [(left if left > 0 else 0, gpu) for gpu, left in enumerate(now) if then[gpu] >= shape.milli]
+        [
+            (left if left > 0 else 0, gpu)
+            for gpu, left in enumerate(now)
+            if then[gpu] >= shape.milli and not others.get(gpu)
+        ]
     )
     by_milli: dict[int, int] = {}
-    for free, gpu in will_do[: shape.gpus * tasks]:
-        keep = free - (then[gpu] - shape.milli)
-        if keep > 0:
+    for free, gpu in will_do[: gpus_on_node(nodes, shape, number) * tasks]:
+        keep = max(0, free - (then[gpu] - shape.milli))
+        if keep or shape.user:
+            # Where shares belong to one user, the GPU is that user's by then, whatever is kept of it now.
             by_milli[keep] = by_milli.get(keep, 0) | 1 << gpu
-    holds = [Grant(number, mask, keep, 0, 0, 0) for keep, mask in sorted(by_milli.items())]
+    holds = [Grant(number, mask, keep, 0, 0, 0, (), shape.user) for keep, mask in sorted(by_milli.items())]
     keep_cpu = cpu_now - (cpu - shape.cpu_milli * tasks)
     keep_memory = memory_now - (memory - shape.memory_mib * tasks)
     if keep_cpu > 0 or keep_memory > 0:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpuyard.core.bits import each, positions
 from gpuyard.core.claims import pinned_mask
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.shapes import Shape, Way, gpus_on_node
 from gpuyard.core.state import State
 from gpuyard.model import AddNodes, Ask, Grant, Milli, Node, Whole
 from gpuyard.model.units import DAY_MS, MILLI
@@ -141,7 +141,7 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
     for holder in staying:
         for gpu in positions[holder.grant.gpus]:
             left[gpu] -= holder.grant.milli
-        if shape.user and holder.grant.user not in ("", shape.user):
+        if holder.grant.slices or (shape.user and holder.grant.user not in ("", shape.user)):
             others |= holder.grant.gpus
         cpu_milli -= holder.grant.cpu_milli
         memory_mib -= holder.grant.memory_mib
@@ -153,7 +153,7 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
         ]
     )
     return (
-        fitting >= shape.gpus * tasks
+        fitting >= gpus_on_node(state.nodes, shape, number) * tasks
         and cpu_milli >= shape.cpu_milli * tasks
         and memory_mib >= shape.memory_mib * tasks
     )

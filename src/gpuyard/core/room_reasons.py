@@ -11,7 +11,7 @@ from gpuyard.core.geometry import layout_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.sharers import strangers
+from gpuyard.core.sharers import barred, cut_mask
 from gpuyard.core.state import State
 from gpuyard.core.words import cores_text, count_text, memory_text, names_text
 from gpuyard.model import Reason, ReasonCode
@@ -60,12 +60,9 @@ def fitting_gpus(state: State, shape: Shape, number: int) -> int:
     """How many GPUs of a node have at least what is asked of one."""
     if shape.milli == MILLI:
         return state.nodes.free_mask[number].bit_count()
-    barred = strangers(state.nodes, number, shape.user)
+    out = barred(state.nodes, number, shape.user)
     return sum(
-        [
-            left >= shape.milli and not barred >> gpu & 1
-            for gpu, left in enumerate(state.nodes.gpu_free[number])
-        ]
+        [left >= shape.milli and not out >> gpu & 1 for gpu, left in enumerate(state.nodes.gpu_free[number])]
     )
 
 
@@ -130,12 +127,8 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
     if gpus:
         best = max([fitting_gpus(state, shape, number) for number in numbers])
         if best < gpus and shape.milli != MILLI:
-            most = max([max(nodes.gpu_free[number]) for number in numbers])
-            if shape.user and most >= shape.milli:
-                one = "shares of one GPU belong to one user (mps_users)"
-                return f"{asked}: so much is free only beside shares of other users, and {one}"
             if gpus == 1:
-                return f"{asked}: the best GPU has {max(0, most) / MILLI:g} free"
+                return f"{asked}: {_best_gpu(state, shape, numbers)}"
             return f"{asked}: the best node has {count_text(best, 'such GPU')}"
         if best < gpus:
             everywhere = _free_in_all(state, shape, numbers)
@@ -152,6 +145,41 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
     if most_memory < shape.memory_mib * tasks:
         return f"{asked}: {have_gpus}at most {memory_text(max(0, most_memory))} free"
     return f"{asked}: {have_gpus}none has all of it free at once"
+
+
+def _best_gpu(state: State, shape: Shape, numbers: list[int]) -> str:
+    """Why no GPU takes a share: what is free on the best one, or what else is on those with enough."""
+    nodes = state.nodes
+    enough = [
+        (number, gpu)
+        for number in numbers
+        for gpu, left in enumerate(nodes.gpu_free[number])
+        if left >= shape.milli
+    ]
+    cut = [(number, gpu) for number, gpu in enough if cut_mask(nodes, number) >> gpu & 1]
+    if not enough:
+        most = max([max(nodes.gpu_free[number]) for number in numbers])
+        return f"the best GPU has {max(0, most) / MILLI:g} free"
+    if not cut:
+        one = "shares of one GPU belong to one user (mps_users)"
+        return f"so much is free only beside shares of other users, and {one}"
+    beside = "" if len(cut) == len(enough) else ", or beside shares of other users"
+    if len(cut) == 1:
+        number, gpu = cut[0]
+        slices, name = layout_text(nodes.cut[number][gpu]), nodes.node[number].name
+        free = f"so much is free only on GPU {gpu} of {name}{beside}"
+        return f"{free}, and that GPU is cut into slices ({slices}){_until(state, number, gpu)}"
+    return f"so much is free only on {len(cut)} GPUs that are cut into slices{beside}, and a cut GPU takes no shares"
+
+
+def _until(state: State, number: int, gpu: int) -> str:
+    """The jobs that have slices of a GPU."""
+    on = state.nodes.on[number].items()
+    jobs = [job_id for job_id, (_end_ms, grant) in on if any([piece.gpu == gpu for piece in grant.slices])]
+    labels = names_text([state.jobs[job_id].job.label for job_id in sorted(jobs)])
+    if not jobs:
+        return ""
+    return f" until job {labels} ends" if len(jobs) == 1 else f" until jobs {labels} end"
 
 
 def _gang_shortage(state: State, shape: Shape, way: Way, name: str) -> str:

@@ -35,6 +35,8 @@ class Way:
     nodes_max: int
     pools: int
     """Nodes of the pools, names and features asked for; -1: all."""
+    gpus: int
+    """GPUs of one task; of slices, the whole GPUs on which they go in equal numbers."""
     node_gpus: int
     """Wholly free GPUs that some node must have: with fewer on every node there is no room."""
     rate: int
@@ -215,6 +217,7 @@ class Shapes:
             rest_tasks=rest,
             nodes_max=max(fewest, ask.nodes_max),
             pools=among,
+            gpus=gpus,
             node_gpus=shape.gpus * (per_node if full else rest)
             if shape.milli == MILLI and not ask.nodes_max and not shape.profile
             else 0,
@@ -241,6 +244,11 @@ def _among(ask: Ask, nodes: Nodes) -> int:
                 named |= 1 << number
         among &= named
     return among
+
+
+def gpus_on_node(nodes: Nodes, shape: Shape, number: int) -> int:
+    """GPUs of one task on a node that could hold it."""
+    return shape.way_on[nodes.kind[number]].gpus if shape.profile else shape.gpus
 
 
 def charge_milli(shape: Shape, kind: Kind) -> int:

@@ -1,4 +1,4 @@
-"""Whose shares are on which GPU: by default shares of one GPU belong to one user.
+"""Which GPUs take a share: not those that are cut, and by default shares of one GPU belong to one user.
 
 One MPS server serves one user at a time, so shares of two users would take turns instead of running side by side, and
 what one breaks may reach the other. A share that names its user (`Milli.user`) is put beside that user's own only.
@@ -28,6 +28,18 @@ def enter(sharers: Sharers, grant: Grant, sign: int) -> None:
             del row[gpu]
     if not row:
         del sharers[grant.node]
+
+
+def barred(nodes: "Nodes", number: int, user: str) -> int:
+    """The GPUs of a node that take no share of this user, however much of them is free, as a mask."""
+    cut = nodes.cut.get(number)
+    mask = strangers(nodes, number, user)
+    return mask if cut is None else mask | cut_mask(nodes, number)
+
+
+def cut_mask(nodes: "Nodes", number: int) -> int:
+    """The GPUs of a node that are cut into slices: a share goes beside no slice."""
+    return sum([1 << gpu for gpu in nodes.cut.get(number, ())])
 
 
 def strangers(nodes: "Nodes", number: int, user: str) -> int:

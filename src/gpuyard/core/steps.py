@@ -19,8 +19,11 @@ _CPU, _MEMORY = -2, -1
 _FOR_EVER_MS = NEVER_MS << 1
 """The end of the last row: later than any start plus any time a job runs."""
 
-Need = tuple[int, int, int, int]
-"""GPUs, milli of each, cores, memory."""
+Need = tuple[int, int, int, int, str, int]
+"""GPUs, milli of each, cores, memory, whose share it is, and the GPUs of the node that will never do."""
+
+Sharers = dict[tuple[int, str], int]
+"""How many shares a user has on a GPU."""
 
 
 class Steps:
@@ -57,10 +60,18 @@ class Steps:
 class NodeSteps(Steps):
     """What a node has free: milli of each GPU, then cores and memory."""
 
-    __slots__ = ("_gaps", "_whole")
+    __slots__ = ("_gaps", "_sharers", "_whole")
 
-    def __init__(self, from_ms: int, row: list[int], ends: Iterable[tuple[int, Grant]]) -> None:
+    def __init__(
+        self,
+        from_ms: int,
+        row: list[int],
+        ends: Iterable[tuple[int, Grant]],
+        sharers: Sharers | None = None,
+    ) -> None:
         super().__init__(from_ms, row)
+        self._sharers = [sharers] if sharers else None
+        """Whose shares are on which GPU, row by row; None: nobody's."""
         self._whole = [_at_least(MILLI, row)]
         """The wholly free GPUs, row by row."""
         self._gaps: dict[Need, list[tuple[int, int]]] = {}
@@ -71,12 +82,16 @@ class NodeSteps(Steps):
                 times.append(end_ms)
                 rows.append(list(rows[-1]))
                 whole.append(0)
+                if self._sharers is not None:
+                    self._sharers.append(dict(self._sharers[-1]))
             row = rows[-1]
             for gpu in positions[grant.gpus]:
                 row[gpu] += grant.milli
             row[_CPU] += grant.cpu_milli
             row[_MEMORY] += grant.memory_mib
             whole[-1] = _at_least(MILLI, row)
+            if grant.user and self._sharers is not None:
+                _share(self._sharers[-1], grant, -1)
 
     def book(self, start_ms: int, end_ms: int, grant: Grant) -> None:
         """Take a grant from start to end."""
@@ -89,6 +104,11 @@ class NodeSteps(Steps):
             row[_CPU] -= grant.cpu_milli
             row[_MEMORY] -= grant.memory_mib
             whole[at] &= ~grant.gpus
+        if grant.user:
+            if self._sharers is None:
+                self._sharers = [{} for _row in self.rows]
+            for sharers in self._sharers[first:last]:
+                _share(sharers, grant, 1)
         self._gaps.clear()
 
     def _cut(self, at_ms: int) -> int:
@@ -96,11 +116,18 @@ class NodeSteps(Steps):
         index = super()._cut(at_ms)
         if len(self.times) > before:
             self._whole.insert(index, self._whole[index - 1])
+            if self._sharers is not None:
+                self._sharers.insert(index, dict(self._sharers[index - 1]))
         return index
 
-    def _masks(self, milli: int) -> list[int]:
-        """GPUs with at least so many milli free, row by row."""
-        return self._whole if milli == MILLI else [_at_least(milli, row) for row in self.rows]
+    def _masks(self, milli: int, user: str) -> list[int]:
+        """GPUs with at least so many milli free for this user, row by row."""
+        if milli == MILLI:
+            return self._whole
+        masks = [_at_least(milli, row) for row in self.rows]
+        if user and self._sharers is not None:
+            return [mask & ~_strangers(row, user) for mask, row in zip(masks, self._sharers, strict=True)]
+        return masks
 
     def earliest(self, need: Need, from_ms: int, run_ms: int) -> int:
         """From when on this is free for so long without a break, on GPUs that stay the same; `NEVER_MS`: never."""
@@ -115,8 +142,10 @@ class NodeSteps(Steps):
 
     def _find_gaps(self, need: Need) -> list[tuple[int, int]]:
         """From each time on, until when the need could be met; those that start later and end no later are left out."""
-        gpus, milli, cpu_milli, memory_mib = need
-        times, rows, masks = self.times, self.rows, self._masks(milli)
+        gpus, milli, cpu_milli, memory_mib, user, never = need
+        times, rows, masks = self.times, self.rows, self._masks(milli, user)
+        if never:
+            masks = [mask & ~never for mask in masks]
         gaps: list[tuple[int, int]] = []
         count = len(times)
         reached = 0
@@ -135,9 +164,9 @@ class NodeSteps(Steps):
                 gaps.append((times[first], times[at] if at < count else _FOR_EVER_MS))
         return gaps
 
-    def window(self, milli: int, start_ms: int, end_ms: int) -> int:
-        """GPUs with so much free all the time."""
-        masks, times = self._masks(milli), self.times
+    def window(self, milli: int, user: str, start_ms: int, end_ms: int) -> int:
+        """GPUs with so much free for this user all the time."""
+        masks, times = self._masks(milli, user), self.times
         at = self.at(start_ms)
         mask = masks[at]
         at += 1
@@ -150,6 +179,21 @@ class NodeSteps(Steps):
         """The least that is free of everything until then."""
         last = bisect_left(self.times, end_ms)
         return [min(column) for column in zip(*self.rows[: max(1, last)], strict=True)]
+
+
+def _share(sharers: Sharers, grant: Grant, change: int) -> None:
+    """Note a share (1) or strike it (-1)."""
+    for gpu in positions[grant.gpus]:
+        sharers[gpu, grant.user] = sharers.get((gpu, grant.user), 0) + change
+
+
+def _strangers(sharers: Sharers, user: str) -> int:
+    """GPUs on which others than this user have shares."""
+    mask = 0
+    for (gpu, other), count in sharers.items():
+        if count and other != user:
+            mask |= 1 << gpu
+    return mask
 
 
 def _at_least(milli: int, row: list[int]) -> int:

@@ -361,12 +361,27 @@ class Tenants:
                     return ReasonCode.BORROW, number
             if running[number] >= self.max_running[number]:
                 return ReasonCode.RUNNING_JOBS, number
-            spend = self.spend[number]
-            if spend is not None:
-                after = spend.spent_milli_ms + spend.committed_milli_ms + milli * limit_ms
-                if after > spend.budget_milli_ms:
-                    return ReasonCode.BUDGET, number
+            if self.spend[number] is not None and self._over_budget(number, milli * limit_ms):
+                return ReasonCode.BUDGET, number
         return None
+
+    def lasting_refusal(self, leaf: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
+        """The first rule that forbids a start also when all that runs has ended, and whose it is."""
+        if not self.guarded[leaf]:
+            return None
+        for number in self.chain[leaf]:
+            if milli > self.max_job[number]:
+                return ReasonCode.JOB_TOO_LARGE, number
+            if self._over_budget(number, milli * limit_ms):
+                return ReasonCode.BUDGET, number
+        return None
+
+    def _over_budget(self, number: int, milli_ms: int) -> bool:
+        """Whether a job that may use so much could overspend what a tenant has: what runs may use all it may."""
+        spend = self.spend[number]
+        return spend is not None and (
+            spend.spent_milli_ms + spend.committed_milli_ms + milli_ms > spend.budget_milli_ms
+        )
 
     def held_back_refusal(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
         """Whether the start would eat into what others hold back."""

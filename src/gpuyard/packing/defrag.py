@@ -16,7 +16,7 @@ from gpuyard.core.nodes import Nodes
 from gpuyard.core.placing import Placer
 from gpuyard.core.preempt import protected_until_ms
 from gpuyard.core.records import JobRecord
-from gpuyard.core.sharers import strangers
+from gpuyard.core.sharers import barred
 from gpuyard.core.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Milli, Whole
 from gpuyard.model.units import MILLI
@@ -199,9 +199,9 @@ def _shared_gpus(
             if number == source.node or (
                 source.cpu_milli <= nodes.cpu_free[number] and source.memory_mib <= nodes.memory_free[number]
             ):
-                barred = strangers(nodes, number, source.user)
+                out = barred(nodes, number, source.user)
                 for gpu, left in enumerate(nodes.gpu_free[number]):
-                    if source.milli <= left < MILLI and (number, gpu) not in freed and not barred >> gpu & 1:
+                    if source.milli <= left < MILLI and (number, gpu) not in freed and not out >> gpu & 1:
                         yield left, number, gpu
 
 

@@ -67,17 +67,13 @@ class ConservativePass:
         if type(found) is not tuple:
             return found
         now_ms, shape = current.now_ms, record.shape
-        if self._turns == current.state.queue.count or shape.profile or shape.user:
-            # Slices are cut where geometry allows; what is booked for them are whole GPUs. Nor do bookings know whose
-            # share is where.
+        if self._turns == current.state.queue.count or shape.profile:
+            # Slices are cut where geometry allows; what is booked for them are whole GPUs.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
         ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
         slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.ways) else ways)
         if slot is not None and slot.at_ms == now_ms:
-            if current.state.nodes.cut and not current.state.nodes.fits(slot.grants):
-                # The steps do not know that a GPU which is cut cannot be shared in another way.
-                return self._last_in_line(record, found) or _RESERVATION
             self._starting = (record, slot.way.model)
             return slot.grants
         if len(ways) == len(shape.ways):
@@ -132,13 +128,9 @@ class ConservativePass:
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
         """Book it in, if it waits for something that has a promised end."""
-        if code in _WAITS_FOR_AN_END:
+        if code in _WAITS_FOR_AN_END and not self._pass.refused_for_good(record):
             slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
-            nodes, soon_ms = self._pass.state.nodes, self._pass.now_ms + 1
-            # Slices that lack room though a GPU is free wait for more than an end: it is one that stays whole.
-            if slot is not None and not (
-                record.shape.profile and (nodes.whole_reserve or slot.at_ms <= soon_ms)
-            ):
+            if slot is not None:
                 self._profile.book(record, slot)
                 self._pass.reservations.append(Reservation(record.id, slot.at_ms))
         return True

@@ -7,7 +7,7 @@ the promise leaves over, node by node, and of the quota of its tenants.
 from gpuyard.core.passes import Pass
 from gpuyard.core.quota_promise import QuotaPromise
 from gpuyard.core.records import JobRecord
-from gpuyard.core.reserve import Promise, promise
+from gpuyard.core.reserve import Promise, promise, untold
 from gpuyard.model import Grant, ReasonCode, Reservation
 
 _RESERVATION = ReasonCode.RESERVATION
@@ -88,7 +88,7 @@ class EasyPass:
         The quota may be gone only for the moment, to a job that was let past because it will be over in time.
         """
         first, self._first = self._first, None
-        if first is None:
+        if first is None or self._pass.refused_for_good(first):
             return False
         quota_ms = self._pass.quota_ms(first)
         found = promise(self._pass, first) if quota_ms is not None else None
@@ -139,7 +139,13 @@ class EasyPass:
         if self._head is record:
             # Only then can there be no time to promise. Then it is not this one that the others wait for.
             state, nodes = self._pass.state, self._pass.state.nodes
-            uncut = nodes.whole_reserve and record.shape.profile
-            unsure = uncut or nodes.closed_count or nodes.pins or nodes.kept or state.earmarks
+            unsure = (
+                untold(nodes, record.shape)
+                or nodes.closed_count
+                or nodes.pins
+                or nodes.cut
+                or nodes.kept
+                or state.earmarks
+            )
             self.settled = not unsure or self._promised() is not None
         return True
