@@ -125,7 +125,7 @@ class World:
         released = any(isinstance(lift, ReleaseHold) for lift in lifts)
         if any(isinstance(lift, OF_JOB) for lift in lifts):
             job = record.job._replace(id=self.state.last_job_id + 1, begin_ms=record.begin_ms)
-            spec = job.spec if record.doomed else replace(job.spec, after=record.pending)
+            spec = job.spec if record.doomed else replace(job.spec, after=tuple(record.pending))
             for lift in lifts:
                 if isinstance(lift, BeginNow):
                     job = job._replace(begin_ms=0)

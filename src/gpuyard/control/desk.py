@@ -147,7 +147,7 @@ class Desk:
             self._books.catch_up()
             books = self._books
             indices, sees = new.array or (), who.sight.sees
-            return resolve(new.dependencies, new.name, who.name, indices, books.state, books.store, sees)
+            return resolve(new.dependencies, indices, books.state, books.store, sees)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 

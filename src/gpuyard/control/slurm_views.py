@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
+from gpuyard.model import After, AfterKind
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store
 
@@ -58,9 +59,17 @@ def waits_for(state: State, record: JobRecord) -> str:
     found = []
     for after in record.pending:
         if not _own(record, after.job_id):
-            other = state.jobs.get(after.job_id)
-            found.append(f"{after.kind.value}:{other.job.label if other else after.job_id}")
+            found.append(_waited(state, after))
     return ",".join(found)
+
+
+def _waited(state: State, after: After) -> str:
+    if after.kind is AfterKind.ALONE:
+        return after.kind.value
+    if after.tasks:
+        return f"{after.kind.value}:{after.job_id}_*"
+    other = state.jobs.get(after.job_id)
+    return f"{after.kind.value}:{other.job.label if other else after.job_id}"
 
 
 def files(store: Store, recipe: str) -> dict[str, str]:

@@ -130,7 +130,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "failures": record.failures,
         "not_before_ms": record.begin_ms,
         "wanted": to_plain(record.wanted),
-        "pending": to_plain(record.pending),
+        "pending": to_plain(tuple(record.pending)),
         "doomed": record.doomed,
         "earmark": to_plain(record.earmark),
     }
@@ -165,6 +165,7 @@ def load(plain: dict[str, Plain]) -> State:
     state.ends = {job_id: JobState(ended) for job_id, ended in plain["ends"]}
     for row in plain["jobs"]:
         _load_job(state, row, specs[row["spec"]])
+    dependencies.reindex(state)
     state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
     state.demand_version = plain["demand_version"]
     # Not in the dumps of earlier releases.
@@ -211,8 +212,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
     for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):
         setattr(record, name, row[name])
-    record.pending = from_plain(tuple[After, ...], row["pending"])
-    dependencies.index(state, record)
+    record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))
     if row["doomed"]:
         dependencies.doom(state, record, row["doomed"])
     record.phase = from_plain(AttemptState, row["phase"]) if row["phase"] else None

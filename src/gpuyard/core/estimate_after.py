@@ -7,6 +7,7 @@ of their ids, and each finds the times of those it waits for itself.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpuyard.core.dependencies import waited
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
 from gpuyard.core.words import count_text
@@ -73,39 +74,44 @@ def _others(state: State, record: JobRecord) -> list[JobRecord] | None:
     found: dict[int, JobRecord] = {}
     open_ends = [record]
     while open_ends:
-        for after in open_ends.pop().pending:
-            other = state.jobs.get(after.job_id)
-            if other is not None and other.id not in found:
-                found[other.id] = other
-                open_ends.append(other)
-                if len(found) > OTHERS_MAX:
-                    return None
+        waiting = open_ends.pop()
+        for after in waiting.pending:
+            for other in waited(state, waiting, after):
+                if other.id not in found:
+                    found[other.id] = other
+                    open_ends.append(other)
+                    if len(found) > OTHERS_MAX:
+                        return None
     return [found[job_id] for job_id in sorted(found)]
 
 
 def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times]) -> Ready:
-    known: list[tuple[int, int]] = []
+    known: list[tuple[int, int, AfterKind]] = []
     unknown = ""
     for after in record.pending:
-        at_ms, why = _met(state, after, booked)
-        if at_ms is None or at_ms - now_ms >= NO_LIMIT_MS // 2:
-            unknown = unknown or why
+        last = (now_ms, 0, after.kind)
+        for other in waited(state, record, after):
+            at_ms, why = _met(other, after, booked)
+            if at_ms is None or at_ms - now_ms >= NO_LIMIT_MS // 2:
+                unknown = unknown or why
+                break
+            last = max(last, (at_ms, other.id, after.kind), key=lambda found: found[:2])
         else:
-            known.append((at_ms, after.job_id))
+            known.append(last)
     one_will_do = record.job.spec.after_one
     if unknown and not (one_will_do and known):
         return Ready(None, f"it waits for {unknown}")
     if not known:
         return Ready(now_ms, "")
-    at_ms, job_id = min(known) if one_will_do else max(known)
-    does = {after.job_id: after for after in record.pending}[job_id]
-    verb = "has started" if does.kind is AfterKind.STARTED else "has ended as promised"
+    at_ms, job_id, kind = (min if one_will_do else max)(known, key=lambda found: found[:2])
+    if not job_id:
+        return Ready(now_ms, "")
+    verb = "has started" if kind is AfterKind.STARTED else "has ended as promised"
     return Ready(max(at_ms, now_ms), f"when job {state.jobs[job_id].job.label}, which it waits for, {verb}")
 
 
-def _met(state: State, after: After, booked: dict[int, Times]) -> tuple[int | None, str]:
-    """When a dependency is met; else what to say of the other job."""
-    other = state.jobs[after.job_id]
+def _met(other: JobRecord, after: After, booked: dict[int, Times]) -> tuple[int | None, str]:
+    """When a dependency on a job is met; else what to say of that job."""
     name = f"job {other.job.label}"
     times = booked.get(other.id)
     if times is None:

@@ -58,6 +58,8 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     arrived = state.arrived
     arrived[shape] = arrived.get(shape, 0) + 1
     state.arrivals += 1
+    if state.namesakes:
+        dependencies.submitted(state, record)
     if waits:
         dependencies.enter(state, record)
         if record.pending or record.doomed or record.begin_ms > at_ms:
@@ -114,7 +116,7 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         record.checkpoint_ms = 0
     state.running[job_id] = record
     if state.dependents:
-        for waiting in dependencies.started(state, job_id):
+        for waiting in dependencies.started(state, record):
             requeue_if_due(state, waiting, at_ms)
     return record
 

@@ -160,7 +160,7 @@ def _changed(record: JobRecord, lifts: list[JobLift], new_id: int) -> Job:
     begin_ms, limit_ms = record.begin_ms, job.limit_ms
     if not record.doomed:
         # What has become of the others need not be told again, and where one will do, none may count against it.
-        spec = replace(spec, after=record.pending)
+        spec = replace(spec, after=tuple(record.pending))
     for lift in lifts:
         match lift:
             case BeginNow():

@@ -1,6 +1,7 @@
 """Blockers that have to do with a job's turn: holds and times, promises to others, and who is ahead."""
 
 from gpuyard.core.admission import ask_text
+from gpuyard.core.dependencies import waited
 from gpuyard.core.passes import Pass
 from gpuyard.core.policy import Policy
 from gpuyard.core.profile import freed_ms
@@ -14,6 +15,7 @@ from gpuyard.model import (
     AttemptState,
     BeginNow,
     EndJobs,
+    Job,
     Lift,
     Plan,
     Reason,
@@ -28,6 +30,7 @@ _AFTER = {
     AfterKind.ENDED: "end",
     AfterKind.COMPLETED: "complete",
     AfterKind.FAILED: "fail",
+    AfterKind.ALONE: "end",
 }
 _FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
 
@@ -59,13 +62,19 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
 
 def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
     """Jobs it waits for: each of them, the tasks of an array as one; or, where one will do, all as one."""
-    groups: dict[tuple[int, AfterKind], list[int]] = {}
+    groups: dict[tuple[int, AfterKind], tuple[list[int], list[Job]]] = {}
     for after in record.pending:
-        other = state.jobs[after.job_id].job
-        groups.setdefault((other.array_id or other.id, after.kind), []).append(other.id)
-    waits = [(ids, _waited(state, ids), _AFTER[kind]) for (_array, kind), ids in groups.items()]
+        jobs = [other.job for other in waited(state, record, after)]
+        array_id = 0 if after.kind is AfterKind.ALONE else jobs[0].array_id or jobs[0].id
+        ids, others = groups.setdefault((array_id, after.kind), ([], []))
+        ids.append(after.job_id)
+        others += jobs
+    waits = [
+        (ids, jobs[0].array_id, _waited(jobs, kind), _AFTER[kind])
+        for (_array, kind), (ids, jobs) in groups.items()
+    ]
     if record.job.spec.after_one and len(record.pending) > 1:
-        every = " or ".join([f"{who} to {what}" for _ids, who, what in waits])
+        every = " or ".join([f"{who} to {what}" for _ids, _array_id, who, what in waits])
         lift = WithoutAfter(record.id, tuple([after.job_id for after in record.job.spec.after]))
         text = f"it waits for {every}"
         return [Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "dependency", lift)]
@@ -73,12 +82,12 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
         Reason(
             ReasonCode.DEPENDENCY,
             who,
-            _text(record, state.jobs[ids[0]].job.array_id, who, what),
+            _text(record, array_id, who, what),
             False,
             who,
             WithoutAfter(record.id, tuple(ids)),
         )
-        for ids, who, what in waits
+        for ids, array_id, who, what in waits
     ]
 
 
@@ -89,11 +98,12 @@ def _text(record: JobRecord, array_id: int, who: str, what: str) -> str:
     return f"it waits for {who} to {what}"
 
 
-def _waited(state: State, job_ids: list[int]) -> str:
+def _waited(jobs: list[Job], kind: AfterKind) -> str:
     """Jobs that are waited for, as people call them."""
-    jobs = [state.jobs[job_id].job for job_id in job_ids]
     if len(jobs) == 1:
         return f"job {jobs[0].label}"
+    if kind is AfterKind.ALONE:
+        return f"{len(jobs)} earlier jobs of its name"
     return f"{len(jobs)} tasks of job {jobs[0].array_id}"
 
 

@@ -34,7 +34,7 @@ class Rare:
         self.held = False
         self.suspended_ms = self.saved_ms = self.for_job = self.failures = 0
         self.cause: StopCause | None = None
-        self.pending: tuple[After, ...] = ()
+        self.pending: dict[After, None] = {}
         self.doomed = ""
         self.wanted: Verb | None = None
 
@@ -207,12 +207,12 @@ class JobRecord:
             self._rarely().failures = value
 
     @property
-    def pending(self) -> tuple[After, ...]:
-        """Jobs it still waits for."""
+    def pending(self) -> dict[After, None]:
+        """What it still waits for, in the order in which it was asked for."""
         return (self.rare or _NOTHING_RARE).pending
 
     @pending.setter
-    def pending(self, value: tuple[After, ...]) -> None:
+    def pending(self, value: dict[After, None]) -> None:
         if value or self.rare is not None:
             self._rarely().pending = value
 

@@ -13,7 +13,8 @@ from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Shapes
 from gpuyard.core.tenants import Tenants
-from gpuyard.model import CATALOGUE, Ask, Grant, JobClass, JobSpec, JobState, Settings
+from gpuyard.core.waiters import Namesakes, Tally
+from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
 
 _MICRO_PER_MILLI_USD = 1000
 _DEFAULT_WEIGHT = 1000
@@ -56,8 +57,12 @@ class State:
         """Jobs for which slices are kept."""
         self.ends: dict[int, JobState] = {}
         """How the last jobs ended, for those that wait for one of them."""
-        self.dependents: dict[int, set[int]] = {}
-        """Who waits for a job, by the job. Derived."""
+        self.dependents: dict[int, dict[int, list[After]]] = {}
+        """Who waits for a job or an array and how, by its id; by 0: who waits for its namesakes. Derived."""
+        self.arrays: dict[int, Tally] = {}
+        """What those arrays have left to do. Derived."""
+        self.namesakes: dict[tuple[str, str], Namesakes] = {}
+        """By user and name. Derived."""
         self.doomed: dict[int, JobRecord] = {}
         """Jobs that can never start, because of how another one ended. Derived."""
         self._demand: tuple[tuple[Ask, int], ...] = ()

@@ -63,16 +63,21 @@ class AfterKind(Enum):
     """It ended well."""
     FAILED = "afternotok"
     """It ended otherwise."""
+    ALONE = "singleton"
+    """All earlier jobs of the same name and user have ended; no other job is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """A job waits for another."""
+    """A job waits for another, or for all tasks of an array: that is one dependency, not one for each task."""
 
     kind: AfterKind
     job_id: int
+    """The other job's, or the array's own."""
     delay_ms: int = 0
     """How long after the other job's start; only where that is waited for."""
+    tasks: int = 0
+    """How many tasks the array has, whose ids follow its own; 0: it is a job."""
 
 
 @dataclass(frozen=True, slots=True)

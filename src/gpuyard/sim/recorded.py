@@ -7,14 +7,16 @@ days begin take their room then, and are not counted in the waits.
 
 import json
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuyard.core import State
+from gpuyard.core.dependencies import task_ids
 from gpuyard.core.plain import from_plain
 from gpuyard.core.records import JobRecord
-from gpuyard.model import JobSpec
+from gpuyard.model import After, AfterKind, JobSpec
 from gpuyard.model.units import HOUR_MS, NO_LIMIT_MS
 from gpuyard.sim.trace import Trace
 
@@ -63,7 +65,7 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
     """Rows of the history (`store.history.ENDED_COLUMNS`) and the live jobs of a state, as one trace."""
     found = Recorded(Trace("history"), until_ms - from_ms, settled_ms=until_ms - from_ms)
     ended = [(*row[:6], json.loads(row[6])) for row in rows]
-    ends = {row[0]: row[4] for row in ended}
+    waits = _Waits(ended)
     jobs: list[_Row] = []
     runs: dict[str, list[int]] = {}
     for job_id, tenant, submitted_ms, started_ms, ended_ms, attempts, detail in ended:
@@ -74,7 +76,7 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
         runs.setdefault(_top(tenant), []).append(ended_ms - started_ms)
         spec = from_plain(JobSpec, detail["spec"])
         # It could not start before its begin time, nor before the jobs it waited for had ended.
-        after = [ends[each.job_id] for each in spec.after if each.job_id in ends]
+        after = [waits.done_ms(job_id, spec, each) for each in spec.after]
         ready_ms = min(started_ms, max([submitted_ms, detail.get("begin_ms", 0), *after]))
         limit_ms = detail["limit_ms"]
         waited_ms = started_ms - ready_ms if attempts == 1 else UNKNOWN
@@ -94,6 +96,40 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
     jobs.sort(key=lambda job: (job.submit_ms, job.id))
     _fill(found, jobs)
     return found
+
+
+class _Waits:
+    """When the jobs had ended that others waited for."""
+
+    def __init__(self, ended: list[tuple[Any, ...]]) -> None:
+        self._rows = ended
+        self._ends: dict[int, int] = {row[0]: row[4] for row in ended}
+        self._arrays: dict[tuple[int, int], int] = {}
+        self._names: dict[tuple[str, str], tuple[list[int], list[int]]] | None = None
+
+    def done_ms(self, job_id: int, spec: JobSpec, after: After) -> int:
+        """When the last of them had; 0: the record does not tell."""
+        if after.kind is AfterKind.ALONE:
+            ids, last_ms = self._namesakes().get((spec.user, spec.name), ([], []))
+            place = bisect_left(ids, job_id)
+            return last_ms[place - 1] if place else 0
+        if not after.tasks:
+            return self._ends.get(after.job_id, 0)
+        key = (after.job_id, after.tasks)
+        if key not in self._arrays:
+            self._arrays[key] = max([self._ends.get(each, 0) for each in task_ids(after)])
+        return self._arrays[key]
+
+    def _namesakes(self) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
+        """By user and name: the ids in order, and when the last of all up to each had ended."""
+        if self._names is None:
+            self._names = {}
+            for row in sorted(self._rows, key=lambda row: row[0]):
+                spec = row[6]["spec"]
+                ids, last_ms = self._names.setdefault((spec.get("user", ""), spec.get("name", "")), ([], []))
+                ids.append(row[0])
+                last_ms.append(max(row[4], last_ms[-1] if last_ms else 0))
+        return self._names
 
 
 def _row(

@@ -127,6 +127,17 @@ class History:
             .limit(_limited(limit))
         )
 
+    def array_ends(self, array_id: int) -> list[tuple[int, int, str, str]]:
+        """Id, index, tenant and state of all ended tasks of an array, by index; for many of them."""
+        table = HISTORY.c
+        query = (
+            select(table.id, table.array_index, table.tenant, table.state)
+            .where(table.array_id == array_id)
+            .order_by(table.array_index, table.id)
+        )
+        with self._backend.reading() as conn:
+            return [(row[0], row[1], row[2], row[3]) for row in conn.execute(query)]
+
     def put_history(self, rows: Sequence[HistoryRow]) -> None:
         """Write rows that were made anew from the log."""
         with self._backend.writing() as conn:

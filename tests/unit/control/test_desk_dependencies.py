@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.control import dependencies
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.model import After, AfterKind, Outcome
+from gpuyard.store.codec import CODEC
 from rigs.desk import ANA, Rig, rig
 
 
@@ -24,17 +26,13 @@ def after(kind: str, job: object = None) -> tuple[Dependency, ...]:
 
 def pending(desk: Rig, job_id: int) -> tuple[After, ...]:
     desk.books.catch_up()
-    return desk.books.state.jobs[job_id].pending
+    return tuple(desk.books.state.jobs[job_id].pending)
 
 
 def test_a_job_waits_for_another_and_for_all_tasks_of_an_array(desk: Rig) -> None:
     one, array = desk.submit(), desk.submit(array=(0, 1))
     waits = desk.submit(dependencies=(*after("afterok", one), *after("afterany", array)))
-    assert (
-        After(AfterKind.COMPLETED, one),
-        After(AfterKind.ENDED, array + 1),
-        After(AfterKind.ENDED, array + 2),
-    ) == pending(desk, waits)
+    assert (After(AfterKind.COMPLETED, one), After(AfterKind.ENDED, array, tasks=2)) == pending(desk, waits)
 
 
 def test_one_that_has_ended_as_wanted_is_not_waited_for(desk: Rig) -> None:
@@ -67,8 +65,13 @@ def test_a_singleton_waits_for_those_of_its_name_and_user(desk: Rig) -> None:
     mine, other = desk.submit(name="daily"), desk.submit(name="hourly")
     desk.submit(ANA, name="daily", tenant="ana")
     last = desk.submit(name="daily", dependencies=after("singleton"))
-    assert (After(AfterKind.ENDED, mine),) == pending(desk, last)
-    assert other not in [each.job_id for each in pending(desk, last)]
+    assert (After(AfterKind.ALONE, 0),) == pending(desk, last)
+    desk.start(other)
+    desk.end(other)
+    assert (After(AfterKind.ALONE, 0),) == pending(desk, last)
+    desk.start(mine)
+    desk.end(mine)
+    assert () == pending(desk, last)
 
 
 def test_an_array_runs_only_so_many_at_a_time(desk: Rig) -> None:
@@ -87,3 +90,78 @@ def test_an_array_runs_only_so_many_at_a_time(desk: Rig) -> None:
     assert 2 == most
     assert {} == state.jobs
     assert 5 == len(desk.books.store.array_history(array))
+
+
+def test_what_a_dependency_on_an_array_takes_in_the_log_does_not_grow_with_its_tasks(desk: Rig) -> None:
+    array = desk.submit(array=tuple(range(2000)))
+    head = desk.books.store.head()
+    last = desk.submit(array=tuple(range(50)), dependencies=after("afterok", array))
+    desk.books.catch_up()
+    events = desk.books.store.read(head)
+    assert 50 == len(events)
+    # 2,000 dependencies of 50 bytes each were written with every task.
+    assert 50 * 2_000 > sum([len(CODEC.encode(event).body) for _seq, event in events])
+    assert [(After(AfterKind.COMPLETED, array, tasks=2000),)] * 2 == [
+        pending(desk, last + 1),
+        pending(desk, last + 50),
+    ]
+
+
+def test_a_dependency_that_is_named_a_thousand_times_is_looked_up_once(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = desk.submit(array=tuple(range(300)))
+    looked = []
+    found = dependencies.live
+    monkeypatch.setattr(dependencies, "live", lambda *args: looked.append(1) or found(*args))
+    same = desk.submit(dependencies=after("afterok", array) * 1000)
+    tasks = tuple([each for index in range(300) for each in after("afterany", f"{array}_{index}")])
+    each = desk.submit(dependencies=tasks)
+    assert 1 == len(pending(desk, same))
+    assert 300 == len(pending(desk, each))
+    assert 2 == len(looked)
+
+
+def test_more_dependencies_than_the_log_should_hold_are_refused(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependencies, "EDGES_MAX", 20)
+    jobs = [desk.submit() for _ in range(3)]
+    wanted = tuple([each for job in jobs for each in after("afterok", job)])
+    desk.submit(array=tuple(range(6)), dependencies=wanted)
+    with pytest.raises(Unacceptable, match="7 tasks that each wait for 3 jobs are too many"):
+        desk.submit(array=tuple(range(7)), dependencies=wanted)
+
+
+def test_afternotok_wants_one_task_of_an_array_to_fail(desk: Rig) -> None:
+    array = desk.submit(array=(0, 1, 2))
+    for task, outcome in ((1, Outcome.COMPLETED), (2, Outcome.FAILED)):
+        desk.start(array + task)
+        desk.end(array + task, outcome)
+    waits = desk.submit(dependencies=after("afternotok", array))
+    assert (After(AfterKind.ENDED, array, tasks=3),) == pending(desk, waits)
+    desk.start(array + 3)
+    desk.end(array + 3)
+    assert () == pending(desk, waits)
+    good = desk.submit(array=(0,))
+    desk.start(good + 1)
+    desk.end(good + 1)
+    with pytest.raises(Unacceptable, match=f"all tasks of job {good} have completed"):
+        desk.submit(dependencies=after("afternotok", good))
+
+
+def test_the_corresponding_tasks_of_an_ended_array_are_looked_up_once(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = desk.submit(array=(1, 2, 3))
+    for task in (1, 2):
+        desk.start(first + task)
+        desk.end(first + task)
+    asked = []
+    ends = desk.books.store.array_ends
+    monkeypatch.setattr(desk.books.store, "array_ends", lambda job_id: asked.append(job_id) or ends(job_id))
+    second = desk.submit(array=(1, 2, 3), dependencies=after("aftercorr", first))
+    assert [(), (), (After(AfterKind.COMPLETED, first + 3),)] == [
+        pending(desk, second + n) for n in (1, 2, 3)
+    ]
+    assert [first] == asked

@@ -1,10 +1,14 @@
 """Jobs that wait for other jobs."""
 
+import random
+import time
+
 import pytest
 
 from builders import Yard, nodes
 from gpuyard.core import apply, dependencies, explain
 from gpuyard.core.dump import canonical, derived, dump, load
+from gpuyard.core.plain import from_plain
 from gpuyard.model import (
     After,
     AfterKind,
@@ -23,7 +27,7 @@ from gpuyard.model import (
     Whole,
 )
 
-STARTED, ENDED, COMPLETED, FAILED = AfterKind
+STARTED, ENDED, COMPLETED, FAILED, ALONE = AfterKind
 
 
 def yard() -> Yard:
@@ -90,7 +94,7 @@ def test_the_start_of_another_is_enough() -> None:
     here = yard()
     submit(here, 3, After(STARTED, 1), After(COMPLETED, 2))
     start(here, 1)
-    assert (After(COMPLETED, 2),) == here.state.jobs[3].pending
+    assert [After(COMPLETED, 2)] == list(here.state.jobs[3].pending)
     end(here, 2)
     assert 3 in waiting(here)
 
@@ -180,3 +184,159 @@ def test_a_wait_is_counted_from_the_others_start() -> None:
     assert [3] == list(here.state.deferred)
     apply(here.state, Ticked(6000))
     assert not here.state.deferred
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def with_array(tasks: int = 3) -> Yard:
+    """Array 10 with its tasks 11, 12, …"""
+    here = Yard("fifo", nodes(1))
+    spec = JobSpec("t", Ask(Whole(1)))
+    for index in range(tasks):
+        job = Job(11 + index, spec, 0, array_id=10, array_index=index)
+        apply(here.state, JobSubmitted(0, job))
+    return here
+
+
+def finish(here: Yard, job_id: int, outcome: Outcome = Outcome.COMPLETED) -> None:
+    if here.state.jobs[job_id].phase is None:
+        apply(here.state, AttemptStarted(1, job_id, 1, (Grant(0, 1 << job_id - 11, 1000, 0, 0, 1),)))
+    apply(here.state, AttemptEnded(2, job_id, 1, outcome))
+
+
+def test_an_array_is_waited_for_until_its_last_task_has_ended() -> None:
+    here = with_array()
+    submit(here, 20, After(COMPLETED, 10, tasks=3))
+    submit(here, 21, After(ENDED, 10, tasks=3))
+    submit(here, 22, After(FAILED, 10, tasks=3))
+    for job_id in (11, 13):
+        finish(here, job_id)
+        assert not {20, 21, 22} & waiting(here)
+    finish(here, 12)
+    assert {20, 21} == waiting(here)
+    assert "all tasks of job 10 completed, and one was to fail" == here.state.jobs[22].doomed
+    assert not here.state.arrays
+
+
+def test_the_first_task_that_fails_breaks_afterok_and_is_enough_for_afternotok() -> None:
+    here = with_array()
+    submit(here, 20, After(COMPLETED, 10, tasks=3))
+    submit(here, 22, After(FAILED, 10, tasks=3))
+    finish(here, 12, Outcome.FAILED)
+    assert "a task of job 10 is FAILED and was to complete" == here.state.jobs[20].doomed
+    submit(here, 23, After(FAILED, 10, tasks=3))
+    submit(here, 24, After(COMPLETED, 10, tasks=3))
+    assert [20, 24] == sorted(here.state.doomed)
+    finish(here, 11)
+    assert {13} == waiting(here)
+    finish(here, 13)
+    assert {22, 23} == waiting(here)
+
+
+def test_an_array_has_started_when_its_last_task_has() -> None:
+    here = with_array()
+    submit(here, 20, After(STARTED, 10, tasks=3))
+    submit(here, 21, After(STARTED, 10, delay_ms=5000, tasks=3))
+    apply(here.state, AttemptStarted(1000, 11, 1, (Grant(0, 1, 1000, 0, 0, 1),)))
+    apply(here.state, JobCancelled(1500, 13))
+    assert {11, 12} == waiting(here)
+    apply(here.state, AttemptStarted(2000, 12, 1, (Grant(0, 2, 1000, 0, 0, 1),)))
+    assert {11, 12, 20} == waiting(here)
+    assert 7000 == here.state.jobs[21].begin_ms
+    spec = JobSpec("t", Ask(Whole(1)), after=(After(STARTED, 10, delay_ms=1000, tasks=3),))
+    apply(here.state, JobSubmitted(2500, Job(22, spec, 2500)))
+    assert 3000 == here.state.jobs[22].begin_ms
+
+
+def test_where_one_will_do_an_array_counts_as_one() -> None:
+    here = with_array()
+    submit(here, 20)
+    submit(here, 21, After(COMPLETED, 10, tasks=3), After(COMPLETED, 20), one=True)
+    submit(here, 22, After(COMPLETED, 10, tasks=3), After(COMPLETED, 20), one=True)
+    finish(here, 11, Outcome.FAILED)
+    assert not here.state.doomed
+    apply(here.state, JobCancelled(2, 20))
+    assert [21, 22] == sorted(here.state.doomed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_array_is_waited_for_like_each_of_its_tasks(seed: int) -> None:
+    rng = random.Random(seed)
+    tasks, wanted = rng.randint(1, 6), [STARTED, ENDED, COMPLETED]
+    whole, each = with_array(tasks), with_array(tasks)
+    steps = [(job_id, rng.choice(list(Outcome)[:3])) for job_id in range(11, 11 + tasks)]
+    rng.shuffle(steps)
+    next_id = 20
+    for job_id, outcome in steps:
+        for kind in wanted:
+            submit(whole, next_id, After(kind, 10, tasks=tasks))
+            submit(each, next_id, *[After(kind, 11 + index) for index in range(tasks)])
+            next_id += 1
+        for here in (whole, each):
+            finish(here, job_id, outcome)
+        assert waiting(whole) == waiting(each)
+        assert whole.state.doomed.keys() == each.state.doomed.keys()
+
+
+def test_one_that_wants_to_be_alone_waits_for_all_earlier_ones_of_its_name_and_user() -> None:
+    here = Yard("fifo", nodes(1))
+
+    def named(job_id: int, *after: After, user: str = "u", name: str = "daily", array_id: int = 0) -> None:
+        spec = JobSpec("t", Ask(Whole(1)), user=user, name=name, after=after)
+        apply(here.state, JobSubmitted(0, Job(job_id, spec, 0, array_id=array_id)))
+
+    named(1)
+    named(2, user="v")
+    named(3, After(ALONE, 0), name="hourly")
+    named(4, After(ALONE, 0))
+    named(5)
+    named(7, After(ALONE, 0), array_id=6)
+    named(8, After(ALONE, 0), array_id=6)
+    assert {1, 2, 3, 5} == waiting(here)
+    found = explain(here.state, here.policy, 7, 0)
+    assert found is not None
+    assert "it waits for 3 earlier jobs of its name to end" in [reason.text for reason in found.reasons]
+    apply(here.state, JobCancelled(1, 1))
+    assert {2, 3, 4, 5} == waiting(here)
+    apply(here.state, JobCancelled(1, 5))
+    assert {2, 3, 4} == waiting(here)
+    apply(here.state, JobCancelled(1, 4))
+    assert {2, 3, 7, 8} == waiting(here)
+    assert not here.state.namesakes
+
+
+def test_what_an_end_costs_does_not_grow_with_the_tasks_of_an_array() -> None:
+    # 300 jobs that wait for 3,000 tasks each were 900,000 dependencies, and every end looked at all of them.
+    here = with_array(3000)
+    for job_id in range(4000, 4300):
+        submit(here, job_id, After(ENDED, 10, tasks=3000))
+    began_s = time.process_time()
+    for job_id in range(11, 3011):
+        apply(here.state, JobCancelled(1, job_id))
+    assert 1.0 > time.process_time() - began_s
+    assert set(range(4000, 4300)) == set(here.state.jobs) - set(here.state.deferred)
+
+
+def test_a_dependency_of_an_earlier_release_is_one_on_a_job() -> None:
+    assert After(COMPLETED, 1) == from_plain(After, {"kind": "afterok", "job_id": 1, "delay_ms": 0})
+
+
+def test_one_that_has_met_another_is_not_doomed_by_a_later_end() -> None:
+    here = with_array()
+    submit(here, 20)
+    submit(here, 21)
+    after = (
+        After(COMPLETED, 20),
+        After(COMPLETED, 21),
+        After(COMPLETED, 10, tasks=3),
+        After(FAILED, 10, tasks=3),
+    )
+    submit(here, 22, *after, one=True)
+    apply(here.state, AttemptStarted(1, 20, 1, (Grant(0, 1, 1000, 0, 0, 1),)))
+    apply(here.state, AttemptEnded(2, 20, 1, Outcome.COMPLETED))
+    assert 22 in waiting(here)
+    for job_id in (21, 11, 12, 13):
+        apply(here.state, JobCancelled(3, job_id))
+    assert {22} == waiting(here)
+    assert not here.state.doomed

@@ -8,7 +8,7 @@ from gpuyard.core.estimate import Estimate, estimate
 from gpuyard.model import After, AfterKind, Ask, Job, JobSpec, JobSubmitted, Requested, Verb, Whole
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 
-STARTED, ENDED, COMPLETED, _FAILED = AfterKind
+STARTED, ENDED, COMPLETED, _FAILED, ALONE = AfterKind
 
 
 def submit(
@@ -138,3 +138,15 @@ def test_the_tasks_of_an_array_that_are_waited_for_are_one_blocker() -> None:
     assert ["it waits for 3 tasks of job 10 to complete", "it waits for job 10_1 to end"] == [
         reason.text for each in found if each is not None for reason in each.reasons
     ]
+
+
+def test_of_an_array_the_last_task_counts() -> None:
+    here = Yard("fifo", nodes(1))
+    spec = JobSpec("t", Ask(Whole(8)))
+    for job_id in (11, 12):
+        here.apply(JobSubmitted(0, Job(job_id, spec, 0, HOUR_MS, array_id=10, array_index=job_id - 11)))
+    submit(here, 13, After(COMPLETED, 10, tasks=2))
+    submit(here, 14, After(ALONE, 0))
+
+    assert Estimate(2 * HOUR_MS, "when job 10_1, which it waits for, has ended as promised") == told(here, 13)
+    assert 2 * HOUR_MS <= (told(here, 14).at_ms or 0)
