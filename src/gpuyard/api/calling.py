@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gpuyard.api.finding import find
+from gpuyard.api.finding import find, sockets_of
 from gpuyard.api.http import Connection, Head
 from gpuyard.errors import BadInput, YardError
 
@@ -65,6 +65,8 @@ class Caller:
         self._stream: Connection | None = None
         self._hung_up = False
         place = find(server, token, data, ca)
+        self._data = data
+        self._local = place.local
         self._address = place.address
         self._tls = place.tls
         self.server = place.url
@@ -142,14 +144,25 @@ class Caller:
             except OSError as error:
                 self.close()
                 # Who never got through at the first try finds nobody; who was cut off asks again.
-                if not tried or time.monotonic() + pause_s > until_s:
+                if not (self._moved() or tried) or time.monotonic() + pause_s > until_s:
                     raise _nobody(self._address, error) from error
                 time.sleep(pause_s)
                 pause_s = min(1.0, 2 * pause_s)
 
+    def _moved(self) -> bool:
+        """Whether another server of this yard is there, on this machine; it is the one to ask from now on."""
+        others = [each for each in sockets_of(self._data) if each != self._address] if self._local else []
+        if others:
+            self._address = others[0]
+        return bool(others)
+
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""
-        connection = self._stream = self._connected(_STREAM_TIMEOUT_S)
+        try:
+            connection = self._stream = self._connected(_STREAM_TIMEOUT_S)
+        except OSError:
+            self._moved()
+            raise
         try:
             headers = {**self._headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
             head = connection.send("GET" if body is None else "POST", path, headers, body)

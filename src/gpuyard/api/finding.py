@@ -37,6 +37,8 @@ class Place(NamedTuple):
     tls: "ssl.SSLContext | None" = None
     url: str = ""
     """As people would write it."""
+    local: bool = False
+    """Whether it was found in a data folder: any server there will do."""
 
     @property
     def host(self) -> str:
@@ -56,7 +58,7 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
         said = login.url if login else ""
     if not said:
         local = socket_of(data)
-        return Place(local, url=local)
+        return Place(local, url=local, local=True)
     where = address(said)
     if isinstance(where, str):
         return Place(where, url=where)
@@ -105,14 +107,22 @@ def address(server: str) -> tuple[str, int] | str:
     return host.strip("[]"), int(port)
 
 
+def sockets_of(data: Path | None) -> list[str]:
+    """The sockets of servers on this machine, in the first folder that has any."""
+    for folder in [data] if data is not None else likely_data():
+        found = [each for each in DataDir(folder).instances() if each.socket.exists()]
+        if len(found) > 1:
+            # Of several servers one may have been killed, and its socket is still there.
+            found = [each for each in found if each.running() is not None] or found[:1]
+        if found:
+            return [str(each.socket) for each in found]
+    return []
+
+
 def socket_of(data: Path | None) -> str:
     """The socket of a server on this machine."""
-    folders = [data] if data is not None else list(likely_data())
-    for folder in folders:
-        found = [each.socket for each in DataDir(folder).instances() if each.socket.exists()]
-        if found:
-            return str(found[0])
-    return str(DataDir(folders[0]).root / "yard.sock")
+    found = sockets_of(data)
+    return found[0] if found else str(DataDir(data or next(likely_data())).root / "yard.sock")
 
 
 def own_socket(data: Path | None, port: int) -> str:

@@ -23,8 +23,10 @@ from gpuyard.api.app import build, quick
 from gpuyard.api.origins import Origins
 from gpuyard.api.peers import Door, Gate, LocalDoor, PeerProtocol, TokenDoor
 from gpuyard.api.rates import Rates
+from gpuyard.api.server_log import ServerLog
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
+from gpuyard.control.service_manager import ServiceManager
 from gpuyard.errors import BadInput, YardError
 
 _log = logging.getLogger(__name__)
@@ -32,7 +34,6 @@ _log = logging.getLogger(__name__)
 BACKLOG = 1024
 PORTS_TRIED = 100
 """From the usual port on, where nobody asked for one."""
-LOG_BYTES_MAX = 16 * 1024 * 1024
 SWITCH_S = 0.001
 """The loop decides in one thread while requests are served in another: they take turns more often than by default."""
 
@@ -44,6 +45,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
         signal.signal(number, lambda *_: None)
+    manager = ServiceManager()
     check_address(options)
     tls = _tls(options)
     # Before the port: whoever starts a yard twice is told that it runs, not that its port is taken.
@@ -60,7 +62,13 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
             with contextlib.closing(_unix(path)) as local:
                 yard.start()
                 _tidy()
-                _Server(yard, lambda: ready(yard), listener, tls).run(sockets=[local])
+
+                def started() -> None:
+                    ready(yard)
+                    manager.tell("READY=1")
+
+                _Server(yard, started, listener, tls).run(sockets=[local])
+                manager.tell("STOPPING=1")
                 _log.info("stops; jobs go on")
 
 
@@ -257,13 +265,12 @@ def detach(options: Options, log: Path) -> int:
 def _to_background(log: Path) -> None:
     os.chdir("/")
     os.umask(0o022)
-    with contextlib.suppress(OSError):
-        if log.stat().st_size > LOG_BYTES_MAX:
-            log.replace(log.with_suffix(".log.1"))
     null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-    for target, source in ((0, null), (1, out), (2, out)):
-        os.dup2(source, target)
+    os.dup2(null, 0)
+    written = ServerLog(log)
+    # Programs that turn logs over say so with this signal; nobody else does to a server without a terminal.
+    signal.signal(signal.SIGHUP, lambda *_: written.reopen())
+    start_log(written)
 
 
 def _serve_detached(options: Options, write: int) -> None:
@@ -273,7 +280,6 @@ def _serve_detached(options: Options, write: int) -> None:
             os.write(write, json.dumps(note).encode())
             os.close(write)
 
-    start_log(sys.stderr)
     try:
         serve(options, lambda _yard: tell(os.getpid()))
     except YardError as error:
@@ -288,9 +294,8 @@ def _serve_detached(options: Options, write: int) -> None:
     os._exit(0)
 
 
-def start_log(stream: Any) -> None:
-    """Log to a stream, a line for each thing that happened, in UTC."""
-    handler = logging.StreamHandler(stream)
+def start_log(handler: "logging.StreamHandler[Any]") -> None:
+    """Log a line for each thing that happened, in UTC."""
     formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.options import Option
 from gpuyard.cli.places import DataOption
-from gpuyard.errors import YardError
+from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.control.places import Instance
@@ -17,8 +17,22 @@ JOBS_S = 600.0
 def down(
     data: DataOption = None,
     jobs: Annotated[bool, Option("--jobs", help="Cancel all jobs first, running and waiting.")] = False,
+    port: Annotated[
+        int | None,
+        Option(
+            "--port",
+            metavar="N",
+            min=1,
+            max=65535,
+            help="Of several servers on one store, stop only the one at this port. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs all are cancelled first."""
+    """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs all are cancelled first.
+
+    Several servers on one PostgreSQL store are stopped one by one with --port: the others go on.
+    """
     from gpuyard.cli.streams import notice
     from gpuyard.control.places import DataDir, default_data
 
@@ -27,6 +41,19 @@ def down(
     if not running:
         notice(f"no yard is running on {folder.root}")
         return
+    others = []
+    if port is not None:
+        if jobs:
+            raise BadInput(
+                "--jobs is about the whole yard, and --port about one server", "Leave one of them out."
+            )
+        others = [each for each in running if each.note().get("port") != port]
+        running = [each for each in running if each not in others]
+        if not running:
+            raise BadInput(
+                f"no server of the yard on {folder.root} listens at port {port}",
+                f"There is: {_ports(others)}.",
+            )
     stopped = _stop_jobs(str(running[0].socket)) if jobs else 0
     for instance in running:
         pid = instance.running()
@@ -38,7 +65,14 @@ def down(
         if pid:
             _stop(pid, instance)
     was = f", {stopped} {'job was' if stopped == 1 else 'jobs were'} cancelled" if jobs else ""
+    if others:
+        print(f"the server at port {port} is down; the yard goes on at {_ports(others)}")
+        return
     print(f"the yard is down{was}")
+
+
+def _ports(instances: "list[Instance]") -> str:
+    return ", ".join(f"port {each.note().get('port', '?')}" for each in instances)
 
 
 def _stop(pid: int, instance: "Instance") -> None:

@@ -65,6 +65,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "diff": Entry("diff", "Show what a yard.yaml would change.", no_args_is_help=True),
         "apply": Entry("apply", "Put a yard.yaml in force, with a preview.", no_args_is_help=True),
         "rollback": Entry("apply", "Go back to an earlier configuration."),
+        "service": Entry("service", "Run the yard as a service of systemd.", "app", no_args_is_help=True),
+        "store": Entry(
+            "store", "Copy the whole store: back up, restore, move it.", "app", no_args_is_help=True
+        ),
         "completion": Entry("completion", "Make a shell complete `yard` on Tab.", no_args_is_help=True),
     },
     "Jobs": {

@@ -111,13 +111,14 @@ def up(
 
 
 def _foreground(options: "Options") -> None:
+    import logging
     import sys
 
     from gpuyard.api.serving import serve, start_log
     from gpuyard.cli.streams import notice
     from gpuyard.control.serve import Yard
 
-    start_log(sys.stderr)
+    start_log(logging.StreamHandler(sys.stderr))
 
     def ready(yard: Yard) -> None:
         notice(_words(yard.options, yard.options.port))

@@ -136,7 +136,9 @@ class DataDir:
                 if name.endswith(".pid") and (name == "yard.pid" or name.startswith("yard-"))
             ]
         # Others may not list the folder, only pass through it.
-        return [Instance(self, "yard")] if (self.root / "yard.sock").exists() else []
+        return [
+            Instance(self, name) for name in ("yard", f"yard-{PORT}") if (self.root / f"{name}.sock").exists()
+        ]
 
     def token(self) -> str:
         """The token, made if there is none. Only its owner can read it."""

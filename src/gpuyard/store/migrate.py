@@ -17,6 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, insert, select
 
 from gpuyard import __version__
+from gpuyard.errors import BadInput
 from gpuyard.store.errors import StoreError
 from gpuyard.store.schema import META
 
@@ -28,12 +29,32 @@ _LOCK_KEY = 0x67707579_61726421
 """A number of our own among the advisory locks of a PostgreSQL database."""
 
 
+def yard_there(conn: Connection, place: str) -> str:
+    """The name of the yard that a store holds; raises unless its tables are those of this release. Changes nothing."""
+    head = ScriptDirectory.from_config(_config(conn)).get_current_head()
+    present = MigrationContext.configure(conn).get_current_revision()
+    if present is None:
+        raise BadInput(f"{place} holds no yard", "Name the store of a yard: a file, or a URL.")
+    if present != head:
+        writer = conn.scalar(select(META.c.value).where(META.c.name == "code_version"))
+        raise StoreError(
+            f"{place} has tables of version {present}, made by gpuyard {writer}; gpuyard {__version__} has {head}",
+            "Copy it with the release that made it, or start a yard of this release on it once.",
+        )
+    return str(conn.scalar(select(META.c.value).where(META.c.name == "yard")))
+
+
+def _config(conn: Connection) -> Config:
+    config = Config(attributes={"connection": conn})
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    return config
+
+
 def migrate(conn: Connection, place: str) -> str:
     """Make or update the tables; gives the yard's own name. Runs in the caller's transaction."""
     if conn.dialect.name == "postgresql":
         conn.execute(select(func.pg_advisory_xact_lock(_LOCK_KEY)))
-    config = Config(attributes={"connection": conn})
-    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config = _config(conn)
     # Only the newest step is asked for, and Alembic reads every file for that; a store has few.
     scripts = ScriptDirectory.from_config(config)
     known = {script.revision for script in scripts.walk_revisions()}

@@ -92,7 +92,7 @@ def open_store(
     A path is a SQLite file, made if it is not there; `postgresql://…` is a server. `durable=False` (SQLite) leaves
     writing to the disk to the operating system: for simulations, whose store need not outlive the machine.
     """
-    backend = _backend(url_or_path, busy_s, lease_s, durable)
+    backend = backend_of(url_or_path, busy_s, lease_s, durable)
     try:
         backend.prepare()
     except BaseException:
@@ -101,7 +101,8 @@ def open_store(
     return Store(backend, codec)
 
 
-def _backend(url_or_path: str | Path, busy_s: float, lease_s: float, durable: bool) -> Backend:
+def backend_of(url_or_path: str | Path, busy_s: float, lease_s: float, durable: bool = True) -> Backend:
+    """The database that a text names, not yet looked into."""
     text = str(url_or_path)
     if "://" not in text:
         return SqliteBackend(Path(url_or_path), busy_s, durable)

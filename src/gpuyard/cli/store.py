@@ -1,0 +1,61 @@
+"""`yard store`: the store itself, whole, apart from any server. For operators: backups, restores, moves."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Copy a yard's whole store: back it up, restore it, move it to PostgreSQL.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+_WORDS = {
+    "events": ("event", "events"),
+    "history": ("ended job", "ended jobs"),
+    "blobs": ("kept text", "kept texts"),
+    "configs": ("version of the configuration", "versions of the configuration"),
+    "tokens": ("token", "tokens"),
+}
+"""What people ask about; the rest is copied without a word."""
+
+
+@app.callback()
+def store() -> None:
+    """Copy a yard's whole store: back it up, restore it, move it to PostgreSQL."""
+
+
+@app.command(no_args_is_help=True)
+def copy(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FROM", help="The store: a file such as yard.db, or postgresql://….", show_default=False
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TO", help="An empty place: a new file, or an empty database.", show_default=False
+        ),
+    ],
+) -> None:
+    """Copy everything that a store holds: log, history, scripts, configuration, tokens, counters.
+
+    A server may go on writing to the source: the copy is the store as it was at one moment. The target
+    must be empty; it gets everything or nothing. The copy is the same yard: ids go on where they were, and
+    running jobs are found again.
+    """
+    import time
+
+    from gpuyard.cli.streams import notice
+    from gpuyard.store.copying import copy_store
+
+    done = copy_store(source, target, int(time.time()))
+    said = [f"{done.rows[table]:,} {words[done.rows[table] != 1]}" for table, words in _WORDS.items()]
+    print(f"copied to {done.target}: {', '.join(said)}; the next job is {done.next_job_id}")
+    if done.writer is not None:
+        notice(
+            f"note: a yard runs on {done.source} ({done.writer}): "
+            "what it writes from now on is not in the copy; to move it, stop it first with `yard down`"
+        )
