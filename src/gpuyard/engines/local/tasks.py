@@ -11,6 +11,7 @@ import signal
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
+from gpuyard.engines import dispositions
 from gpuyard.engines.local import room
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.files import SCRIPT, STDOUT
@@ -19,9 +20,6 @@ EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
 """What shells answer for a program that is not there, and for one that cannot be run."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_RESETTABLE = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-"""Every signal that the C library lets a program set."""
-
 _READY, _GO = b"r", b"g"
 _MESSAGE_BYTES_MAX = 1000
 
@@ -171,15 +169,13 @@ def _become(
         os.chdir(plan["cwd"])
         doing = "open standard input and output"
         _connect(plan, output)
-        # Whatever the yard was started from: `nohup` or a shell in the background ignores signals that the job needs.
-        for number in _RESETTABLE:
-            signal.signal(number, signal.SIG_DFL)
+        dispositions.reset()
         doing = "wait for the other tasks"
         os.write(mouth, _READY)
         if os.read(gate[0], 1) != _GO:
             os._exit(EXIT_NOT_RUN)
         doing = f"run {argv[0]}"
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        dispositions.unblock()
         os.execvpe(argv[0], argv, env)
     except OSError as error:
         if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):

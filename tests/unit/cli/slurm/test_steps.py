@@ -259,3 +259,17 @@ def test_a_signal_reaches_every_task_once(job: Job) -> None:
     step.communicate(timeout=WAIT_S)
     assert 0 == step.returncode
     assert ["got\n", "got\n"] == [(job.folder / f"got.{n}").read_text(encoding="utf-8") for n in range(2)]
+
+
+def test_a_task_heeds_every_signal_whatever_starts_srun(job: Job) -> None:
+    def deafen() -> None:
+        numbers = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, numbers)
+
+    step = job.start("-n1", "grep -E '^(SigIgn|SigBlk)' /proc/self/status; exit 3", preexec_fn=deafen)
+    out, _ = step.communicate(timeout=WAIT_S)
+    blocked, ignored = [int(line.split()[1], 16) for line in out.splitlines()]
+    # Signals 32 and 33 are the C library's own: it lets nobody change them.
+    assert (3, 0, 0) == (step.returncode, blocked, ignored & ~(0b11 << 31))

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpuyard.cli.slurm.steps.environments import TaskPlan
+from gpuyard.engines import dispositions
 from gpuyard.engines.hostnames import indices_folded
 
 _PR_SET_PDEATHSIG = 1
-_DEFAULT_IN_TASKS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGINT, signals.SIGQUIT)
-"""Python, and a shell that starts `srun` in the background, ignore some of these; a task is not to."""
 _FORWARDED = tuple(
     sorted(
         signals.valid_signals()
@@ -74,6 +73,8 @@ class Tasks:
 
     def run(self) -> int:
         """Start all, wait for all, say who ended badly; the highest exit code."""
+        # Without SIGCHLD the system would reap the tasks, and nobody could tell how they ended.
+        signals.signal(signals.SIGCHLD, signals.SIG_DFL)
         before = {each: signals.signal(each, self._forward) for each in _FORWARDED}
         try:
             sources = [self._start(plan, files) for plan, files in zip(self._plans, self._files, strict=True)]
@@ -127,7 +128,7 @@ class Tasks:
         before = signals.pthread_sigmask(signals.SIG_BLOCK, _FORWARDED)
         pid = os.fork()
         if pid == 0:
-            _become(plan, self._manner, (stdin, stdout, stderr), above, mouth, before)
+            _become(plan, self._manner, (stdin, stdout, stderr), above, mouth)
         os.close(mouth)
         os.read(ears, 1)
         os.close(ears)
@@ -206,7 +207,6 @@ def _become(
     fds: tuple[int, int, int],
     above: int,
     mouth: int,
-    mask: set[signals.Signals | int],
 ) -> NoReturn:
     """The child: become the task. It dies with `srun`, so that what the step held is free when `srun` is gone."""
     code = 1
@@ -221,13 +221,9 @@ def _become(
         for target, fd in enumerate(high):
             os.dup2(fd, target)
             os.close(fd)
-        for number in _FORWARDED:
-            # A handler of ours must not run here; what is ignored stays ignored, as after any start of a program.
-            if callable(signals.getsignal(number)):
-                signals.signal(number, signals.SIG_DFL)
-        for number in _DEFAULT_IN_TASKS:
-            signals.signal(number, signals.SIG_DFL)
-        signals.pthread_sigmask(signals.SIG_SETMASK, mask)
+        # A handler of ours must not run here, and a shell that starts `srun` in the background ignores some signals.
+        dispositions.reset()
+        dispositions.unblock()
         if manner.folder:
             try:
                 os.chdir(manner.folder)
