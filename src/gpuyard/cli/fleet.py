@@ -29,11 +29,7 @@ def chosen(
         from gpuyard.config import load
 
         found = load(config)
-        if not found.pools:
-            raise BadInput(
-                f"{config} describes this machine, not a fleet to simulate",
-                "Add pools to its cluster, or use --gpus 64 instead.",
-            )
+        check_simulation(found, str(config))
         return found
     if gpus is None:
         raise BadInput(
@@ -42,6 +38,15 @@ def chosen(
         )
     pool = uniform_pool(gpus, gpu_model or "H100", gpus_per_node, Market.SPOT if spot else Market.RESERVED)
     return plain(Settings(policy=PRESETS["default"]), pool)
+
+
+def check_simulation(config: Config, name: str) -> None:
+    """Refuse a configuration that has no fleet to simulate."""
+    if not config.pools:
+        raise BadInput(
+            f"{name} describes this machine, not a fleet to simulate",
+            "Add pools to its cluster, or use --gpus 64 instead.",
+        )
 
 
 def plain(settings: Settings, pool: Pool) -> Config:

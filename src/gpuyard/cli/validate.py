@@ -1,4 +1,4 @@
-"""`yard validate`: is this configuration file right, and if not, where and what to do."""
+"""`yard validate`: is this configuration file right, and if not, where and what to do; what it can be used for."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,7 @@ def validate(
 ) -> None:
     """Check a yard.yaml: every mistake with its line and what to do.
 
-    Exit code 0 if it can be used, 2 if not.
+    Says what a right file can be used for: `yard simulate`, `yard up`. Exit code 0 if it is right, 2 if not.
     """
     if schema == (file is not None):
         raise BadInput(
@@ -40,6 +40,33 @@ def validate(
     config = load(file)
     tenants = _counted(len(config.settings.tenants), "tenant")
     print(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
+    print(f"simulate: {_simulates(config, file)}")
+    print(f"up: {_runs(config)}")
+
+
+def _simulates(config: "Config", file: Path) -> str:
+    from gpuyard.cli.fleet import check_simulation
+
+    try:
+        check_simulation(config, str(file))
+    except BadInput as refusal:
+        return _no(refusal)
+    return "yes"
+
+
+def _runs(config: "Config") -> str:
+    """Whether `yard up` would take the file, by asking what `yard up` asks."""
+    from gpuyard.control.fleet import chosen
+
+    try:
+        fleet = chosen(config, "")
+    except BadInput as refusal:
+        return _no(refusal)
+    return f"yes, {fleet.words()}"
+
+
+def _no(refusal: BadInput) -> str:
+    return f"no, because {refusal.message}. {refusal.hint}"
 
 
 def _fleet(config: "Config") -> str:

@@ -52,6 +52,13 @@ class Fleet:
         listed = known[model].list_price_micro_usd_h if model in known else 0
         return self.prices.get(model, listed)
 
+    def words(self) -> str:
+        """What runs the jobs, for people."""
+        if self.slurm is not None:
+            looks = self.slurm.mode is Mode.OBSERVE
+            return "Slurm decides, and the yard looks on" if looks else "jobs are handed to Slurm"
+        return f"jobs run on this machine: {self.nodes.words()}"
+
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
         if self.slurm is not None:
@@ -82,7 +89,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         return Fleet(settings, "local", Here(emulate=STAND_IN), notes=(text,))
     if len(config.clusters) != 1:
         raise BadInput(
-            f"the configuration has {len(config.clusters)} clusters; `yard up` runs one",
+            f"the configuration has {len(config.clusters)} clusters, and `yard up` runs one",
             "Leave one cluster with `engine: local` or `engine: slurm` in the file.",
         )
     (cluster,) = config.clusters.values()

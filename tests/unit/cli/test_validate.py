@@ -11,7 +11,13 @@ from .conftest import EXAMPLE, Yard
 def test_a_right_file_is_summed_up(yard: Yard) -> None:
     done = yard("validate", EXAMPLE)
     assert (0, "") == (done.code, done.err)
-    assert f"{EXAMPLE}: ok — 3 tenants, 64 GPUs in 2 pools, policy mine\n" == done.out
+    here = "4 nodes of 8 x H100 in pool h100 and 4 nodes of 8 x A100-80GB in pool a100, emulated"
+    wanted = [
+        f"{EXAMPLE}: ok — 3 tenants, 64 GPUs in 2 pools, policy mine",
+        "simulate: yes",
+        f"up: yes, jobs run on this machine: {here}",
+    ]
+    assert wanted == done.out.splitlines()
 
 
 def test_the_schema_is_json(yard: Yard) -> None:
@@ -71,4 +77,44 @@ def test_a_machine_without_pools_has_its_gpus_counted(
 ) -> None:
     file = tmp_path / "yard.yaml"
     file.write_text(f"version: 1\nclusters: {{box: {cluster}}}\ntenants: {{a: {{}}}}\n")
-    assert f"{file}: ok — 1 tenant, {says}, policy default\n" == yard("validate", file).out
+    assert f"{file}: ok — 1 tenant, {says}, policy default" == yard("validate", file).out.splitlines()[0]
+
+
+POOL = "nodes: 4, gpus: 8 x H100, cpus: 96, memory: 1T"
+
+
+@pytest.mark.parametrize(
+    ("clusters", "simulate", "up"),
+    [
+        (f"{{a: {{pools: {{h: {{{POOL}, emulate: true}}}}}}}}", "yes", "yes, jobs run on this machine: 4 nodes of"),
+        (f"{{a: {{pools: {{h: {{{POOL}}}}}}}}}", "yes", "no, because cluster 'a' has 4 nodes and engine local, "
+         "which is this one machine; real nodes need Slurm. Add `emulate: true` to pool h "),
+        (f"{{a: {{pools: {{h: {{{POOL.replace('4', '1')}}}}}}}}}", "yes", "yes, jobs run on this machine: the GPUs"),
+        (f"{{a: {{engine: kubernetes, pools: {{h: {{{POOL}}}}}}}}}", "yes",
+         "no, because cluster 'a' has engine kubernetes, which this release only simulates"),
+        (f"{{a: {{engine: sim, pools: {{h: {{{POOL}}}}}}}}}", "yes",
+         "no, because cluster 'a' has engine sim, which this release only simulates"),
+        (f"{{a: {{pools: {{h: {{{POOL}}}}}}}, b: {{}}}}", "yes",
+         "no, because the configuration has 2 clusters, and `yard up` runs one. Leave one cluster"),
+        ("{a: {}}", "no, because yard.yaml describes this machine, not a fleet to simulate. Add pools",
+         "yes, jobs run on this machine: the GPUs that are found"),
+        (f"{{a: {{engine: slurm, pools: {{h: {{{POOL}}}}}}}}}", "yes",
+         "no, because cluster 'a' has no 'shared_folder'"),
+        ("{a: {engine: slurm, shared_folder: /s}}", "no, because yard.yaml", "yes, jobs are handed to Slurm"),
+        ("{a: {engine: slurm, mode: observe}}", "no, because yard.yaml", "yes, Slurm decides, and the yard looks on"),
+    ],
+)  # fmt: skip
+def test_it_says_what_a_file_can_be_used_for(
+    yard: Yard, tmp_path: Path, clusters: str, simulate: str, up: str
+) -> None:
+    (tmp_path / "yard.yaml").write_text(f"version: 1\nclusters: {clusters}\n")
+    done = yard("validate", "yard.yaml")
+
+    assert 0 == done.code, done.err
+    _summed_up, simulates, runs = done.out.splitlines()
+    assert simulates.startswith(f"simulate: {simulate}")
+    assert runs.startswith(f"up: {up}")
+    if not up.startswith("yes"):
+        refused = yard("up", "--config", "yard.yaml", "--data", tmp_path / "data", "--port", "0")
+        assert 2 == refused.code
+        assert runs.removeprefix("up: no, because ").partition(". ")[0] in refused.err.replace("\n", " ")

@@ -118,14 +118,11 @@ class Pretended:
     def words(self) -> str:
         """What they are, for people."""
         pools = Counter([(node.pool, node.gpus, node.gpu_model) for node in self.nodes])
-        return " and ".join(
-            [
-                f"{count} x {gpus} x {model} emulated as pool {pool}"
-                if gpus
-                else f"{count} emulated as pool {pool}"
-                for (pool, gpus, model), count in pools.items()
-            ]
-        )
+        texts = []
+        for (pool, gpus, model), count in pools.items():
+            nodes = "1 node" if count == 1 else f"{count} nodes"
+            texts.append(f"{nodes} of {gpus} x {model} in pool {pool}" if gpus else f"{nodes} in pool {pool}")
+        return f"{' and '.join(texts)}, emulated"
 
     def read(self) -> list[Host]:
         """The nodes, the same every time."""

@@ -1,0 +1,67 @@
+"""This machine as a node: what a pool of yard.yaml says about it, against what is found."""
+
+import pytest
+
+from gpuyard.config import loads
+from gpuyard.control.fleet import chosen
+from gpuyard.engines.local import machine
+from gpuyard.engines.local.translate import GpuReading, MachineReading
+from gpuyard.model import Node
+
+POOL = """\
+version: 1
+clusters:
+  box:
+    pools:
+      gpu: {nodes: 1, gpus: 2 x T4, cpus: CPUS, memory: MEMORY, features: [nvme]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [GpuReading(f"GPU-{i}", "Tesla T4", 15_360) for i in range(2)]
+    monkeypatch.setattr(machine, "read_gpus", lambda *_: gpus)
+    monkeypatch.setattr(machine, "read_machine", lambda name: MachineReading(name, 16_000, 65_536))
+    monkeypatch.setattr(machine, "hostname", lambda: "box1")
+
+
+def found(text: str, emulate: str = "") -> tuple[Node, tuple[str, ...]]:
+    nodes = chosen(loads(text, "yard.yaml"), emulate).nodes
+    (host,) = nodes.read()
+    return host.node, nodes.notes()
+
+
+def test_the_pool_of_one_machine_counts_as_far_as_the_machine_goes() -> None:
+    node, notes = found(POOL.replace("CPUS", "8").replace("MEMORY", "32G"))
+
+    assert ("box1", "gpu", ("nvme",)) == (node.name, node.pool, node.features)
+    assert ("T4", 2, 8_000, 32_768) == (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
+    assert () == notes
+
+
+def test_what_the_machine_lacks_of_its_pool_is_said_and_not_handed_out() -> None:
+    text = POOL.replace("CPUS", "96").replace("MEMORY", "1T").replace("2 x T4", "8 x H100")
+    node, notes = found(text)
+
+    assert ("T4", 2, 16_000, 65_536) == (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
+    assert notes == (
+        "pool gpu has 8 x H100 in yard.yaml, and this machine has 2 x T4: that is what counts",
+        "pool gpu has 96 cores in yard.yaml, and this machine has 16: that is what counts",
+        "pool gpu has 1024 GiB in yard.yaml, and this machine has 64 GiB: that is what counts",
+    )
+
+
+def test_one_emulated_node_is_as_the_file_has_it() -> None:
+    node, (note,) = found(POOL.replace("CPUS", "96").replace("MEMORY", "1T, emulate: true"))
+
+    assert ("gpu-0001", "gpu", 96_000, 1 << 20) == (node.name, node.pool, node.cpu_milli, node.memory_mib)
+    assert note.startswith("1 node is emulated on this machine, with 2 GPUs")
+
+
+def test_a_machine_without_pools_and_one_that_pretends() -> None:
+    bare = "version: 1\nclusters: {box: {features: [nvme]}}\n"
+
+    node, _notes = found(bare)
+    assert ("local", 16_000, ("nvme",)) == (node.pool, node.cpu_milli, node.features)
+    pretends = chosen(loads(bare, "yard.yaml"), "4 x H100").nodes
+    assert ("4 x H100 emulated", ("the GPUs are emulated",)) == (pretends.words(), pretends.notes())
