@@ -81,13 +81,15 @@ def test_log_in_and_work(yard: Federated) -> None:
 
 
 def test_a_group_gives_a_role_and_who_is_in_none_is_refused(yard: Federated) -> None:
-    done = yard.login("daemon")
+    done = yard.login("wanda")
     assert 0 == done.code, done.err
-    assert "as daemon, viewer of product" in done.out
+    assert "as wanda, viewer of product" in done.out, "who only looks needs no account"
     refused = yard.away("submit", "--", "true")
     assert 2 == refused.code
     assert "viewer of product" in refused.err
 
+    done = yard.login("daemon")
+    assert (2, True) == (done.code, "daemon is an account of the system (uid 1)" in done.err)
     for name in ("bin", "nobody-at-all"):
         done = yard.login(name)
         assert 2 == done.code
@@ -121,7 +123,9 @@ def test_only_what_the_provider_signed_for_this_login_is_believed(
     good = id_token()
     claims = jwt.decode(good, options={"verify_signature": False})
     head = jwt.get_unverified_header(good)
-    assert ("ulla", Right(Role.USER, "research")) == provider(issuer).vouched(good, NONCE)
+    assert ("ulla", Right(Role.USER, "research"), f"{issuer} {claims['sub']}") == provider(issuer).vouched(
+        good, NONCE
+    )
 
     unsigned = jwt.encode(claims, None, algorithm="none", headers={"kid": head["kid"]})
     public = str(server.fetched(f"{issuer}/jwks")["keys"][0]["n"])

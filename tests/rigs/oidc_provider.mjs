@@ -2,7 +2,7 @@
 const [, , folder, port] = process.argv;
 const { default: Provider } = await import(`${folder}/lib/index.js`);
 
-const groups = { daemon: ["ml", "everybody"], bin: ["nobody-knows"] };
+const groups = { daemon: ["ml", "everybody"], wanda: ["ml"], bin: ["nobody-knows"] };
 const client = (client_id) => ({
   client_id,
   application_type: "native",

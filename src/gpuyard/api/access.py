@@ -131,8 +131,8 @@ class _People:
         if oidc is None:
             raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
         wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
-        user, right = await run_in_threadpool(oidc.vouched, wanted.id_token, wanted.nonce)
-        future = self._office.login(user, right, wanted.nonce, oidc.session_ms)
+        vouched = await run_in_threadpool(oidc.vouched, wanted.id_token, wanted.nonce)
+        future = self._office.login(*vouched, wanted.nonce, oidc.session_ms)
         return _told(*await asyncio.wrap_future(future))
 
 

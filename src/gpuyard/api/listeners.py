@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 
-from gpuyard.control.places import UID_MIN
+from gpuyard.config.values import UID_MIN
 from gpuyard.errors import YardError
 
 _LISTEN, _ESTABLISHED = "0A", "01"

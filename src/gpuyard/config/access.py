@@ -18,7 +18,7 @@ ROLE_WORDS = ["viewer", "user", "tenant-admin", "admin"]
 _ACCESS, _LIMITS, _OIDC = Access(), Limits(), Oidc("", "")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LOGIN = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
-_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
+USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
 _PLACE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})*"
 
 
@@ -47,7 +47,7 @@ def _issuer(value: str) -> str:
 
 
 def _user(value: str) -> str:
-    if not re.fullmatch(_USER, value):
+    if not re.fullmatch(USER, value):
         raise ValueError(f"user {quoted(value)} must be a name such as ana or ana@example.org")
     return value
 
@@ -55,7 +55,7 @@ def _user(value: str) -> str:
 RoleWord = Annotated[str, *choice(ROLE_WORDS, "role", "roles")]
 Place = Annotated[str, Plain(text(_place)), Shown({"type": "string", "pattern": f"^{_PLACE}$"})]
 Login = Annotated[str, Plain(text(_login)), Shown({"type": "string", "pattern": f"^{_LOGIN}$"})]
-UserName = Annotated[str, AfterValidator(_user), Shown({"type": "string", "pattern": f"^{_USER}$"})]
+UserName = Annotated[str, AfterValidator(_user), Shown({"type": "string", "pattern": f"^{USER}$"})]
 Issuer = Annotated[str, Plain(text(_issuer)), Shown({"type": "string", "format": "uri"})]
 
 
@@ -121,6 +121,10 @@ class AuthEntry(Entry):
     token_lifetime_max: PositiveMs | None = key(
         "How long a token may last at most.", default=q.duration_text(_ACCESS.token_ms_max)
     )
+    uid_min: Count | None = key(
+        "People who are not in users never run jobs as a user of the machine below this number.",
+        default=_ACCESS.uid_min,
+    )
     oidc: OidcEntry | None = key("Login through an identity provider. Left out: none.")
     limits: Annotated[LimitsEntry, OrNothing()] | None = key(
         "How much one user may ask for. Left out: the defaults of its keys."
@@ -164,6 +168,8 @@ def build_access(entry: AuthEntry | None) -> Access | None:
     if entry.token_lifetime_max is not None:
         given["token_ms_max"] = entry.token_lifetime_max
         given["token_ms"] = min(_ACCESS.token_ms, entry.token_lifetime_max)
+    if entry.uid_min is not None:
+        given["uid_min"] = entry.uid_min
     if entry.token_lifetime is not None:
         given["token_ms"] = entry.token_lifetime
     if entry.oidc is not None:

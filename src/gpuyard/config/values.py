@@ -9,6 +9,8 @@ from gpuyard.errors import BadInput
 from gpuyard.model import PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 
+UID_MIN = 1000
+"""Users of a machine below this number are the system's own: nobody logs in as one of them."""
 PYTHON = "/usr/bin/python3"
 """Of a node. By its full name: what `python3` is depends on who asks, and may be a slow script."""
 
@@ -134,6 +136,8 @@ class Access:
     users: Mapping[str, Account] = field(default_factory=dict)
     token_ms: int = 30 * DAY_MS
     token_ms_max: int = 90 * DAY_MS
+    uid_min: int = UID_MIN
+    """People who are not among `users` are never a user of the machine below it."""
     oidc: Oidc | None = None
     limits: Limits = field(default_factory=Limits)
 

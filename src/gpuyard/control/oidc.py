@@ -7,12 +7,14 @@ not ended, and that it answers this very login (the nonce, which is good once).
 
 import json
 import logging
+import re
 import threading
 import time
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import URLError
 
+from gpuyard.config.access import USER
 from gpuyard.config.problems import quoted
 from gpuyard.config.values import Oidc
 from gpuyard.control.people import Roster
@@ -33,6 +35,15 @@ KEYS_S = 600.0
 CLOCKS_S = 30
 """How far apart the clocks of the provider and of this server may be."""
 _DOCUMENT_BYTES_MAX = 1 << 20
+
+
+class Vouched(NamedTuple):
+    """Somebody whom the identity provider vouches for."""
+
+    name: str
+    right: Right
+    subject: str
+    """The provider and its own name for them, which stays theirs when they choose another."""
 
 
 class Provider:
@@ -60,7 +71,7 @@ class Provider:
         """What a client needs to know to log in."""
         return {"issuer": self._oidc.issuer, "client_id": self._oidc.client_id, "scopes": self._oidc.scopes}
 
-    def vouched(self, id_token: str, nonce: str) -> tuple[str, Right]:
+    def vouched(self, id_token: str, nonce: str) -> "Vouched":
         """Whom the provider vouches for, and what they may do here."""
         claims = self._checked(id_token, nonce)
         name = claims.get(self._oidc.user_claim)
@@ -69,9 +80,11 @@ class Provider:
                 f"the identity provider does not say {self._oidc.user_claim!r}",
                 "Set `auth.oidc.user_claim` in yard.yaml to a claim that it gives.",
             )
+        if not re.fullmatch(USER, name):
+            raise Forbidden(f"{quoted(name[:80])} cannot be the name of a user here")
         if self._oidc.user_claim == "email" and claims.get("email_verified") is False:
             raise Forbidden(f"the address {quoted(name)} is not verified by the identity provider")
-        return name, self._right(name, claims)
+        return Vouched(name, self._right(name, claims), f"{self._oidc.issuer} {claims['sub']}")
 
     def _right(self, name: str, claims: dict[str, Any]) -> Right:
         """What they have in `users`; else the first group of the file that they are in."""

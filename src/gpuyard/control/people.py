@@ -5,7 +5,8 @@ A server of root runs each job as the user who submitted it; any other server ca
 it serves its own user and root.
 
 With `--auth` people are those of `auth.users` in yard.yaml, or of the machine's own list: a name, the user of the
-machine as whom their jobs run, and the rights they have (`rights.py`).
+machine as whom their jobs run, and the rights they have (`rights.py`). A name that yard.yaml does not have may come
+from an identity provider, where people choose their names: it becomes an ordinary user of the machine or none at all.
 """
 
 import os
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from gpuyard.config.values import Account
+from gpuyard.config.values import UID_MIN, Account
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import (
     EVERYTHING,
@@ -25,13 +26,20 @@ from gpuyard.control.rights import (
     Action,
     Right,
     Rights,
+    Role,
     Sight,
     may,
     narrowed,
     sight,
 )
 
-_NO_LOGIN = ("/nologin", "/false", "/sync")
+_NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
+NO_UID = -1
+"""Of people who run nothing and have no account."""
+_NSSWITCH = "/etc/nsswitch.conf"
+_OWN_SOURCES = frozenset({"files", "compat", "db", "systemd", "altfiles"})
+_SSSD = "/var/lib/sss/pipes/nss"
+"""There while sssd runs; many systems name it as a source and run none."""
 _HUMAN_UIDS = range(1000, 60_000)
 _LOOK_EVERY_S = 10
 """How often the list of users is read: not for every job."""
@@ -114,20 +122,36 @@ def _name(uid: int) -> str:
 
 
 def has_other_people() -> bool:
-    """Whether people other than root work on this machine, by its list of users."""
+    """Whether people other than root may work on this machine: it lists them, or it asks a directory for them."""
     return _has_other_people(int(time.monotonic() / _LOOK_EVERY_S))
 
 
 @lru_cache(maxsize=1)
 def _has_other_people(_when: int) -> bool:
-    return any(
+    return _asks_for_users() or any(
         entry.pw_uid in _HUMAN_UIDS and not entry.pw_shell.endswith(_NO_LOGIN) for entry in pwd.getpwall()
     )
+
+
+def _asks_for_users() -> bool:
+    """Whether users come from a directory (LDAP, Active Directory, NIS), which need not list them."""
+    try:
+        with open(_NSSWITCH, encoding="utf-8", errors="replace") as file:
+            lines = [line.partition("#")[0].split() for line in file]
+    except OSError:
+        return False
+    sources = {word for line in lines if line[:1] == ["passwd:"] for word in line[1:] if word[0] != "["}
+    if not os.path.exists(_SSSD):
+        sources.discard("sss")
+    return bool(sources - _OWN_SOURCES)
 
 
 def run_as(who: Person, allow_root: bool) -> RunAs:
     """As whom this person's jobs run here, or `Forbidden`."""
     server_uid = os.geteuid()
+    if who.uid == NO_UID:
+        has = ", ".join(map(str, who.rights))
+        raise Forbidden(f"{who.name} is {has}, and no user of this machine: no job can run as {who.name}")
     if server_uid != 0:
         if who.uid not in (0, server_uid):
             raise Forbidden(
@@ -135,7 +159,8 @@ def run_as(who: Person, allow_root: bool) -> RunAs:
                 "Start a yard of your own with `yard up -d`, or ask for one that root runs.",
             )
         return RunAs()
-    if who.uid == 0 and not allow_root and has_other_people():
+    # The kernel says who is root over the socket; with `--auth` a token does, and that is not enough.
+    if who.uid == 0 and not allow_root and (who.given is not None or has_other_people()):
         raise Forbidden(
             "jobs of root are not run as root on a machine with other users",
             "Submit as an ordinary user, or set `allow_root: true` for the cluster in yard.yaml.",
@@ -146,8 +171,9 @@ def run_as(who: Person, allow_root: bool) -> RunAs:
 class Roster:
     """The people of a yard with `--auth`: who they are here, and the most that they may do."""
 
-    def __init__(self, accounts: Mapping[str, Account] | None = None) -> None:
+    def __init__(self, accounts: Mapping[str, Account] | None = None, uid_min: int = UID_MIN) -> None:
         self._accounts = dict(accounts or {})
+        self._uid_min = uid_min
         self._by_login: dict[str, list[str]] = {}
         for name, account in self._accounts.items():
             self._by_login.setdefault(account.unix or name, []).append(name)
@@ -166,7 +192,9 @@ class Roster:
                 f"the token is for {right.tenant or 'the whole yard'}, and {name} is {limit} by now",
                 "Ask for a new token.",
             )
-        login = self._entry(name)
+        login = self._entry(name, rights)
+        if login is None:
+            return Person(NO_UID, NO_UID, name, False, "", rights, token, expires_ms)
         return Person(login.pw_uid, login.pw_gid, name, False, login.pw_name, rights, token, expires_ms)
 
     def local(self, uid: int, gid: int) -> Person:
@@ -189,19 +217,29 @@ class Roster:
             )
         return Person(uid, gid, name, False, found.name, (limit,))
 
-    def check(self, name: str) -> None:
-        """Raise why nobody of this name could run anything here."""
-        self._entry(name)
+    def check(self, name: str, right: Right) -> None:
+        """Raise why nobody of this name could have this right here."""
+        self._entry(name, (right,))
 
-    def _entry(self, name: str) -> pwd.struct_passwd:
+    def _entry(self, name: str, rights: Rights) -> pwd.struct_passwd | None:
+        """The user of the machine as whom somebody's jobs run; None: there is none, and they run nothing."""
         account = self._accounts.get(name)
         login = (account.unix if account is not None else "") or name
         try:
-            return pwd.getpwnam(login)
+            entry = pwd.getpwnam(login)
         except (KeyError, ValueError):
+            if account is None and all([right.role is Role.VIEWER for right in rights]):
+                return None
             raise Forbidden(
                 f"{name} is no user of this machine"
                 if login == name
                 else f"{name} is {login} here, and this machine has no such user",
                 f"Map the name in yard.yaml: `auth: {{users: {{{name}: {{unix: LOGIN}}}}}}`, or add the user.",
             ) from None
+        if account is None and (entry.pw_uid < self._uid_min or entry.pw_shell.endswith(_NO_LOGIN)):
+            # Not for viewers either: jobs belong to names, and this one's are the system's own.
+            raise Forbidden(
+                f"{name} is an account of the system (uid {entry.pw_uid}), and nobody becomes it by a name alone",
+                f"If it is meant, yard.yaml says so: `auth: {{users: {{{name}: {{unix: {login}}}}}}}`.",
+            )
+        return entry

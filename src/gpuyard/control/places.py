@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
 SYSTEM_DATA = Path("/var/lib/gpuyard")
-UID_MIN = 1000
-"""Users below this number are the system's own: nobody logs in as one of them."""
 
 
 class AlreadyRunning(YardError):

@@ -141,7 +141,7 @@ class Yard:
         self.office: Office | None = None
         self.oidc: Provider | None = None
         if self.options.auth:
-            roster = Roster(self.access.users)
+            roster = Roster(self.access.users, self.access.uid_min)
             self.office = Office(self.books, self.committer, self.now_ms, self.access, roster)
             if self.access.oidc is not None:
                 self.oidc = Provider(self.access.oidc, roster)

@@ -137,9 +137,11 @@ class Office:
         token_id = "".join(secrets.choice(_LETTERS) for _ in range(ID_LENGTH))
         return self._issue(token_id, asked.user, right, expires_ms, asked.note, who.signature, who.token)
 
-    def login(self, user: str, right: Right, proof: str, lifetime_ms: int) -> "Future[tuple[TokenRow, str]]":
+    def login(
+        self, user: str, right: Right, subject: str, proof: str, lifetime_ms: int
+    ) -> "Future[tuple[TokenRow, str]]":
         """A token for someone whose identity provider vouches for them. One proof is good for one token."""
-        self._check_user(user)
+        self._check_user(user, right)
         # The id is made of the proof, and an id can be there only once.
         number = int.from_bytes(hashlib.sha256(b"login " + proof.encode()).digest()[:8], "big")
         token_id = ""
@@ -147,10 +149,18 @@ class Office:
             number, place = divmod(number, len(_LETTERS))
             token_id += _LETTERS[place]
         expires_ms = self._now_ms() + lifetime_ms
-        return self._issue(token_id, user, right, expires_ms, "login", f"{user} (login)", "")
+        return self._issue(token_id, user, right, expires_ms, "login", f"{user} (login)", "", subject)
 
     def _issue(
-        self, token_id: str, user: str, right: Right, expires_ms: int, note: str, by: str, made_with: str
+        self,
+        token_id: str,
+        user: str,
+        right: Right,
+        expires_ms: int,
+        note: str,
+        by: str,
+        made_with: str,
+        subject: str = "",
     ) -> "Future[tuple[TokenRow, str]]":
         text = f"yard_{token_id}_{secrets.token_hex(32)}"
 
@@ -159,6 +169,8 @@ class Office:
                 raise Impossible("this login was used already", "Log in again.")
             if made_with and not self._lives(made_with, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
+            if subject:
+                self._check_bound(user, subject, draft)
             now_ms = max(self._now_ms(), draft.state.now_ms)
             row = TokenRow(
                 token_id,
@@ -171,12 +183,30 @@ class Office:
                 made_with,
                 now_ms,
                 expires_ms,
+                subject=subject,
             )
-            draft.add(TokenMade(now_ms, token_id, user, row.role, row.tenant, expires_ms, by))
+            draft.add(TokenMade(now_ms, token_id, user, row.role, row.tenant, expires_ms, by, subject))
             draft.tokens.append(row)
             return row, text
 
         return self._committer.write(make)
+
+    def _check_bound(self, user: str, subject: str, draft: Draft) -> None:
+        """A name is the first one's who logged in with it, and nobody has two: people choose names at the provider."""
+        issuer = subject.partition(" ")[0]
+        rows = [*self._books.store.logins(user, subject), *draft.tokens]
+        bound = [(row.user, row.subject) for row in rows if row.subject.partition(" ")[0] == issuer]
+        for name, who in bound:
+            if name == user and who != subject:
+                raise Forbidden(
+                    f"{user} is somebody else here, who logged in through the identity provider with this name first",
+                    "Choose another name there, or ask an administrator of the yard.",
+                )
+            if who == subject and name != user:
+                raise Forbidden(
+                    f"you are {name} here, and cannot be {user} as well",
+                    f"Take the name {name} again at the identity provider, or ask an administrator of the yard.",
+                )
 
     def _lives(self, token_id: str, draft: Draft) -> bool:
         row = self._books.store.token(token_id)
@@ -203,7 +233,7 @@ class Office:
                 "Tenant admins make tokens for those who are in `auth.users` at or below their own place; "
                 "an admin makes all others.",
             )
-        self._check_user(asked.user)
+        self._check_user(asked.user, right)
         return right
 
     def _for_whom(self, who: Person, user: str, limit: Right | None) -> bool:
@@ -233,9 +263,9 @@ class Office:
             raise Unacceptable(f"unknown tenant {quoted(asked.tenant)}; {choice}")
         return asked.tenant
 
-    def _check_user(self, user: str) -> None:
+    def _check_user(self, user: str, right: Right) -> None:
         try:
-            self.roster.check(user)
+            self.roster.check(user, right)
         except Forbidden as error:
             raise Unacceptable(error.message, error.hint) from None
 

@@ -292,6 +292,8 @@ class TokenMade:
     tenant: str
     expires_ms: int
     by: str
+    subject: str = ""
+    """Of a login: the identity provider and its own name for the user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ TOKENS = Table(
     Column("expires_ms", LONG, nullable=False),
     Column("used_ms", LONG, nullable=False),
     Column("revoked_ms", LONG, nullable=False),
+    Column("subject", Text, nullable=False),
     Index("tokens_made_with", "made_with"),
     Index("tokens_user", "user"),
 )

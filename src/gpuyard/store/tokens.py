@@ -29,6 +29,8 @@ class TokenRow:
     expires_ms: int
     used_ms: int = 0
     revoked_ms: int = 0
+    subject: str = ""
+    """Of a login: the identity provider and its own name for the user."""
 
 
 class Tokens:
@@ -48,6 +50,19 @@ class Tokens:
         query = select(TOKENS).order_by(TOKENS.c.created_ms.desc(), TOKENS.c.id).limit(TOKENS_MAX)
         with self._backend.reading() as conn:
             return [TokenRow(**row) for row in conn.execute(query).mappings()]
+
+    def logins(self, user: str, subject: str) -> list[TokenRow]:
+        """One login with each pair of a name and a subject that has either, the first ones."""
+        query = (
+            select(TOKENS)
+            .where(TOKENS.c.subject != "", (TOKENS.c.user == user) | (TOKENS.c.subject == subject))
+            .order_by(TOKENS.c.created_ms, TOKENS.c.id)
+        )
+        found: dict[tuple[str, str], TokenRow] = {}
+        with self._backend.reading() as conn:
+            for row in conn.execute(query).mappings():
+                found.setdefault((row["user"], row["subject"]), TokenRow(**row))
+        return list(found.values())
 
     def tokens_made_with(self, token_id: str) -> list[TokenRow]:
         """Those made with this one, and those made with them."""

@@ -106,7 +106,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 46 == written
+    assert 47 == written
     assert config.loads(json.dumps(bare)) == config.loads(json.dumps(full))
 
 

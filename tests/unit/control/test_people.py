@@ -1,0 +1,115 @@
+"""Whom a name makes of somebody: an identity provider lets people choose theirs."""
+
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.config.values import Account
+from gpuyard.control import people
+from gpuyard.control.people import NO_UID, Person, Roster, run_as
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.rights import Right, Role
+from rigs.teams import CONFIG, ME, Team, team
+
+USER, VIEWER = Right(Role.USER, "research"), Right(Role.VIEWER, "research")
+ENTRIES = {
+    "root": (0, "/bin/bash"),
+    "slurm": (64_030, "/usr/sbin/nologin"),
+    "mysql": (112, "/bin/false"),
+    "munge": (999, "/bin/bash"),
+    "ana": (1000, "/bin/bash"),
+}
+
+
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with these users, run by root."""
+
+    def named(name: str) -> pwd.struct_passwd:
+        uid, shell = ENTRIES[name]
+        return pwd.struct_passwd((name, "x", uid, uid, "", f"/home/{name}", shell))
+
+    monkeypatch.setattr(people.pwd, "getpwnam", named)
+    monkeypatch.setattr(people.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(people, "has_other_people", lambda: False)
+
+
+@pytest.mark.usefixtures("accounts")
+@pytest.mark.parametrize("name", ["root", "slurm", "mysql", "munge"])
+def test_a_name_alone_makes_nobody_the_system(name: str) -> None:
+    for right in (USER, VIEWER):
+        with pytest.raises(Forbidden, match=f"{name} is an account of the system"):
+            Roster().bearer(name, right, "t", 1)
+        with pytest.raises(Forbidden, match=f"{name} is an account of the system"):
+            Roster().check(name, right)
+    assert 1000 == run_as(Roster().bearer("ana", USER, "t", 1), allow_root=False).uid
+    with pytest.raises(Forbidden, match="ana is an account of the system"):
+        Roster(uid_min=2000).bearer("ana", USER, "t", 1)
+
+
+@pytest.mark.usefixtures("accounts")
+def test_yard_yaml_can_say_so_and_root_needs_two_words() -> None:
+    roster = Roster({"ops": Account("root"), "slurm": Account()})
+    assert 64_030 == run_as(roster.bearer("slurm", USER, "t", 1), allow_root=False).uid
+    ops = roster.bearer("ops", USER, "t", 1)
+    with pytest.raises(Forbidden, match="jobs of root are not run as root"):
+        run_as(ops, allow_root=False)
+    assert 0 == run_as(ops, allow_root=True).uid
+    assert 0 == run_as(Person(0, 0, "root", True), allow_root=False).uid, "by the kernel's word, alone"
+
+
+@pytest.mark.usefixtures("accounts")
+def test_who_only_looks_needs_no_account_and_runs_nothing() -> None:
+    wanda = Roster().bearer("wanda", VIEWER, "t", 1)
+    assert NO_UID == wanda.uid
+    with pytest.raises(Forbidden, match="wanda is viewer of research, and no user of this machine"):
+        run_as(wanda, allow_root=True)
+    with pytest.raises(Forbidden, match="wanda is no user of this machine"):
+        Roster().bearer("wanda", USER, "t", 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [
+        ("passwd: files systemd", False),
+        ("passwd:  files  ldap [NOTFOUND=return] # all of us", True),
+        ("passwd: files winbind", True),
+        ("passwd: files sss systemd", False),
+        ("group: files ldap", False),
+    ],
+)
+def test_users_of_a_directory_are_people_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, asks: bool
+) -> None:
+    (tmp_path / "nsswitch.conf").write_text(f"# sources\n\n{line}\n")
+    monkeypatch.setattr(people, "_NSSWITCH", str(tmp_path / "nsswitch.conf"))
+    monkeypatch.setattr(people, "_SSSD", str(tmp_path / "nss"))
+    assert asks == people._asks_for_users()
+    if "sss" in line:
+        (tmp_path / "nss").touch()
+        assert people._asks_for_users()
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team(tmp_path_factory.mktemp("names"), CONFIG) as made:
+        yield made
+
+
+def test_a_name_is_the_first_ones_who_logged_in_with_it(yard: Team) -> None:
+    def log_in(name: str, subject: str, proof: str) -> str:
+        limit = yard.office.roster.limit(name)
+        assert limit is not None
+        return yard.office.login(name, limit, subject, proof * 20, 60_000).result(10)[1]
+
+    first = log_in("ulla", "https://id.example 1", "a")
+    assert 200 == yard.call("GET", "/api/v1/me", first).status
+    with pytest.raises(Forbidden, match="ulla is somebody else here"):
+        log_in("ulla", "https://id.example 2", "b")
+    with pytest.raises(Forbidden, match="you are ulla here, and cannot be adam as well"):
+        log_in("adam", "https://id.example 1", "c")
+    assert log_in("ulla", "https://id.example 1", "d")
+    assert log_in("ulla", "https://new.example 7", "e"), "another provider, whom yard.yaml trusts now"
+    assert ME == yard.call("GET", "/api/v1/me", first).json["runs_as"]
