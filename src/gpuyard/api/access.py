@@ -21,6 +21,8 @@ from gpuyard.api.routes import CURSOR, USER, add, limit
 from gpuyard.api.schemas import checked
 from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
 from gpuyard.control.audit import audit
+from gpuyard.control.newjobs import home_of
+from gpuyard.control.people import Person
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
@@ -81,12 +83,17 @@ class _People:
                 "user": who.name,
                 "runs_as": who.login or who.name,
                 "rights": [{"role": right.role.word, "tenant": right.tenant} for right in who.rights],
-                "home": who.home,
+                "home": await run_in_threadpool(self._home, who),
                 "token": who.token or None,
                 "expires_ms": who.expires_ms or None,
                 "auth": self._yard.office is not None,
             }
         )
+
+    def _home(self, who: Person) -> str:
+        with self._yard.books.lock:
+            self._yard.books.catch_up()
+            return home_of(who, self._yard.books.state)
 
     async def tokens(self, request: Request) -> Response:
         """Your own, and those of the tenants whose admin you are."""

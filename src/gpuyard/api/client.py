@@ -105,11 +105,18 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
         states: Sequence[str] = (),
         tenant: str = "",
         user: str = "",
+        name: str = "",
         limit: int | None = None,
         wide: bool = False,
     ) -> Queue:
         """Live jobs in the order of the scheduler; wide: with more columns."""
-        query = {"state": ",".join(states), "tenant": tenant, "user": user, "limit": limit or ""}
+        query = {
+            "state": ",".join(states),
+            "tenant": tenant,
+            "user": user,
+            "name": name,
+            "limit": limit or "",
+        }
         query["wide"] = int(wide) or ""
         found: Queue = self._call("GET", f"{API}/queue{_query(query)}")
         return found

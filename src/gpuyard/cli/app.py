@@ -8,6 +8,7 @@ import typer
 
 from gpuyard.cli.complaints import complain_of_usage, ended
 from gpuyard.cli.group import LazyGroup
+from gpuyard.cli.lazy import resolved
 from gpuyard.cli.overall_help import ABOUT
 from gpuyard.cli.streams import give_up_output
 
@@ -49,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run `yard` with these arguments and return its exit code. Only defects of ours escape as exceptions."""
 
     def call() -> int:
-        code: Any = app(list(arguments), prog_name="yard", standalone_mode=False)
+        code: Any = app(resolved(arguments), prog_name="yard", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
 

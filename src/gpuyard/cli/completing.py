@@ -9,7 +9,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuyard.cli.lazy import ENTRIES, SECTIONS
+from gpuyard.cli.lazy import ENTRIES, SECTIONS, resolved
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -82,7 +82,7 @@ def offered(before: Sequence[str], current: str) -> list[Offer]:
     if not before:
         more = [Offer("--help"), Offer("--version")] if current.startswith("-") else []
         return more or [Offer(name, each.help) for part in SECTIONS.values() for name, each in part.items()]
-    name, *rest = before
+    name, *rest = resolved(before)
     if name not in ENTRIES:
         return []
     found = _pieces(name, rest)
@@ -167,13 +167,13 @@ def _values(name: str, piece: Piece) -> list[Offer]:
     """What may be the value of an option, or an argument."""
     if piece.choices:
         return [Offer(each) for each in piece.choices]
-    metavar = piece.metavar.strip("[].").upper()
+    metavar = piece.metavar.strip("[].|").upper()
     if metavar.endswith("JOB"):
         return _asked(_ended_too if name in _ALSO_ENDED else _live)
     if metavar == "NODE":
         return _asked(lambda yard: [Offer(node["name"], node["state"]) for node in yard.nodes()])
     if metavar == "STATE":
-        states = _STATES["live"] if name == "queue" else _STATES["ended"]
+        states = _STATES["live"] if name in ("queue", "cancel") else _STATES["ended"]
         return [Offer(each) for each in states]
     if metavar == "MODEL":
         return _asked(lambda yard: _names(node["gpu_model"] for node in yard.nodes()))

@@ -13,7 +13,7 @@ from gpuyard.cli.options import (
     UserOption,
     WatchOption,
 )
-from gpuyard.cli.places import client
+from gpuyard.cli.places import client, wanted_columns
 
 PAGE = 1000
 FIELDS = (
@@ -89,7 +89,7 @@ def history(
                 cursor = page.next_cursor
                 if cursor is None:
                     break
-        _print(found, output, columns)
+        _print(found, output, columns or wanted_columns("history", output))
 
     repeated(show, watch)
 

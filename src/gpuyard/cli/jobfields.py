@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from gpuyard.cli.environment import environment
+from gpuyard.cli.jobplaces import limit_s, variables
 from gpuyard.cli.options import Argument, Called, Option
 from gpuyard.cli.scripts import here
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, YardError
 
 WordsArgument = Annotated[
     list[str] | None,
@@ -50,7 +51,13 @@ Tenant = Annotated[str, Option("--tenant", metavar="PATH", help="For whom it cou
 Klass = Annotated[str, Option("--class", metavar="CLASS", help="How it is treated.", show_default=False)]
 TimeLimit = Annotated[
     str,
-    Option("-t", "--time", metavar="TIME", help="Time limit: 90s, 30m, 2h, 1d12h.", show_default=False),
+    Option(
+        "-t",
+        "--time",
+        metavar="TIME",
+        help="Time limit: 30m, 2h, 1d12h, 2:00:00; a plain 90 is minutes.",
+        show_default=False,
+    ),
 ]
 Tasks = Annotated[int, Option("--tasks", metavar="N", min=1, help="Tasks that start together or not at all.")]
 Cpus = Annotated[
@@ -93,6 +100,7 @@ After = Annotated[
         show_default=False,
     ),
 ]
+AfterOne = Annotated[bool, Option("--after-one", help="One of the jobs of --after is enough.")]
 Stdout = Annotated[str, Option("--stdout", metavar="FILE", help="For its output.", show_default=False)]
 Stderr = Annotated[str, Option("--stderr", metavar="FILE", help="For its errors.", show_default=False)]
 Retries = Annotated[
@@ -146,6 +154,7 @@ def request(
     cpus: float,
     memory: str,
     env: list[str] | None,
+    env_file: str,
     export: bool,
     signal: str,
 ) -> dict[str, Any]:
@@ -169,10 +178,45 @@ def request(
     if memory:
         fields["memory_mib"] = _quantity("--memory", memory, "memory_mib")
     if time_limit:
-        fields["time_limit_s"] = _quantity("--time", time_limit, "duration_positive_ms") // 1000
+        fields["time_limit_s"] = limit_s("--time", time_limit)
     fields |= _signal(signal) if signal else {}
-    fields["env"] = environment(env or [], export=export)
+    fields["env"] = environment([*(variables(env_file) if env_file else ()), *(env or ())], export=export)
     return fields
+
+
+def fallbacks(*, gpus: bool) -> dict[str, Any]:
+    """The fields that a person's defaults make, for what neither the command line nor a file says."""
+    from gpuyard.cli.defaults import defaults, origin
+
+    kept = defaults()
+    fields: dict[str, Any] = {key: kept[key] for key in ("tenant", "class") if key in kept}
+    try:
+        if "pool" in kept:
+            fields["pools"] = [part for part in kept["pool"].split(",") if part]
+        if "time" in kept:
+            fields["time_limit_s"] = limit_s("time", kept["time"])
+        if gpus and "gpus" in kept:
+            fields |= _gpus(kept["gpus"])
+    except BadInput as error:
+        raise BadInput(f"{origin('time')}: {error.message}", error.hint) from None
+    return fields
+
+
+def completed(ctx: Called, given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, and the person's defaults for what was not."""
+    asked = was_given(ctx, "gpus") or was_given(ctx, "gpu_memory")
+    kept = fallbacks(gpus=not asked)
+    return given | {key: value for key, value in kept.items() if not given.get(key)}
+
+
+def own_default(error: YardError, fields: Mapping[str, Any]) -> YardError:
+    """A refusal of a tenant that nobody typed says where it comes from."""
+    from gpuyard.cli.defaults import defaults, origin
+
+    tenant = defaults().get("tenant")
+    if tenant and fields.get("tenant") == tenant and "tenant" in error.message:
+        error.hint = f"{error.hint} The tenant {tenant} is from {origin('tenant')}.".strip()
+    return error
 
 
 _GPUS_HINT = "A number of GPUs (2), a share of one (0.25), or MIG slices (1g.18gb, 2x2g.35gb)."
@@ -221,3 +265,18 @@ def _signal(text: str) -> dict[str, int]:
             f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
+
+
+OPTION_OF = {
+    "name": "--name", "tenant": "--tenant", "class": "--class", "command": "COMMAND", "script": "COMMAND",
+    "gpus": "--gpus", "gpu_milli": "--gpus", "mig": "--gpus", "gpu_models": "--gpu-model",
+    "gpu_memory_mib": "--gpu-memory", "isolation": "--isolation",
+    "tasks": "--tasks", "nodes_min": "--nodes", "nodes_max": "--nodes", "cpus": "--cpus", "memory_mib": "--memory",
+    "exclusive": "--exclusive", "pools": "--pool", "constraint": "--constraint", "on_nodes": "--node",
+    "not_nodes": "--exclude", "time_limit_s": "--time", "begin_ms": "--begin", "deadline_ms": "--deadline",
+    "array": "--array", "array_limit": "--array", "dependencies": "--after", "dependencies_any": "--after-one",
+    "env": "--env", "cwd": "--chdir", "stdout": "--stdout", "stderr": "--stderr", "warn_signal": "--signal",
+    "warn_s": "--signal", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
+    "hold": "--hold",
+}  # fmt: skip
+"""The option of `yard submit` for every field of a job in native YAML; a test holds that none is forgotten."""

@@ -4,6 +4,7 @@ Typer builds every command of a program before it runs one. With thirty commands
 so here a table has their names and what they do, and only the one that is called is built.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -90,7 +91,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "eta": Entry("eta", "Say when waiting jobs will start.", no_args_is_help=True),
         "logs": Entry("logs", "Show what a job wrote.", no_args_is_help=True),
         "history": Entry("history", "Show jobs that have ended."),
-        "cancel": Entry("verbs", "Cancel jobs.", no_args_is_help=True),
+        "cancel": Entry("verbs", "Cancel jobs."),
         "hold": Entry("verbs", "Keep waiting jobs from starting.", no_args_is_help=True),
         "release": Entry("verbs", "Let held jobs start.", no_args_is_help=True),
         "suspend": Entry("verbs", "Freeze running jobs; they keep their GPUs.", no_args_is_help=True),
@@ -119,6 +120,27 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "bench": Entry("bench", "Measure speed on this machine.", "app", no_args_is_help=True),
     },
 }
+
+ALIASES = {
+    "ps": "queue",
+    "ls": "queue",
+    "jobs": "queue",
+    "status": "queue",
+    "kill": "cancel",
+    "stop": "cancel",
+    "log": "logs",
+    "info": "show",
+}
+"""Words that people type, and the command that is meant. `status JOB` is `show JOB`."""
+
+
+def resolved(words: Sequence[str]) -> list[str]:
+    """A command line with the command's own name, where another word for it was typed."""
+    first, *rest = words if words else ("",)
+    if first == "status" and rest[:1] and rest[0][:1].isdecimal():
+        return ["show", *rest]
+    return [ALIASES[first], *rest] if first in ALIASES else list(words)
+
 
 ENTRIES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 

@@ -96,11 +96,20 @@ def whoami() -> None:
         where = yard.server
     print(f"user     {me['user']}, jobs run as {me['runs_as']}")
     print(f"rights   {_rights(me)}")
-    if me["home"]:
-        print(f"tenant   {me['home']}, for jobs that name none")
+    print(f"tenant   {_tenant(str(me['home']))}")
     if me["token"]:
         print(f"token    {me['token']}, until {clock(me['expires_ms'])}")
     print(f"yard     {where}{'' if me['auth'] else ', without --auth'}")
+
+
+def _tenant(home: str) -> str:
+    """For whom jobs count that name no tenant."""
+    from gpuyard.cli.defaults import defaults, origin
+
+    own = defaults().get("tenant")
+    if own:
+        return f"{own}, for jobs that name none: from {origin('tenant')}"
+    return f"{home}, for jobs that name none" if home else "none by default: every job has to name one"
 
 
 def _rights(me: dict[str, object]) -> str:

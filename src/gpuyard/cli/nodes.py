@@ -11,7 +11,7 @@ from gpuyard.cli.options import (
     OutputOption,
     WatchOption,
 )
-from gpuyard.cli.places import client
+from gpuyard.cli.places import client, wanted_columns
 
 FIELDS = (
     "name",
@@ -62,7 +62,8 @@ def nodes(
     """Show the nodes, what is free on them, and who else uses their GPUs."""
     from gpuyard.cli.watching import repeated
 
-    repeated(lambda: (_show_gpus if gpus else _show)(output, columns), watch)
+    wanted = columns or ("" if gpus else wanted_columns("nodes", output))
+    repeated(lambda: (_show_gpus if gpus else _show)(output, wanted), watch)
 
 
 def _show(output: Output, wanted: str) -> None:

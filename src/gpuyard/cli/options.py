@@ -104,6 +104,7 @@ StateOption = Annotated[
 TenantOption = Annotated[
     str, Option("--tenant", metavar="PATH", help="Only this tenant and those below it.", show_default=False)
 ]
+MineOption = Annotated[bool, Option("--mine", help="Only your own.")]
 UserOption = Annotated[str, Option("-u", "--user", help="Only this user's.", show_default=False)]
 
 PRESETS = (

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from gpuyard.cli.lazy import SECTIONS
+from gpuyard.cli.lazy import ALIASES, SECTIONS
 
 ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it."
 _OPTIONS = {"--version": "Print the version and exit.", "-h, --help": "Show this message and exit."}
@@ -27,7 +27,20 @@ def page() -> str:
         lines += ["", f"{section}:"]
         for name, entry in entries.items():
             lines += _wrapped(entry.help, f"  {name:<{left}}  ", " " * (left + 4), width)
+    lines += ["", *_wrapped(_aliases(), "", "", width)]
     return "\n".join(lines)
+
+
+def _aliases() -> str:
+    """Other words that are understood, in one line."""
+    words: dict[str, list[str]] = {}
+    for alias, name in ALIASES.items():
+        words.setdefault(name, []).append(alias)
+    return (
+        "Also understood: "
+        + "; ".join([f"{', '.join(them)} for {name}" for name, them in words.items()])
+        + "."
+    )
 
 
 def _columns() -> int:

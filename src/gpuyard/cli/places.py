@@ -25,3 +25,12 @@ def client() -> "Client":
     from gpuyard.api.client import Client
 
     return Client()
+
+
+def wanted_columns(command: str, output: str) -> str:
+    """The columns that a person's defaults name for a table; empty: none, or it is data for a program."""
+    if output not in ("table", "wide"):
+        return ""
+    from gpuyard.cli.defaults import defaults
+
+    return defaults().get(f"{command}_columns", "")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from gpuyard.cli.options import (
     ColumnsOption,
+    MineOption,
     Option,
     Output,
     OutputOption,
@@ -14,7 +15,7 @@ from gpuyard.cli.options import (
     UserOption,
     WatchOption,
 )
-from gpuyard.cli.places import client
+from gpuyard.cli.places import client, wanted_columns
 
 _HEADS = ("ID", "NAME", "TENANT", "CLASS", "STATE", "GPUS", "TIME", "WHERE OR WHY")
 _WIDE_HEADS = (
@@ -29,11 +30,15 @@ _WIDE_HEADS = (
     "REASON",
 )
 
+_WIDE_NAMES = (*[head.lower() for head in _WIDE_HEADS], "where_or_why")
+_RIGHT = frozenset({"GPUS", "TIME", "LIMIT"})
+
 
 def queue(
     state: StateOption = None,
     tenant: TenantOption = "",
     user: UserOption = "",
+    mine: MineOption = False,
     limit: Annotated[
         int | None, Option("--limit", metavar="N", min=1, help="At most so many.", show_default=False)
     ] = None,
@@ -44,10 +49,16 @@ def queue(
 ) -> None:
     """Show jobs that run, that wait in the order in which they will be looked at, and that are set aside."""
 
+    if mine and user:
+        from gpuyard.errors import BadInput
+
+        raise BadInput("--mine and --user name two people", "Leave one of them out.")
+
     def show() -> None:
         with client() as yard:
-            found = yard.queue(states=state or [], tenant=tenant, user=user, limit=limit)
-        _print(found, output, columns, tasks)
+            whose = str(yard.me()["user"]) if mine else user
+            found = yard.queue(states=state or [], tenant=tenant, user=whose, limit=limit)
+        _print(found, output, columns or wanted_columns("queue", output), tasks)
 
     from gpuyard.cli.watching import repeated
 
@@ -57,21 +68,27 @@ def queue(
 def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -> None:
     from gpuyard.cli.tables import chosen, emit, write_csv
 
+    names = found["columns"]
     if output in (Output.TABLE, Output.WIDE):
         print_queue(found, output is Output.WIDE, wanted, tasks)
-        return
-    names = found["columns"]
-    if output is Output.CSV and not wanted:
+    elif output is Output.CSV and not wanted:
         write_csv(names, found["rows"])
-        return
-    kept = chosen(wanted, names) if wanted else names
-    places = [names.index(name) for name in kept]
-    emit(
-        [{name: row[place] for name, place in zip(kept, places, strict=True)} for row in found["rows"]],
-        [],
-        output,
-        fields=kept,
-    )
+    elif not wanted:
+        emit([dict(zip(names, row, strict=True)) for row in found["rows"]], [], output, fields=names)
+    else:
+        kept = chosen(wanted, _known(names))
+        cells = _cells(found["rows"], found["at_ms"])
+        places = {name: place for place, name in enumerate(_WIDE_NAMES)}
+        rows = [
+            {name: row[names.index(name)] if name in names else shown[places[name]] for name in kept}
+            for row, shown in zip(found["rows"], cells, strict=True)
+        ]
+        emit(rows, [], output, fields=kept)
+
+
+def _known(names: Sequence[str]) -> list[str]:
+    """Every name that `--columns` takes, whatever the form: those of the table, and those of the data."""
+    return list(dict.fromkeys([*_WIDE_NAMES, *names]))
 
 
 def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
@@ -96,48 +113,43 @@ def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
 def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", tasks: bool = False) -> None:
     """Straight from the rows: ten thousand of them are printed in the time that objects would take to make."""
-    from gpuyard.cli.tables import Column, chosen, clock, name_of, number, span, table
+    from gpuyard.cli.tables import Column, chosen, flat, table
 
-    now_ms = found["at_ms"]
-    rows: list[tuple[str, ...]] = []
-    everything = wide or bool(wanted)
-    for row in found["rows"] if tasks else _folded(found["rows"]):
+    raw = found["rows"] if tasks else list(_folded(found["rows"]))
+    heads: Sequence[str] = _WIDE_HEADS if wide else _HEADS
+    rows = _cells(raw, found["at_ms"], full=wide or bool(wanted))
+    if wanted:
+        data = found["columns"]
+        names = chosen(wanted, _known(data))
+        places = {name: place for place, name in enumerate(_WIDE_NAMES)}
+        heads = [name.upper().replace("_", " ") for name in names]
+        rows = [
+            tuple([shown[places[n]] if n in places else str(flat(row[data.index(n)])) for n in names])
+            for row, shown in zip(raw, rows, strict=True)
+        ]
+    elif wide:
+        rows = [cells[:-1] for cells in rows]
+    table([Column(head, str, head in _RIGHT) for head in heads], rows, cut=not wide)
+
+
+def _cells(rows: Sequence[Sequence[Any]], now_ms: int, full: bool = True) -> list[tuple[str, ...]]:
+    """The cells of the table: full, those of every column and `where or why` as the last."""
+    from gpuyard.cli.tables import clock, number, span
+
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
         label, name, tenant, user, klass, state, attempt, gpus, nodes = row[1:10]
         submitted_ms, started_ms, limit_s, why = row[10:14]
         # Of another tenant: only that it is there.
         masked = not submitted_ms
-        name, tenant, user, klass = (name or "-", tenant or "-", user or "-", klass or "-")
+        name, tenant, klass = name or "-", tenant or "-", klass or "-"
         spent = "-" if masked else span(now_ms - (started_ms or submitted_ms))
-        gpus_text = number(gpus) if type(gpus) is float else str(gpus)
-        if everything:
-            limit = span(limit_s * 1000) if limit_s else "-"
-            rows.append(
-                (
-                    label,
-                    name,
-                    tenant,
-                    user,
-                    klass,
-                    state,
-                    attempt or "-",
-                    gpus_text,
-                    spent,
-                    limit,
-                    clock(submitted_ms),
-                    nodes or "-",
-                    why or "-",
-                )
-            )
-        else:
-            where = "another tenant's" if masked else f"{nodes}: {why}" if nodes and why else nodes or why
-            rows.append((label, name, tenant, klass, state, gpus_text, spent, where))
-    right = {"GPUS", "TIME", "LIMIT"}
-    columns = [Column(head, str, head in right) for head in (_WIDE_HEADS if everything else _HEADS)]
-    if wanted:
-        names = [name_of(column) for column in columns]
-        places = [names.index(name) for name in chosen(wanted, names)]
-        columns, rows = (
-            [columns[place] for place in places],
-            [tuple([row[place] for place in places]) for row in rows],
-        )
-    table(columns, rows, cut=not wide)
+        asked = number(gpus) if type(gpus) is float else str(gpus)
+        where = "another tenant's" if masked else f"{nodes}: {why}" if nodes and why else nodes or why
+        if not full:
+            cells.append((label, name, tenant, klass, state, asked, spent, where))
+            continue
+        limit = span(limit_s * 1000) if limit_s else "-"
+        begun = (attempt or "-", asked, spent, limit, clock(submitted_ms), nodes or "-", why or "-", where)
+        cells.append((label, name, tenant, user or "-", klass, state, *begun))
+    return cells

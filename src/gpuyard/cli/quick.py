@@ -4,12 +4,13 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from gpuyard.cli.lazy import ENTRIES
+from gpuyard.cli.lazy import ENTRIES, resolved
 
 
 def run(words: Sequence[str]) -> int | None:
     """Run a command that can be read without Typer; None: this one cannot."""
-    if list(words) in (["--help"], ["-h"]):
+    words = resolved(words)
+    if words in (["--help"], ["-h"]):
         return _help()
     if words[:1] == ["slurm"]:
         # Slurm's commands read their own options.

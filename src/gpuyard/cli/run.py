@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.cli import jobfields as f
+from gpuyard.cli import jobplaces as p
 from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
 from gpuyard.cli.scripts import command_of, is_file_to_read, piped
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.api.answers import End
@@ -36,7 +37,18 @@ def run(
     cpus: f.Cpus = 0,
     memory: f.Memory = "",
     gpu_model: f.GpuModel = None,
+    chdir: p.Chdir = "",
+    pool: p.Pool = None,
+    constraint: p.Constraint = "",
+    nodes: p.Nodes = "",
+    node: p.OnNodes = None,
+    exclude: p.Exclude = None,
+    exclusive: p.Exclusive = False,
+    begin: p.Begin = "",
+    deadline: p.Deadline = "",
+    checkpoint: p.Checkpoint = "",
     env: f.Env = None,
+    env_file: p.EnvFile = "",
     export: f.Export = True,
     signal: f.Signal = "",
     quiet: f.Quiet = False,
@@ -53,14 +65,20 @@ def run(
     fields |= f.request(
         gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
         name=name or fields.get("name", ""), tenant=tenant, klass=klass,
-        time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
+        time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env,
+        env_file=env_file, export=export, signal=signal,
     )  # fmt: skip
+    fields |= p.place(
+        chdir=chdir, pool=pool, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
+        exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
+    )  # fmt: skip
+    fields = f.completed(ctx, fields)
     # Nobody waits twice for what is shown once.
     fields["requeue"] = True
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
     with client() as yard:
-        return _watched(yard, fields, quiet)
+        return _watched(yard, fields, quiet, f.was_given(ctx, "gpus"))
 
 
 def _look_at_input() -> None:
@@ -105,13 +123,18 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _watched(yard: "Client", fields: dict[str, Any], quiet: bool) -> int:
+def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool) -> int:
     from gpuyard.cli.streams import aside, notice
     from gpuyard.cli.waiting import copied
 
-    job = yard.submit(fields)
+    try:
+        job = yard.submit(fields)
+    except YardError as error:
+        raise f.own_default(error, fields) from error
     if not quiet:
         aside(f"job {job['label']} is submitted; Ctrl-C cancels it")
+        if not gpus_said and sys.stderr.isatty():
+            f.say_if_no_gpus(job, fields)
     try:
         return _code(copied(yard, job["id"], quiet=quiet))
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from gpuyard.cli import jobfields as f
+from gpuyard.cli import jobplaces as p
 from gpuyard.cli.options import Called, Output, OutputOption
 from gpuyard.cli.places import client
 from gpuyard.cli.scripts import command_of, here, is_file_to_read, piped
@@ -22,13 +23,25 @@ def submit(
     tenant: f.Tenant = "",
     array: f.Array = "",
     after: f.After = None,
+    after_one: f.AfterOne = False,
     tasks: f.Tasks = 1,
     cpus: f.Cpus = 0,
     memory: f.Memory = "",
     gpu_model: f.GpuModel = None,
+    chdir: p.Chdir = "",
+    pool: p.Pool = None,
+    constraint: p.Constraint = "",
+    nodes: p.Nodes = "",
+    node: p.OnNodes = None,
+    exclude: p.Exclude = None,
+    exclusive: p.Exclusive = False,
+    begin: p.Begin = "",
+    deadline: p.Deadline = "",
+    checkpoint: p.Checkpoint = "",
     stdout: f.Stdout = "",
     stderr: f.Stderr = "",
     env: f.Env = None,
+    env_file: p.EnvFile = "",
     export: f.Export = True,
     signal: f.Signal = "",
     retries: f.Retries = 0,
@@ -49,24 +62,40 @@ def submit(
     given = f.request(
         gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
         name=name, tenant=tenant, klass=klass, time_limit=time_limit,
-        tasks=tasks, cpus=cpus, memory=memory, env=env, export=export, signal=signal,
+        tasks=tasks, cpus=cpus, memory=memory, env=env, env_file=env_file, export=export, signal=signal,
     )  # fmt: skip
-    for key, path in (("stdout", stdout), ("stderr", stderr)):
-        if path:
-            given[key] = os.path.abspath(path)
+    given |= p.place(
+        chdir=chdir, pool=pool, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
+        exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
+    )  # fmt: skip
+    given |= _more(ctx, array, after, stdout, stderr)
+    flags = {"retries": retries, "hold": hold, "dependencies_any": after_one}
+    given |= {key: value for key, value in flags.items() if value} | ({} if requeue else {"requeue": False})
+    jobs, test_only = _jobs(words, given, host_process, ctx)
+    return _handed_in(jobs, dry_run or test_only, output, ctx)
+
+
+def _more(ctx: Called, array: str, after: list[str] | None, stdout: str, stderr: str) -> dict[str, Any]:
+    """What a job has that is handed in and left alone."""
+    fields = {key: os.path.abspath(path) for key, path in (("stdout", stdout), ("stderr", stderr)) if path}
     if f.was_empty(ctx, "array", array):
         raise BadInput("--array names no task", "For example: --array 0-9; without --array it is one job.")
-    given |= _array(array) | {key: value for key, value in (("retries", retries), ("hold", hold)) if value}
-    given |= {"dependencies": [_dependency(each) for each in after]} if after else {}
-    given |= {} if requeue else {"requeue": False}
-    dashes = ctx.dashes
-    through = piped(words, dashes)
-    jobs, test_only = (
-        _taken_in(words, given, host_process, ctx, through)
-        if is_file_to_read(words, dashes, through)
-        else ([_plain(words, given, ctx, through)], False)
-    )
-    if dry_run or test_only:
+    dependencies = {"dependencies": [_dependency(each) for each in after]} if after else {}
+    return fields | _array(array) | dependencies
+
+
+def _jobs(
+    words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: Called
+) -> tuple[list[dict[str, Any]], bool]:
+    """The jobs, and whether they are only to be tried."""
+    through = piped(words, ctx.dashes)
+    if is_file_to_read(words, ctx.dashes, through):
+        return _taken_in(words, given, host_process, ctx, through)
+    return [_plain(words, given, ctx, through)], False
+
+
+def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called) -> int:
+    if tried:
         from gpuyard.cli.dry_run import rehearse
 
         return rehearse(jobs, output)
@@ -75,7 +104,7 @@ def submit(
             try:
                 accepted = yard.submit(fields)
             except YardError as error:
-                raise _of_several(error, jobs, place) from error
+                raise _of_several(f.own_default(error, fields), jobs, place) from error
             _show(accepted, output)
             if not f.was_given(ctx, "gpus"):
                 f.say_if_no_gpus(accepted, fields)
@@ -97,7 +126,7 @@ def _plain(
 ) -> dict[str, Any]:
     """A command, or a script as it stands."""
     fields = command_of("submit", words, ctx, through)
-    return fields | given | {"name": given.get("name") or fields.get("name", "")}
+    return fields | f.completed(ctx, given) | {"name": given.get("name") or fields.get("name", "")}
 
 
 def _taken_in(
@@ -114,17 +143,18 @@ def _taken_in(
         for key, value in given.items()
         if key not in _ALWAYS_THERE or f.was_given(ctx, _ALWAYS_THERE[key])
     }
+    kept = f.fallbacks(gpus=False)
     jobs, test_only = [], False
     file, *arguments = words or [""]
     for each in take(file, script_arguments=tuple(arguments), host_process=host_process, content=through):
-        fields = {"cwd": here()} | each.request() | said
+        fields = {"cwd": here()} | kept | each.request() | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
         test_only = test_only or each.handing.test_only
     return jobs, test_only
 
 
-_ALWAYS_THERE = {"gpus": "gpus", "tasks": "tasks", "cwd": "", "env": ""}
+_ALWAYS_THERE = {"gpus": "gpus", "tasks": "tasks", "cwd": "chdir", "env": ""}
 """Fields that a request has whether or not anyone asked for them, by the option that asks."""
 
 

@@ -42,24 +42,35 @@ def emit(
 ) -> None:
     """Print records on standard output, in a form that `options.Output` names.
 
-    `fields` are the names of the data, for a csv without rows; `wanted` is what `--columns` said.
+    `fields` are the names of the data, for a csv without rows; `wanted` is what `--columns` said: names of the table
+    and of the data, whatever the form.
     """
-    if output in ("table", "wide"):
-        wide = output == "wide" or bool(wanted)
-        shown = [column for column in columns if wide or not column.wide]
-        if wanted:
-            by_name = {name_of(column): column for column in shown}
-            shown = [by_name[name] for name in chosen(wanted, list(by_name))]
+    if output in ("table", "wide") and not wanted:
+        shown = [column for column in columns if output == "wide" or not column.wide]
         table(shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table")
         return
     names = list(dict.fromkeys([*fields, *(name for each in records for name in each)]))
     if wanted:
-        names = chosen(wanted, names)
-        records = [{name: each.get(name) for name in names} for each in records]
+        data = frozenset(names)
+        by_name = {name_of(column): column for column in columns}
+        names = chosen(wanted, list(dict.fromkeys([*by_name, *names])))
+        if output in ("table", "wide"):
+            shown = [by_name.get(name) or _data_column(name) for name in names]
+            table(shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table")
+            return
+        records = [
+            {name: each.get(name) if name in data else by_name[name].cell(each) for name in names}
+            for each in records
+        ]
     if output == "csv":
         write_csv(names, ([each.get(name) for name in names] for each in records))
     else:
         write_document([dict(each) for each in records], output)
+
+
+def _data_column(name: str) -> Column:
+    """A column for what the table does not show of itself."""
+    return Column(name.upper().replace("_", " "), lambda each: str(flat(each.get(name))) or "-")
 
 
 def name_of(column: Column) -> str:
@@ -104,7 +115,7 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([[_flat(cell) for cell in row] for row in rows])
+    writer.writerows([[flat(cell) for cell in row] for row in rows])
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:
@@ -140,13 +151,14 @@ def _colour_states(texts: list[str], start: int) -> None:
             texts[number] = f"{text[:start]}{colour}{word}{_PLAIN}{text[start + len(word) :]}"
 
 
-def _flat(value: Any) -> Any:
+def flat(value: Any) -> Any:
+    """A value as one cell: a list with blanks between its items."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return " ".join([str(_flat(each)) for each in value])
+        return " ".join([str(flat(each)) for each in value])
     if isinstance(value, Mapping):
-        return " ".join([f"{name}={_flat(each)}" for name, each in value.items()])
+        return " ".join([f"{name}={flat(each)}" for name, each in value.items()])
     return "" if value is None else value
 
 

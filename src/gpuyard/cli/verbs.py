@@ -1,21 +1,84 @@
 """`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`, `checkpoint`: wishes about live jobs."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from gpuyard.cli.options import Argument
+from gpuyard.cli.options import Argument, Option
 from gpuyard.cli.places import client
 from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.api.answers import Asked
 
 JobsArgument = Annotated[
     list[str],
     Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
 ]
+SomeJobsArgument = Annotated[
+    list[str] | None,
+    Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
+]
 _REFUSED = 2
 
 
-def cancel(jobs: JobsArgument) -> int:
-    """Cancel jobs. One that runs gets its grace to end by itself."""
-    return _ask("cancel", jobs)
+class Wanted(NamedTuple):
+    """Which jobs to cancel, where none are named."""
+
+    name: str
+    states: tuple[str, ...]
+    user: str
+    tenant: str
+    everything: bool
+
+
+def cancel(
+    jobs: SomeJobsArgument = None,
+    name: Annotated[
+        str, Option("-n", "--name", metavar="NAME", help="Your jobs of this name.", show_default=False)
+    ] = "",
+    state: Annotated[
+        list[str] | None,
+        Option(
+            "--state", metavar="STATE", help="Your jobs in this state; may be repeated.", show_default=False
+        ),
+    ] = None,
+    user: Annotated[
+        str, Option("-u", "--user", metavar="USER", help="Jobs of this user, not yours.", show_default=False)
+    ] = "",
+    tenant: Annotated[
+        str,
+        Option(
+            "--tenant",
+            metavar="TENANT",
+            help="Everybody's jobs of this tenant and those below it.",
+            show_default=False,
+        ),
+    ] = "",
+    everything: Annotated[
+        bool, Option("--all", help="All your jobs; with --user or --tenant, all of theirs.")
+    ] = False,
+    yes: Annotated[bool, Option("-y", "--yes", help="Do not ask first.")] = False,
+) -> int:
+    """Cancel jobs by their ids, or all that match. One that runs gets its grace to end by itself.
+
+    `yard cancel 17 18` cancels at once. `yard cancel --name sweep --state PENDING` lists what matches and asks first;
+    in a script it wants --yes.
+    """
+    wanted = Wanted(name, tuple(state or ()), user, tenant, everything)
+    if not any(wanted):
+        if not jobs:
+            raise BadInput(
+                "yard cancel: which job?",
+                "yard cancel JOB..., or one of --name, --state, --user, --tenant and --all",
+            )
+        return _ask("cancel", jobs)
+    if jobs:
+        raise BadInput(
+            "a job's id and an option that matches jobs exclude each other", "Leave one of them out."
+        )
+    from gpuyard.cli.cancelling import cancel_all
+
+    return cancel_all(wanted, yes)
 
 
 def hold(jobs: JobsArgument) -> int:
@@ -61,10 +124,15 @@ def checkpoint(
 
 def _ask(verb: str, jobs: list[str]) -> int:
     """Each job by itself: one that is refused does not keep the others from being served."""
-    from gpuyard.cli.streams import notice
-
     with client() as yard:
         answers = yard.ask_many(verb, jobs)
+    return told(answers)
+
+
+def told(answers: "Sequence[Asked]") -> int:
+    """Say what was refused, and return the exit code."""
+    from gpuyard.cli.streams import notice
+
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
         notice(answer["detail"], before="yard: ", style="bold red")

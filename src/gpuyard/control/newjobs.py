@@ -9,6 +9,7 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Refusal, Unacceptable
+from gpuyard.control.rights import Action
 from gpuyard.core import State
 from gpuyard.core.admission import never
 from gpuyard.core.plain import Plain, to_plain
@@ -214,7 +215,7 @@ def reply_of(new: NewJob, tenant: str, who: Person, first_id: int, now_ms: int) 
 
 
 def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
-    """For whom it counts: who was named, else the one tenant of the user's own name, else the user."""
+    """For whom a job counts: the tenant that was named, else the user's own, else the user where there are none."""
     known = [tenant.path for tenant in state.settings.tenants]
     if not new.tenant and who.home:
         return who.home
@@ -229,13 +230,36 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
             f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
             f"Tenants are in yard.yaml; below one of them a name is free, as in '{(choice or known)[0]}/{who.name}'.",
         )
-    own = [path for path in known if path.rpartition("/")[2] == who.name]
-    if len(own) == 1:
-        return own[0]
+    found = _own_tenant(known, who)
+    if found:
+        return found
+    seen = [path for path in known if who.sight.knows(path)]
+    open_to = [path for path in seen if who.may(Action.SUBMIT, path)] or seen or ["TENANT"]
+    several = "several tenants are called like you" if _called_like(known, who) else "this yard has several"
     return Unacceptable(
-        "the job names no tenant, and this yard has several",
-        f"Say for whom it is, for example: --tenant {known[0]}/{who.name}",
+        f"the job names no tenant, and {several}: {', '.join(open_to[:_NAMED_MAX])}",
+        f"Say for whom it counts: --tenant {open_to[0]}/{who.name}; for good, set YARD_TENANT or `tenant:` in "
+        "~/.config/gpuyard/defaults.yaml.",
     )
+
+
+def home_of(who: Person, state: State) -> str:
+    """The tenant of someone's jobs that name none; empty: there is none, and such jobs are refused."""
+    found = tenant_of(NewJob(), who, state)
+    return found if isinstance(found, str) else ""
+
+
+def _called_like(known: Sequence[str], who: Person) -> list[str]:
+    return [path for path in known if path.rpartition("/")[2] == who.name]
+
+
+def _own_tenant(known: Sequence[str], who: Person) -> str:
+    """The one tenant of the user's own name, or below the only tenant that there is; empty: that is not one."""
+    own = _called_like(known, who)
+    if own:
+        return own[0] if len(own) == 1 else ""
+    leaves = [path for path in known if not any(other.startswith(f"{path}/") for other in known)]
+    return f"{leaves[0]}/{who.name}" if len(leaves) == 1 else ""
 
 
 def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
@@ -288,4 +312,6 @@ def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
     return None
 
 
+_NAMED_MAX = 6
+"""How many tenants a message names."""
 _NOBODY = Person(0, 0, "", False)

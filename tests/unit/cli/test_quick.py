@@ -110,7 +110,7 @@ def test_both_ways_read_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_plain_words(words: list[str], values: dict[str, Any]) -> None:
-    nothing = {"state": None, "tenant": "", "user": "", "limit": None, "tasks": False,
+    nothing = {"state": None, "tenant": "", "user": "", "mine": False, "limit": None, "tasks": False,
                "output": Output.TABLE, "columns": "", "watch": None}  # fmt: skip
     assert nothing | values == short("queue", words)
 

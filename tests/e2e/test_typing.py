@@ -1,0 +1,107 @@
+"""What a person types: options for every field, one's own jobs, cancelling what matches, defaults, aliases."""
+
+import csv
+import getpass
+import io
+import json
+import sys
+from pathlib import Path
+
+from gpuyard.cli.completing import offered
+from gpuyard.cli.lazy import ALIASES
+
+from .conftest import Box, terminal_of
+
+
+def test_options_reach_the_job_and_defaults_stand_behind_them(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "vars").write_text("A=file\nB='of a file'\n")
+    home = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "YARD_TENANT": "team/env"}
+    (tmp_path / "config" / "gpuyard").mkdir(parents=True)
+    defaults = tmp_path / "config" / "gpuyard" / "defaults.yaml"
+    defaults.write_text("tenant: team/kept\ntime: 1:00:00\ngpus: 2\nqueue_columns: [id, limit]\n")
+
+    words = ("--chdir", "work", "--env-file", "vars", "--env", "A=typed", "--", "sh", "-c", "pwd; echo $A $B")
+    done = box("submit", *words, cwd=tmp_path, **home)
+    assert (0, "") == (done.code, done.err), "the defaults ask for GPUs"
+    job = box.wait(done.out.strip(), "COMPLETED")
+    assert ("team/env", 3600, 2) == (job["tenant"], job["time_limit_s"], job["gpus"])
+    assert f"{tmp_path}/work\ntyped of a file\n" == box("logs", job["id"]).out
+
+    job_id = box("submit", "--begin", "+1h", "-t", "2:00:00", "-g", 1, "--", "true", **home).out.strip()
+    with box.client() as client:
+        later = client.job(job_id)
+    assert (7200, 1, "before its begin time") == (later["time_limit_s"], later["gpus"], later["reason"])
+    assert ["ID", "LIMIT"] == box("queue", **home).out.splitlines()[0].split()
+    assert "'nosuch'" in box("submit", "--pool", "nosuch", "--", "true").err
+    assert "'nosuch'" in box("submit", "--exclude", "nosuch", "--", "true").err
+    assert f"team/env, for jobs that name none: from {'YARD_TENANT'}" in box("whoami", **home).out
+    assert f"tenant   {getpass.getuser()}, for jobs that name none" in box("whoami").out
+
+    defaults.write_text("tenant: a\nclas: b\n")
+    refused = box("submit", "--", "true", XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert 2 == refused.code
+    assert f"{defaults}:2: unknown key 'clas'; did you mean 'class'?" in refused.err
+    assert 0 == box("cancel", job_id).code
+
+
+def test_what_matches_is_cancelled_once_somebody_says_so(box: Box, tmp_path: Path) -> None:
+    held = [box.submit("--hold", "-g", 0, "-n", name, "--", "true") for name in ("sweep", "sweep", "other")]
+    assert "yard cancel: which job?" in box("cancel").err
+
+    refused = box("cancel", "--name", "sweep")
+    assert 2 == refused.code
+    assert f"2 jobs would be cancelled, and nobody is here to say yes: {held[0]}, {held[1]}" in refused.err
+    assert len(held) == len(box("queue", "--mine", "-o", "csv").out.splitlines()) - 1
+
+    done = box("cancel", "--name", "sweep", "--state", "PENDING", "--yes")
+    assert (0, f"cancelled 2 jobs: {held[0]}, {held[1]}\n", "") == (done.code, done.out, done.err)
+    assert "no job matches" in box("cancel", "--name", "sweep", "-y").out
+    assert "no job matches" in box("cancel", "--all", "--user", "nobody-here", "-y").out
+
+    yard = f"{sys.executable} -m gpuyard.cli"
+    with terminal_of(tmp_path, box.environment) as terminal:
+        terminal.enter(f"clear; {yard} kill --all")
+        terminal.until(lambda screen: "Cancel 1 job? [y/N]" in screen and " other" in screen)
+        terminal.enter("n")
+        terminal.until(lambda screen: "nothing is cancelled" in screen)
+        terminal.enter(f"clear; {yard} kill --all")
+        terminal.until(lambda screen: "Cancel 1 job? [y/N]" in screen)
+        terminal.enter("y")
+        terminal.until(lambda screen: f"cancelled 1 job: {held[2]}" in screen)
+    assert "CANCELLED" == box.wait(held[2], "CANCELLED")["state"]
+
+
+def test_columns_are_the_same_in_every_form(box: Box) -> None:
+    number = box.submit("--hold", "-g", 1, "-n", "cols", "--", "true")
+    for listing, names in (
+        ("queue", "id,name,gpus"),
+        ("queue", "label,time,attempt_state"),
+        ("queue", "submitted_ms,where_or_why"),
+        ("history", "id,ran,exit_code"),
+        ("nodes", "name,gpus_free,state"),
+    ):
+        heads = " ".join(names.split(",")).upper().replace("_", " ")
+        assert heads == " ".join(box(listing, "--columns", names).out.splitlines()[0].split())
+        rows = list(csv.reader(io.StringIO(box(listing, "--columns", names, "-o", "csv").out)))
+        assert names.split(",") == rows[0]
+        found = json.loads(box(listing, "--columns", names, "-o", "json").out)
+        assert all(names.split(",") == list(each) for each in found)
+    for output in ("table", "wide", "csv", "json", "yaml"):
+        refused = box("queue", "--columns", "id,nmae", "-o", output)
+        assert 2 == refused.code
+        assert "there is no column 'nmae'; did you mean 'name'?\nThere are: id, name, " in refused.err
+    assert 0 == box("cancel", number).code
+
+
+def test_words_that_people_type_are_understood(box: Box) -> None:
+    number = box.submit("--hold", "-g", 1, "-n", "typed", "--", "true")
+    for word in ("ps", "ls", "jobs", "status"):
+        assert " typed " in box(word).out
+    assert box("show", number).out == box("status", number).out == box("info", number).out
+    assert "Usage: yard queue" in box("ps", "--help").out
+    assert 0 == box("kill", number).code
+    page = box("--help").out
+    assert "Also understood: ps, ls, jobs, status for queue; kill, stop for cancel;" in " ".join(page.split())
+    assert not any(f"\n  {alias} " in page for alias in ALIASES)
+    assert [each.word for each in offered(["ps"], "--")] == [each.word for each in offered(["queue"], "--")]

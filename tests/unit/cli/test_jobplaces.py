@@ -1,0 +1,79 @@
+"""`yard submit` takes what a job in native YAML takes: where and when, in which folder, with which variables."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.cli.jobfields import OPTION_OF
+from gpuyard.cli.jobplaces import limit_s, moment_ms, place, variables
+from gpuyard.cli.plain import Parameter, parameters
+from gpuyard.cli.submit import submit
+from gpuyard.errors import BadInput
+from gpuyard.intake import PROPOSED
+from gpuyard.intake.native_fields import FIELDS
+
+NOTHING: dict[str, Any] = {
+    "chdir": "", "pool": None, "constraint": "", "nodes": "", "node": None, "exclude": None, "exclusive": False,
+    "begin": "", "deadline": "", "checkpoint": "",
+}  # fmt: skip
+FROM_SBATCH_ALONE = {"batch", "ranks"}
+"""Fields for the shapes of Slurm's batch scripts; a person who types a command has no use for them."""
+
+
+def test_every_field_of_native_yaml_has_its_option() -> None:
+    assert FIELDS.keys() == OPTION_OF.keys() | PROPOSED.keys() | FROM_SBATCH_ALONE
+    declared = {name for each in parameters(submit) if isinstance(each, Parameter) for name in each.on_off[0]}
+    assert {option for option in OPTION_OF.values() if option.startswith("-")} <= declared
+
+
+def test_where(tmp_path: Path) -> None:
+    said = NOTHING | {
+        "chdir": str(tmp_path), "pool": ["a,b", "c"], "constraint": "nvme", "nodes": "2-4", "node": ["gpu[1-2]"],
+        "exclude": ["gpu9"], "exclusive": True, "checkpoint": "30m",
+    }  # fmt: skip
+    assert place(**said) == {
+        "cwd": str(tmp_path), "pools": ["a", "b", "c"], "constraint": "nvme", "nodes_min": 2, "nodes_max": 4,
+        "on_nodes": ["gpu1", "gpu2"], "not_nodes": ["gpu9"], "exclusive": True, "checkpoint_s": 1800,
+    }  # fmt: skip
+    assert {} == place(**NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90), ("2h", 7200), ("1d12h", 129_600), ("90", 5400), ("90:30", 5430), ("2:00:00", 7200),
+        ("1-12", 129_600), ("1-12:30", 131_400), ("0-0:0:5", 5),
+    ],
+)  # fmt: skip
+def test_times_as_slurm_and_as_people_write_them(text: str, seconds: int) -> None:
+    assert seconds == limit_s("--time", text)
+
+
+@pytest.mark.parametrize("text", ["0", "0:00", "soon", "2:00:00:00", "-5", "1h30", "2 h"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="--time"):
+        limit_s("--time", text)
+
+
+def test_when() -> None:
+    now_ms = time.time() * 1000
+    assert abs(moment_ms("--begin", "+2h") - now_ms - 7_200_000) < 5_000
+    assert moment_ms("--begin", "2027-01-20T08:00") == round(
+        time.mktime((2027, 1, 20, 8, 0, 0, 0, 0, -1)) * 1000
+    )
+    for wrong in ("soon", "+soon"):
+        with pytest.raises(BadInput, match="--begin must be"):
+            moment_ms("--begin", wrong)
+
+
+def test_variables_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("# mine\nexport SEED=1\nNAME='two words' # why\n\nURL=http://x/?a=b\nEMPTY=\n")
+    assert ["SEED=1", "NAME=two words", "URL=http://x/?a=b", "EMPTY="] == variables(str(file))
+    file.write_text("SEED=1\nnot a line\n")
+    with pytest.raises(BadInput, match=r"\.env:2: is not NAME=VALUE"):
+        variables(str(file))
+    with pytest.raises(BadInput, match="No such file"):
+        variables(str(tmp_path / "none"))
