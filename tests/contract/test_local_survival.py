@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until_alive
 from gpuyard.engines.contract import Answer, Halt, Phase, Recipe
+from gpuyard.engines.local import processes
 from gpuyard.engines.local.client import Spawner
 from gpuyard.model import Outcome
 
@@ -20,6 +22,7 @@ LONG = Program(run_ms=60_000)
 
 SERVER = """
 import pickle, sys, time
+from contextlib import suppress
 from pathlib import Path
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here
@@ -338,3 +341,61 @@ def test_a_full_disk_loses_no_end_and_refuses_no_more_than_it_must(tmp_path: Pat
     finally:
         rig.close()
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+HEADLESS = """
+import ctypes, os, sys, threading, time
+if os.fork():
+    time.sleep(60)
+os.setsid()
+def go_on():
+    time.sleep(0.1)
+    open(sys.argv[1], "w").write(str(os.getpid()))
+    time.sleep(60)
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+"""A daemon whose first thread has ended: it looks like a zombie, and runs."""
+
+
+def test_a_process_whose_first_thread_has_ended_is_killed_like_any_other(
+    local: LocalRig, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    local.keys.add("y-1-1")
+    recipe = Recipe(argv=(sys.executable, "-c", HEADLESS, str(told)))
+    local.engine.start(EPOCH, [launch(local, "y-1-1", recipe=recipe, limit_ms=1500, grace_ms=200)])
+    for _ in range(2000):
+        if told.exists() and told.read_text():
+            break
+        time.sleep(0.005)
+    pid = int(told.read_text())
+    assert "Z" == Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    try:
+        assert Outcome.TIMEOUT is ended(local, "y-1-1").outcome
+        assert not processes.runs(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_process_whose_first_thread_has_ended_does_not_outlive_its_supervisor(
+    local: LocalRig, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    local.keys.add("y-1-1")
+    recipe = Recipe(argv=(sys.executable, "-c", HEADLESS, str(told)))
+    local.engine.start(EPOCH, [launch(local, "y-1-1", recipe=recipe)])
+    for _ in range(2000):
+        if told.exists() and told.read_text():
+            break
+        time.sleep(0.005)
+    pid = int(told.read_text())
+    try:
+        os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
+        wait_gone(claimed_pid(local, "y-1-1"))
+        assert Outcome.NODE_FAIL is ended(local, "y-1-1").outcome
+        assert not processes.runs(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -95,7 +95,7 @@ class Controller:
         self._pace = Pace()
         self._learner = Learner()
         self.late: dict[str, str] = {}
-        """Attempts whose start came to nothing yet, and why."""
+        """Attempts whose start came to nothing yet, or whose end does not come, and why."""
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
@@ -200,7 +200,10 @@ class Controller:
         """An attempt that the engine does not know is stopped for good after a while, and only then taken for gone."""
         if report.phase is not Phase.UNKNOWN:
             self._unknown_since.pop(key, None)
-            self.late.pop(key, None)
+            if report.why:
+                self.late[key] = report.why
+            else:
+                self.late.pop(key, None)
             return
         if key in self._barred:
             draft.add(lost(record, now_ms))

@@ -30,7 +30,7 @@ from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.estimate import estimate
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.records import JobRecord
-from gpuyard.model import AttemptState, JobState, Plan, ReasonCode
+from gpuyard.model import JobState, Plan, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow
 
 PAGE_MAX = 1000
@@ -305,7 +305,7 @@ class Views:
 
         def reason(record: JobRecord, place: int | None) -> str:
             if record.phase is not None:
-                return (record.phase is AttemptState.STARTING and self._late(record)) or running_text(record)
+                return self._late(record) or running_text(record)
             said = self._said(record)
             if said:
                 return f"Slurm: {said}"

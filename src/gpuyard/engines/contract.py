@@ -165,7 +165,8 @@ class Report:
     checkpoint_ms: int = 0
     """When it last saved its work, if it says so."""
     why: str = ""
-    """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`."""
+    """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`; or, before it,
+    what keeps it from coming."""
     gpus: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Indices of its GPUs on each node, where the engine chose others than the launch names (see INDICES)."""
 

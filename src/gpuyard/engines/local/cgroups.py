@@ -119,20 +119,21 @@ class Group:
 
     def kill(self) -> None:
         """Kill every process in the group, also those that are being forked now."""
-        try:
+        # Kernels before 5.14 do not have it, and a group that is gone has no processes.
+        with suppress(FileNotFoundError):
             _write(f"{self.path}/cgroup.kill", "1")
-        except FileNotFoundError:
-            # Kernels before 5.14 do not have it, and a group that is gone has no processes.
-            for pid in self.pids():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, 9)
+        # It kills the first thread of each process, and nothing of one whose first thread has ended already.
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
 
     def pids(self) -> list[int]:
-        """The processes in the group."""
-        try:
-            return [int(pid) for pid in _read(f"{self.path}/cgroup.procs").split()]
-        except FileNotFoundError:
-            return []
+        """The processes in the group, and in groups that were made below it."""
+        found: list[int] = []
+        for folder, _folders, _files in os.walk(self.path):
+            with suppress(OSError):
+                found += [int(pid) for pid in _read(f"{folder}/cgroup.procs").split()]
+        return found
 
     def empty(self) -> bool:
         """Whether no process is left, not even a dying one."""

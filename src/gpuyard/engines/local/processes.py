@@ -58,7 +58,12 @@ def lives(who: Identity, boot: str) -> bool:
     if who.boot != boot or who.pid <= 0:
         return False
     stat = stat_of(who.pid)
-    return stat is not None and stat.ticks == who.ticks and stat.state not in "ZX"
+    return stat is not None and stat.ticks == who.ticks and not _gone(who.pid, stat)
+
+
+def _gone(pid: int, stat: Stat) -> bool:
+    """Whether nothing of a process runs. One whose first thread has ended looks like a zombie and may well run."""
+    return stat.state in "ZX" and not runs(pid)
 
 
 def runs(pid: int) -> bool:
@@ -97,7 +102,7 @@ def all_pids() -> Iterator[int]:
 
 def descendants(roots: set[int]) -> set[int]:
     """Every process below `roots`, without them."""
-    parents = {pid: stat.parent for pid in all_pids() if (stat := stat_of(pid)) and stat.state not in "ZX"}
+    parents = {pid: stat.parent for pid in all_pids() if (stat := stat_of(pid)) and not _gone(pid, stat)}
     below: set[int] = set()
     for pid in parents:
         path = [pid]
@@ -123,11 +128,36 @@ def carrying(variable: str, value: str) -> set[int]:
     wanted = f"{variable}={value}".encode()
     found = set()
     for pid in all_pids():
-        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            if wanted in file.read().split(b"\0"):
-                found.add(pid)
-    alive = {pid for pid in found if (stat := stat_of(pid)) and stat.state not in "ZX"}
+        if wanted in _environment(pid):
+            found.add(pid)
+    alive = {pid for pid in found if (stat := stat_of(pid)) and not _gone(pid, stat)}
     return (alive | descendants(alive)) if alive else alive
+
+
+def _environment(pid: int) -> list[bytes]:
+    """What a process was started with; a thread tells it where the first one has ended."""
+    with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        if found := file.read():
+            return found.split(b"\0")
+    stat = stat_of(pid)
+    if stat is None or stat.state not in "ZX":
+        return []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/environ", "rb") as file:
+                if found := file.read():
+                    return found.split(b"\0")
+    return []
+
+
+def described(pid: int) -> str:
+    """A process in a few words, for people: `4711 python (D)`."""
+    stat = stat_of(pid)
+    with suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        # The process chose its name; it is shown, and does nothing to a terminal.
+        name = "".join([char if char.isprintable() else "?" for char in file.read().strip()])
+        return f"{pid} {name} ({stat.state if stat else '?'})"
+    return str(pid)
 
 
 def signal_all(pids: set[int], number: int) -> None:

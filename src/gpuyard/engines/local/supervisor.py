@@ -24,6 +24,10 @@ CLAIMED, TAKEN = "claimed", "taken"
 
 _WAIT_S_MAX = 3600.0
 _SWEEP_S = 0.01
+_SWEEP_S_MAX = 0.5
+_RESISTS_S = 3.0
+"""So long after the first kill it is said what does not end."""
+_NAMED_MAX = 3
 _RETRY_S = 1.0
 
 
@@ -83,6 +87,10 @@ class Supervisor:
         self.why = ""
         self.failed: Task | None = None
         """The first task that ended badly."""
+        self.killed_at: float | None = None
+        """When it was first killed."""
+        self.resists = ""
+        """What has not ended since then."""
         self.frozen_at: float | None = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = float("inf")
 
@@ -128,7 +136,12 @@ class Supervisor:
         return failure
 
     def _tell(self, phase: str) -> None:
-        news = {"phase": phase, "started_ms": self.started_ms, "pids": [task.pid for task in self.tasks]}
+        news = {
+            "phase": phase,
+            "started_ms": self.started_ms,
+            "pids": [task.pid for task in self.tasks],
+            "why": self.resists,
+        }
         # On a full disk the news is missing; the claim alone says that it runs.
         with suppress(OSError):
             files.replace(files.RUNNING, news)
@@ -219,8 +232,8 @@ class Supervisor:
                 self._signal(signal.SIGTERM)
         if now >= self.kill_at:
             # Again and again until all are gone: one that is being forked now may be missed once.
-            self.kill_at = now + _SWEEP_S
             self._kill()
+            self.kill_at = now + self._insist()
 
     # ---- what is done to the job's processes
 
@@ -262,6 +275,21 @@ class Supervisor:
         if self.group is None:
             processes.signal_all(self._below(), signal.SIGKILL)
 
+    def _insist(self) -> float:
+        """How long to wait until it is killed again. What does not end by being killed is said: it holds its GPUs."""
+        now = time.monotonic()
+        self.killed_at = now if self.killed_at is None else self.killed_at
+        for_s = now - self.killed_at
+        if for_s >= _RESISTS_S:
+            left = sorted(self._below() | set(self.group.pids() if self.group is not None else ()))
+            named = ", ".join([processes.described(pid) for pid in left[:_NAMED_MAX]])
+            more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
+            resists = f"killed, and has not ended: process {named}{more}" if left else ""
+            if resists != self.resists:
+                self.resists = resists
+                self._tell("STOPPING")
+        return min(_SWEEP_S_MAX, max(_SWEEP_S, for_s / 4))
+
     def _sweep(self) -> None:
         """Kill what the job left behind. Orphans become children of this process: no child left is none left."""
         if self.group is not None and not self.group.empty():
@@ -270,7 +298,7 @@ class Supervisor:
             if self.group is not None:
                 self.group.kill()
             processes.signal_all(self._below(), signal.SIGKILL)
-            signal.sigtimedwait(SIGNALS, _SWEEP_S)
+            signal.sigtimedwait(SIGNALS, self._insist())
 
     # ---- the end
 

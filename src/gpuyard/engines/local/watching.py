@@ -168,7 +168,8 @@ class Watcher:
         with suppress(OSError):
             checkpoint_ms = min(os.stat(seen.checkpoint).st_mtime_ns // 1_000_000, self._now_ms())
         started_ms = news["started_ms"] if news else 0
-        return Report(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms)
+        why = news.get("why", "") if news else ""
+        return Report(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why)
 
     @staticmethod
     def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:
