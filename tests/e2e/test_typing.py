@@ -4,6 +4,8 @@ import csv
 import getpass
 import io
 import json
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,3 +107,23 @@ def test_words_that_people_type_are_understood(box: Box) -> None:
     assert "Also understood: ps, ls, jobs, status for queue; kill, stop for cancel;" in " ".join(page.split())
     assert not any(f"\n  {alias} " in page for alias in ALIASES)
     assert [each.word for each in offered(["ps"], "--")] == [each.word for each in offered(["queue"], "--")]
+
+
+def test_the_python_example_of_the_page_runs_as_printed(box: Box, tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "one-machine.md").read_text(
+        encoding="utf-8"
+    )
+    (example,) = [each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Client()" in each]
+    (tmp_path / "example.py").write_text(example, encoding="utf-8")
+    (tmp_path / "train.py").write_text(
+        "import os; print(os.getcwd(), os.environ['MARK'])\n", encoding="utf-8"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, env=box.environment | {"MARK": "kept"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert f"b'{tmp_path} kept\\n'" == done.stdout.splitlines()[0]
+    assert "'state': 'COMPLETED', 'exit_code': 0" in done.stdout

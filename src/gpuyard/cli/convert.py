@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.scripts import here
+from gpuyard.api.surroundings import here
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from gpuyard.cli.environment import environment
+from gpuyard.api.surroundings import environment, here
 from gpuyard.cli.jobplaces import limit_s, variables
 from gpuyard.cli.options import Argument, Called, Option
-from gpuyard.cli.scripts import here
 from gpuyard.errors import BadInput, YardError
 
 WordsArgument = Annotated[

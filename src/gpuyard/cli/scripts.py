@@ -29,17 +29,6 @@ _LOOKED_AT = 8192
 """So many bytes say whether a file is text."""
 
 
-def here() -> str:
-    """The folder someone is in."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise BadInput(
-            "the folder you are in is gone, and a job starts in the one it is submitted from",
-            "Change to one that is there: cd ~",
-        ) from None
-
-
 def piped(words: list[str] | None, dashes: bool) -> bytes | None:
     """What comes through standard input, where `-` is the first word; else None."""
     if dashes or not words or words[0] != "-":

@@ -3,11 +3,12 @@
 import os
 from typing import Any
 
+from gpuyard.api.surroundings import here
 from gpuyard.cli import jobfields as f
 from gpuyard.cli import jobplaces as p
 from gpuyard.cli.options import Called, Output, OutputOption
 from gpuyard.cli.places import client
-from gpuyard.cli.scripts import command_of, here, is_file_to_read, piped
+from gpuyard.cli.scripts import command_of, is_file_to_read, piped
 from gpuyard.errors import BadInput, YardError
 
 

@@ -138,7 +138,7 @@ def take(options: Sequence[str], name: str, text: str, arguments: tuple[str, ...
 
 def request_of(taken: "Intake") -> dict[str, Any]:
     """The job for the wire, with the environment that goes along."""
-    from gpuyard.cli.environment import environment
+    from gpuyard.api.surroundings import environment
     from gpuyard.cli.slurm.folding import on_one_node
 
     nodes = taken.job.get("nodes_min", 1)

@@ -92,7 +92,7 @@ def _allocated(given: Read) -> int:
 
 
 def _fields(given: Read) -> dict[str, Any]:
-    from gpuyard.cli.environment import environment
+    from gpuyard.api.surroundings import environment
     from gpuyard.cli.slurm.folding import as_gang
     from gpuyard.cli.slurm.sbatch import take
     from gpuyard.errors import BadInput

@@ -1,4 +1,7 @@
-"""The environment that goes along with a job. Apart from the option parser, for commands that start without it."""
+"""Where a job is submitted from: the folder and the environment that go along with it, for commands and programs alike.
+
+Light, because every command that submits imports it.
+"""
 
 import os
 from collections.abc import Iterable
@@ -8,6 +11,17 @@ from gpuyard.errors import BadInput
 _NOT_PASSED_ON = frozenset(
     {"YARD_TOKEN", "YARD_SERVER", "YARD_URL", "YARD_CA", "YARD_DATA", "CUDA_VISIBLE_DEVICES"}
 )
+
+
+def here() -> str:
+    """The folder someone is in."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise BadInput(
+            "the folder you are in is gone, and a job starts in the one it is submitted from",
+            "Change to one that is there: cd ~",
+        ) from None
 
 
 def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
