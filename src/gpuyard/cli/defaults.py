@@ -38,7 +38,15 @@ def defaults() -> dict[str, str]:
     except FileNotFoundError:
         kept = {}
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, PermissionError) and not os.access(path.parent, os.X_OK):
+            # `sudo -u` and `setpriv` leave HOME as it was: a folder of somebody else holds no defaults of ours.
+            return _said({})
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from None
+    return _said(kept)
+
+
+def _said(kept: dict[str, str]) -> dict[str, str]:
+    """The defaults of the file, and what the environment says before them."""
     return kept | {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
 
 

@@ -1,5 +1,8 @@
 """What a person wants unless something else is said: a few lines in a file, checked, and YARD_TENANT before them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +69,14 @@ def test_a_default_that_makes_no_sense_is_named_with_its_file(file: Path) -> Non
     file.write_text("time: soon\n")
     with pytest.raises(BadInput, match=r"defaults\.yaml: time must be a duration"):
         completed({})
+
+
+def test_a_folder_of_somebody_else_holds_no_defaults(file: Path) -> None:
+    """`sudo -u` keeps HOME: the command of that user is not refused for a folder that it cannot look into."""
+    file.write_text("tenant: research\n", encoding="utf-8")
+    file.parent.chmod(0o700)
+    program = "import os; from gpuyard.cli.defaults import defaults; os.setuid(65534); print(defaults())"
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ("{}\n", "") == (done.stdout, done.stderr)
