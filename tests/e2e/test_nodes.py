@@ -57,6 +57,21 @@ def test_a_gang_runs_over_nodes_and_each_task_knows_its_own(rehearsal: Box) -> N
         rehearsal.wait(job, "COMPLETED")
 
 
+def test_scripts_name_partitions_that_the_file_maps_to_pools(rehearsal: Box) -> None:
+    folder = rehearsal.data.parent
+    script = folder / "job.sbatch"
+    script.write_text('#!/bin/bash\n#SBATCH --gpus=1\necho "$SLURMD_NODENAME" >"$1"\n')
+    for partition, pools in (("gpu-a100", {"a100"}), ("h100", {"h100"}), ("gpu", {"a100", "h100"})):
+        file = folder / f"in-{partition}"
+        words = ("sbatch", "-p", partition, "-A", "research", "--parsable", "--wait", script, file)
+        done = rehearsal("slurm", *words)
+        assert 0 == done.code, done.err
+        assert file.read_text().partition("-")[0] in pools
+    refused = rehearsal("slurm", "sbatch", "-p", "gpux", "-A", "research", script, "x")
+    assert "gpux" in refused.err
+    assert 0 != refused.code
+
+
 def test_a_drained_node_takes_nothing_new_until_it_is_resumed(rehearsal: Box) -> None:
     assert 0 == rehearsal("drain", "h100-0001", "--why", "a new switch").code
     file = rehearsal.data.parent / "drained"

@@ -6,7 +6,7 @@ The schema sees one value at a time; here names are looked up and numbers are he
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuyard.config import access, fleet, tenants
+from gpuyard.config import access, aliases, fleet, tenants
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described, quoted, remedy
 from gpuyard.config.quantities import duration_text
@@ -29,6 +29,7 @@ def build(file: YardFile, findings: Findings) -> Config:
     fleet.check_fleet(file, known, findings)
     tenants.check_tenants(file, fleet.capacity_milli(file, known), findings)
     _check_classes(file, findings)
+    aliases.check_aliases(file, findings)
     _check_fairness(file, findings)
     _check_policies(file, findings)
     findings.raise_if_any()
@@ -146,6 +147,12 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["whole_gpus"] = file.whole_gpus
     if file.mps_users is not None:
         given["mps_users"] = file.mps_users
+    if file.partitions is not None:
+        given["partitions"] = {name: tuple(pools) for name, pools in file.partitions.items()}
+    if file.accounts is not None:
+        given["accounts"] = dict(file.accounts)
+    if file.qos is not None:
+        given["qos"] = dict(file.qos)
     if file.fairness is not None:
         fairness = file.fairness.given()
         named = {"half_life": "half_life_ms", "period": "period_ms", "share_weights": "share_weights"}

@@ -22,7 +22,7 @@ class Change:
     """One difference. Nothing before: it was added; nothing after: it was removed."""
 
     kind: str
-    """`tenant`, `class`, `price`, `GPU model`, `policy` or `setting`."""
+    """`tenant`, `class`, `price`, `GPU model`, `partition`, `account`, `QOS`, `policy` or `setting`."""
     name: str
     """Whose: a tenant's path, a class; empty where there is only one."""
     key: str
@@ -50,6 +50,9 @@ def compare(before: Settings, after: Settings) -> list[Change]:
             "share weight", before.share_weights, after.share_weights,
             lambda milli: {"": f"{decimal(Fraction(milli, MILLI))} USD/h"},
         ),
+        *_entries("partition", before.partitions, after.partitions, lambda pools: {"": ", ".join(pools)}),
+        *_entries("account", before.accounts, after.accounts, lambda tenant: {"": tenant}),
+        *_entries("QOS", before.qos, after.qos, lambda klass: {"": klass}),
         *_parts("setting", "", _rest(before), _rest(after)),
     ]  # fmt: skip
 

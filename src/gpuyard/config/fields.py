@@ -67,6 +67,22 @@ class OrNothing:
         return {"anyOf": [handler(schema), {"type": "null"}]}
 
 
+class OneOrMore:
+    """A list of which a single value may be written without brackets."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def fill(value: object) -> object:
+            return [value] if isinstance(value, str) else value
+
+        return core_schema.no_info_before_validator_function(fill, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        shown = handler(schema)
+        return {"anyOf": [shown, shown["items"]]}
+
+
 _DURATION = Shown({"type": "string", "pattern": q.DURATION_PATTERN, "minLength": 2})
 Name = Annotated[str, AfterValidator(q.name), Shown({"type": "string", "pattern": q.NAME_PATTERN})]
 Word = Annotated[str, Plain(text(str)), Shown({"type": "string"})]

@@ -16,6 +16,7 @@ from gpuyard.config import quantities as q
 from gpuyard.config.access import AuthEntry
 from gpuyard.config.fields import Boolean, Count, DurationMs, Name, PositiveMs, Word
 from gpuyard.config.fields import Entry as _Entry
+from gpuyard.config.fields import OneOrMore as _OneOrMore
 from gpuyard.config.fields import OrNothing as _OrNothing
 from gpuyard.config.fields import choice as _choice
 from gpuyard.config.fields import key as _key
@@ -280,6 +281,18 @@ class YardFile(_Entry):
     mps_users: SharersName | None = _key(
         "Whose shares one GPU may have at a time: those of one user, or of many, who then take turns.",
         default=_SETTINGS.mps_users,
+    )
+    partitions: Annotated[dict[Name, Annotated[list[Name], _OneOrMore()]], _OrNothing()] | None = _key(
+        "Pools by names that scripts have for them (sbatch -p). Left out: pools go by their own names.",
+        example={"gpu-a100": "a100", "gpu": ["h100", "a100"]},
+    )
+    accounts: Annotated[dict[Name, Word], _OrNothing()] | None = _key(
+        "Tenants by names that scripts have for them (sbatch -A). Left out: tenants go by their own names.",
+        example={"p12345": "research"},
+    )
+    qos: Annotated[dict[Name, Word], _OrNothing()] | None = _key(
+        "Classes by names that scripts have for them (sbatch -q). Left out: classes go by their own names.",
+        example={"normal": "batch"},
     )
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(

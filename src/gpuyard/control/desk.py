@@ -18,6 +18,7 @@ from gpuyard.control.newjobs import (
     NewJob,
     events_of,
     hash_of,
+    in_our_words,
     owned,
     recipe_of,
     reply_of,
@@ -102,14 +103,16 @@ class Desk:
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
-            found = tenant_of(new, who, self._books.state)
+            state = self._books.state
+            ours = in_our_words(new, state.settings)
+            found = tenant_of(ours, who, state)
             tenant = found if isinstance(found, str) else tenant
             waits = self._dependencies(new, who)
-            whole = concrete(new, self._books.state)
+            whole = concrete(ours, state)
             if isinstance(whole, Refusal):
                 raise whole
             spec = spec_of(whole, who, tenant, name, waits.after)
-            spec = owned(spec, account, self._books.state.settings)
+            spec = owned(spec, account, state.settings)
             return Submission(
                 make=lambda first_id: events_of(new, spec, first_id, now_ms, waits.own or {}),
                 ids=new.ids,
@@ -255,6 +258,7 @@ def _check_owner(who: Person, record: JobRecord) -> None:
 
 def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
     """For whom a new job counts and what it then asks for, or why it is not taken."""
+    new = in_our_words(new, state.settings)
     tenant = tenant_of(new, who, state)
     if isinstance(tenant, Refusal):
         return tenant

@@ -214,6 +214,19 @@ def reply_of(new: NewJob, tenant: str, who: Person, first_id: int, now_ms: int) 
     return reply
 
 
+def in_our_words(new: NewJob, settings: Settings) -> NewJob:
+    """The job with pools, tenant and class by their own names, where it has those that scripts have for them."""
+    if not (settings.partitions or settings.accounts or settings.qos):
+        return new
+    pools = [pool for name in new.pools for pool in settings.partitions.get(name, (name,))]
+    return replace(
+        new,
+        pools=tuple(dict.fromkeys(pools)),
+        tenant=settings.accounts.get(new.tenant, new.tenant),
+        klass=settings.qos.get(new.klass, new.klass),
+    )
+
+
 def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
     """For whom a job counts: the tenant that was named, else the user's own, else the user where there are none."""
     known = [tenant.path for tenant in state.settings.tenants]
@@ -228,7 +241,8 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
             f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
-            f"Tenants are in yard.yaml; below one of them a name is free, as in '{(choice or known)[0]}/{who.name}'.",
+            f"Tenants are in yard.yaml; below one of them a name is free, as in '{(choice or known)[0]}/{who.name}'. "
+            + _MAPPED.format("accounts"),
         )
     found = _own_tenant(known, who)
     if found:
@@ -265,8 +279,10 @@ def _own_tenant(known: Sequence[str], who: Person) -> str:
 def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     """Why this yard could never run it; None if it could."""
     if new.klass and new.klass not in state.classes:
-        names = list(state.classes)
-        return Unacceptable(f"unknown class {quoted(new.klass)}; {remedy(new.klass, names, 'classes')}")
+        names = [*state.classes, *state.settings.qos]
+        return Unacceptable(
+            f"unknown class {quoted(new.klass)}; {remedy(new.klass, names, 'classes')}", _MAPPED.format("qos")
+        )
     there = [name for name in state.models if name]
     named = [*CATALOGUE, *[model.name for model in state.settings.gpu_models], *there]
     for model in new.gpu_models:
@@ -276,7 +292,8 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     pools = sorted({node.pool for node in state.nodes.node})
     for pool in new.pools:
         if pool not in pools:
-            return Unacceptable(f"unknown pool {quoted(pool)}; {remedy(pool, pools, 'pools')}")
+            known = remedy(pool, [*pools, *state.settings.partitions], "pools")
+            return Unacceptable(f"unknown pool {quoted(pool)}; {known}", _MAPPED.format("partitions"))
     unknown = _unknown_names(new, state)
     if unknown is not None:
         return unknown
@@ -314,4 +331,5 @@ def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
 
 _NAMED_MAX = 6
 """How many tenants a message names."""
+_MAPPED = "Whoever runs the yard can map names that scripts use, under '{}' in yard.yaml."
 _NOBODY = Person(0, 0, "", False)

@@ -104,4 +104,10 @@ class Settings:
     """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
     mps_users: str = "one"
     """Whose shares one GPU may have: those of `one` user, or of `many`."""
+    partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Pools by names that scripts have for them."""
+    accounts: dict[str, str] = field(default_factory=dict)
+    """Tenants by names that scripts have for them."""
+    qos: dict[str, str] = field(default_factory=dict)
+    """Classes by names that scripts have for them."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

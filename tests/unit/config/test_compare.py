@@ -92,7 +92,7 @@ SETTINGS: dict[str, Any] = {
     "tenants": (Tenant("a"),), "classes": (JobClass("batch", 1),), "default_class": "other",
     "gpu_models": (GpuModel("X1", 1, False, False, 1),), "share_weights": {"H100": 1}, "prices": {"H100": 1},
     "half_life_ms": HOUR_MS, "period_ms": HOUR_MS, "earmark_ms": HOUR_MS, "whole_gpus": 3, "mps_users": "many",
-    "policy": PolicySpec("mine"),
+    "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
 }  # fmt: skip
 
 

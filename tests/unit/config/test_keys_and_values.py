@@ -9,7 +9,7 @@ Refusals = Callable[[str], list[str]]
 DURATION = "must be a duration such as 90s, 10m, 24h, 7d or 1h30m"
 TOP_KEYS = (
     "version, clusters, gpu_models, tenants, classes, default_class, "
-    "prices, fairness, earmark, whole_gpus, mps_users, policy, policies, auth"
+    "prices, fairness, earmark, whole_gpus, mps_users, partitions, accounts, qos, policy, policies, auth"
 )
 
 # What is added to a valid file on line 6, and the problem it is refused with.

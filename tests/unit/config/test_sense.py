@@ -14,6 +14,18 @@ OR_ADD = "Or add it under 'gpu_models'"
 
 # What is added to a fleet of 32 H100 on line 6, and all problems it is refused with.
 ADDED: list[tuple[str, list[str]]] = [
+    # Names that scripts have.
+    ("partitions: {gpu: h10}", ["6:19: unknown pool 'h10' for partition 'gpu'; did you mean 'h100'?"]),
+    ("partitions: {gpu: [h100, zz]}", ["6:26: unknown pool 'zz' for partition 'gpu'; known pools: h100"]),
+    (
+        "partitions: {h100: h100}",
+        ["6:14: partition 'h100' is a pool; give it another name, or remove the line"],
+    ),
+    (
+        "tenants: {research: {}}\naccounts: {p1: reserch, p2: research/ann}",
+        ["7:16: unknown tenant 'reserch' for account 'p1'; did you mean 'research'?"],
+    ),
+    ("qos: {normal: bacth}", ["6:15: unknown class 'bacth' for QOS 'normal'; did you mean 'batch'?"]),
     # GPU models.
     ("prices: {h100: 2}", [f"6:10: unknown GPU model 'h100'; did you mean 'H100'? {OR_ADD}"]),
     (

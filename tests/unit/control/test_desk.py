@@ -14,7 +14,7 @@ from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.core.plain import from_plain
 from gpuyard.engines.contract import Recipe
-from gpuyard.model import Ask, JobState, Node, NodeAdded, Outcome, Settings, Tenant, Verb, Whole
+from gpuyard.model import Ask, JobClass, JobState, Node, NodeAdded, Outcome, Settings, Tenant, Verb, Whole
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
 from rigs.desk import ANA, ROOT, Rig, rig
@@ -75,6 +75,35 @@ def test_what_could_never_run_is_refused(desk: Rig, fields: dict[str, Any], says
         with pytest.raises(Unacceptable, match=says.replace("?", r"\?")):
             desk.submit(**fields)
     assert 1 == desk.submit(), "no id was used up"
+
+
+def test_names_that_scripts_have_become_our_own(tmp_path: Path) -> None:
+    settings = Settings(
+        tenants=(Tenant("research"),),
+        classes=(JobClass("batch"), JobClass("urgent")),
+        partitions={"gpu": ("p", "p"), "all": ("p",)},
+        accounts={"p12345": "research/vision"},
+        qos={"high": "urgent"},
+        policy=PRESETS["default"],
+    )
+    with rig(tmp_path, settings) as desk:
+        job_id = desk.submit(pools=("gpu", "all"), tenant="p12345", klass="high")
+        own = desk.submit(pools=("p",), tenant="research", klass="batch")
+        desk.books.catch_up()
+        specs = [desk.books.state.jobs[each].job.spec for each in (job_id, own)]
+
+        assert [("research/vision", "urgent", ("p",)), ("research", "batch", ("p",))] == [
+            (spec.tenant, spec.klass, spec.ask.pools) for spec in specs
+        ]
+        for fields, says, key in (
+            ({"pools": ("gpus",)}, "unknown pool 'gpus'; did you mean 'gpu'?", "partitions"),
+            ({"klass": "hihg"}, "unknown class 'hihg'; did you mean 'high'?", "qos"),
+            ({"tenant": "p1"}, "unknown tenant 'p1'", "accounts"),
+        ):
+            with pytest.raises(Unacceptable) as refusal:
+                desk.submit(**{"tenant": "research", **fields})
+            assert says in refusal.value.message
+            assert f"under '{key}' in yard.yaml" in refusal.value.hint
 
 
 def test_tenants_are_known_or_below_a_known_one(tmp_path: Path) -> None:
