@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -216,6 +217,31 @@ def test_the_warning_comes_before_term_when_preempted(rig: LocalRig) -> None:
 
     assert Outcome.PREEMPTED is ended(rig, "y-1-1").outcome
     assert ["warned", "term"] == output(rig).split()
+
+
+def test_a_warning_for_the_shell_alone_leaves_its_children_to_their_work(rig: LocalRig) -> None:
+    """The child has no trap: the signal would end it."""
+    script = "#!/bin/sh\ntrap 'echo warned' USR1\nsleep 2 & wait $!\nwait $!\necho child $?\n"
+    recipe = Recipe(script=script, warn_signal=signal.SIGUSR1, warn_ms=59_500, warn_shell=True)
+    run(rig, recipe, limit_ms=60_000)
+
+    assert ["warned", "child 0"] == output(rig).splitlines()
+
+
+def test_a_warning_for_steps_reaches_them_and_not_the_shell(rig: LocalRig) -> None:
+    """The shell has no trap: the signal would end it."""
+    srun = f"{sys.executable} -m gpuyard.cli slurm srun -n1 sh -c"
+    step = f'exec 2>/dev/null; trap "echo saved; exit 0" USR1; echo >>{rig.effects}/y-1-1; while :; do sleep 0.05; done'
+    recipe = Recipe(
+        script=f"#!/bin/sh\n{srun} '{step}'\necho shell $?\n", warn_signal=signal.SIGUSR1, warn_ms=20_000
+    )
+    rig.keys.add("y-1-1")
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+    until_alive(rig, "y-1-1")
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 40_000)])
+    ended(rig, "y-1-1")
+
+    assert ["saved", "shell 0"] == output(rig).splitlines()
 
 
 def test_ending_well_after_term_is_still_preempted(rig: LocalRig) -> None:

@@ -77,6 +77,36 @@ def test_a_gang_over_nodes_is_stopped_by_term_and_then_by_kill(slurm: SlurmRig) 
     assert 0 == slurm.alive("y-1-1")
 
 
+def warned(rig: SlurmRig, script: str, *, shell: bool) -> list[str]:
+    """What a job writes that is preempted, and so warned, once it has said that it is there."""
+    recipe = Recipe(
+        script=script, warn_signal=signal.SIGUSR1, warn_ms=20_000, warn_shell=shell, batch=True, stdout="out",
+        cwd=str(rig.effects),
+    )  # fmt: skip
+    rig.keys.add("y-1-1")
+    assert [Answer.DONE] == start(rig, launch(rig, "y-1-1", recipe=recipe))
+    until_alive(rig, "y-1-1")
+    until(rig, "y-1-1", Phase.RUNNING)
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 40_000)])
+    ended(rig, "y-1-1")
+    return (rig.effects / "out").read_text(encoding="utf-8").splitlines()
+
+
+def test_a_warning_for_the_shell_alone_leaves_its_children_to_their_work(slurm: SlurmRig) -> None:
+    script = (
+        f"#!/bin/sh\ntrap 'echo warned' USR1\n(sleep 2) & echo >>{slurm.effects}/y-1-1\n"
+        "wait $!\nwait $!\necho child $?\n"
+    )
+    assert ["warned", "child 0"] == warned(slurm, script, shell=True)
+
+
+def test_a_warning_for_steps_reaches_them_and_not_the_shell(slurm: SlurmRig) -> None:
+    there = f"{slurm.effects}/y-1-1"
+    step = f'exec 2>/dev/null; trap "echo saved; exit 0" USR1; echo >>{there}; while :; do sleep 0.05; done'
+    script = f"#!/bin/sh\nsrun -n1 sh -c '{step}'\necho shell $?\n"
+    assert ["saved", "shell 0"] == warned(slurm, script, shell=False)
+
+
 def test_what_slurm_forgot_is_handed_in_again_and_runs_once(slurm: SlurmRig) -> None:
     one = launch(slurm, "y-1-1", Program(run_ms=500), gpus=(0,))
     # Somebody has the node, so it waits in Slurm; then Slurm does not know it any more.

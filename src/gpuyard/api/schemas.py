@@ -118,6 +118,9 @@ class JobRequest(BaseModel):
     stderr: Path = Field("", description="File for its errors. Left out: together with its output.")
     warn_signal: int = Field(0, ge=0, le=64, description="Signal sent ahead of TERM. 0: none.")
     warn_s: int = Field(0, ge=0, le=86_400, description="How long ahead of the time limit it is sent.")
+    warn_shell: bool = Field(
+        False, description="Send that signal to the job's first process alone, not to what it started."
+    )
     checkpoint_s: int = Field(0, ge=0, le=30 * 86_400, description="How often it saves its work. 0: never.")
     retries: int = Field(
         0, ge=0, le=100, description="How often it is tried again after it failed by itself."
@@ -159,6 +162,8 @@ class JobRequest(BaseModel):
             raise ValueError("'cpus' is finer than a thousandth of a core")
         if self.warn_s and not self.warn_signal:
             raise ValueError("'warn_s' needs a 'warn_signal'")
+        if self.warn_shell and not self.warn_signal:
+            raise ValueError("'warn_shell' needs a 'warn_signal'")
         if self.tasks < self.nodes_min:
             raise ValueError("'nodes_min' is more than 'tasks': there is no task for some node")
         if self.nodes_max and self.nodes_max < self.nodes_min:
@@ -203,6 +208,7 @@ class JobRequest(BaseModel):
             stderr=self.stderr,
             warn_signal=self.warn_signal,
             warn_s=self.warn_s,
+            warn_shell=self.warn_shell,
             checkpoint_s=self.checkpoint_s,
             retries=self.retries,
             requeue=self.requeue,

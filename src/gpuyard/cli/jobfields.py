@@ -76,7 +76,7 @@ Signal = Annotated[
     Option(
         "--signal",
         metavar="SIG[@SECONDS]",
-        help="Warn with this signal before it is stopped, so long ahead of its time limit.",
+        help="Warn with this signal before it is stopped, so long ahead of its time limit; B:USR1@60: the shell alone.",
         show_default=False,
     ),
 ]
@@ -248,6 +248,9 @@ def _quantity(option: str, text: str, function: str) -> int:
 
 
 def _signal(text: str) -> dict[str, int]:
+    if text[:2].upper() == "B:":
+        # As for sbatch: the shell alone.
+        return _signal(text[2:]) | {"warn_shell": True}
     import signal
 
     name, at, ahead = text.partition("@")

@@ -72,6 +72,7 @@ class NewJob:
     stderr: str = ""
     warn_signal: int = 0
     warn_s: int = 0
+    warn_shell: bool = False
     checkpoint_s: int = 0
     retries: int = 0
     requeue: bool = True
@@ -139,6 +140,7 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         user=runs_as.user,
         warn_signal=new.warn_signal,
         warn_ms=new.warn_s * SECOND_MS,
+        warn_shell=new.warn_shell,
         batch=new.batch,
         ranks=new.ranks or (new.tasks if new.batch else 0),
     )

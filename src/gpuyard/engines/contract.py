@@ -70,6 +70,8 @@ class Recipe:
     """Sent ahead of TERM when time is up or room is needed; 0: none."""
     warn_ms: int = 0
     """How long ahead of the time limit it is sent; ahead of TERM too when preempted, up to half of the grace."""
+    warn_shell: bool = False
+    """Whether the warning is for the job's own first process alone, and not for what that has started."""
     batch: bool = False
     """Run it once, in the first task: the others only hold room for what it starts there."""
     ranks: int = 0

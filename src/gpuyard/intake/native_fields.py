@@ -177,6 +177,7 @@ FIELDS: dict[str, Field] = {
     "stderr": Field(_text),
     "warn_signal": _whole(0, 64),
     "warn_s": _whole(0, _DAY_S),
+    "warn_shell": Field(_boolean),
     "checkpoint_s": _whole(0, 30 * _DAY_S),
     "retries": _whole(0, 100),
     "requeue": Field(_boolean),

@@ -69,6 +69,7 @@ stdout: a
 stderr: b
 warn_signal: 10
 warn_s: 60
+warn_shell: true
 checkpoint_s: 600
 retries: 2
 requeue: false

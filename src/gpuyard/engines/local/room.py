@@ -68,6 +68,9 @@ def _node(part: "Part", devices: "Sequence[str]", model: str, ranks: int) -> dic
 
 def prepare(plan: dict[str, Any]) -> None:
     """Write the room into the attempt's folder, which is the current one, and make the folder for its steps."""
+    if "room" not in plan:
+        # It was put on disk by a yard of an earlier version, and started by this one.
+        return
     draft = files.write_draft(ROOM, json.dumps(plan["room"]).encode(), durable=False)
     os.chmod(draft, _READABLE)
     os.rename(draft, ROOM)

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local import files, processes
+from gpuyard.engines.local import files, processes, room
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.tasks import Failure, Task, adopt_orphans, launch
 
@@ -204,9 +204,8 @@ class Supervisor:
         self.verdict, self.why = halt["outcome"], halt.get("why", "")
         self.kill_at = now + halt["grace_ms"] / 1000
         self.term_at = now
-        warn = self.plan["warn_signal"]
-        if warn:
-            self._signal(warn)
+        if self.plan["warn_signal"]:
+            self._warn()
             if self.verdict == "PREEMPTED":
                 # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
                 self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
@@ -217,7 +216,7 @@ class Supervisor:
         if self.frozen_at is None:
             if now >= self.warn_at:
                 self.warn_at = float("inf")
-                self._signal(self.plan["warn_signal"])
+                self._warn()
             if now >= self.limit_at and not self.verdict and self.failed is None:
                 self.verdict, self.why = (
                     "TIMEOUT",
@@ -242,6 +241,22 @@ class Supervisor:
             if task.status is None:
                 with suppress(ProcessLookupError):
                     os.killpg(task.pid, number)
+
+    def _warn(self) -> None:
+        """Send the warning to whom it is for: the first process alone, or the steps, or all of them.
+
+        A signal that a shell has no trap for ends it, so a shell whose steps are meant is left alone, as Slurm does it.
+        """
+        number = self.plan["warn_signal"]
+        if self.plan.get("warn_shell"):
+            processes.signal_all({task.pid for task in self.tasks if task.status is None}, number)
+            return
+        named = room.starters()
+        # What the job's own file says holds only for processes of the job.
+        if steps := named & self._below() if named else named:
+            processes.signal_all(steps, number)
+        else:
+            self._signal(number)
 
     def _below(self) -> set[int]:
         return processes.descendants({os.getpid()})

@@ -187,6 +187,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
         "warn_ms": recipe.warn_ms,
+        "warn_shell": recipe.warn_shell,
         "checkpoint": checkpoint if checkpoint.startswith("/") else f"{cwd}/{checkpoint}",
         "cgroup": place.cgroup,
         "memory_mib": sum([part.memory_mib for part in parts]) if place.limits else 0,

@@ -83,6 +83,7 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
         "warn_ms": recipe.warn_ms,
+        "warn_shell": recipe.warn_shell,
         "checkpoint": checkpoint if checkpoint.startswith("/") else f"{cwd}/{checkpoint}",
     }
 

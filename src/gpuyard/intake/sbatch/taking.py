@@ -258,6 +258,7 @@ def _times(reading: Reading, values: Values, caller: Caller) -> dict[str, Any]:
             values.problem("deadline", "has passed already")
     if reading.signal is not None:
         found |= {"warn_signal": reading.signal.number, "warn_s": reading.signal.ahead_s}
+        found |= {"warn_shell": True} if reading.signal.shell_only else {}
         if reading.signal.overlaps:
             values.warn("signal", "'R:' is not served: there are no reservations to overlap with")
     return found

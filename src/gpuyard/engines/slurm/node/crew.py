@@ -215,12 +215,43 @@ class Crew:
             for pid in descendants():
                 kill(pid, number)
 
+    def warn(self, number: int) -> None:
+        """The job's warning: to its first process alone, to its steps, or to all, as the local engine has it."""
+        alive = [pid for pid, status in self.status.items() if status is None]
+        if self.plan.get("warn_shell"):
+            for pid in alive:
+                kill(pid, number)
+            return
+        steps = _starters()
+        for pid in steps:
+            # Slurm's own `srun` passes it on.
+            kill(pid, number)
+        if not steps:
+            self.signal(number)
+
     def sweep(self) -> None:
         """Kill what the job left behind: orphans become children of this process, so no child left is none left."""
         while self.reap():
             for pid in descendants():
                 kill(pid, signal.SIGKILL)
             signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S)
+
+
+def _starters() -> List[int]:
+    """Processes of the job that are `srun`; its helper, which it starts itself, is left out."""
+    found = []
+    for pid in sorted(descendants()):
+        try:
+            with open("/proc/{}/comm".format(pid), "rb") as file:
+                name = file.read().strip()
+            with open("/proc/{}/stat".format(pid), "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except OSError:
+            continue
+        if name == b"srun":
+            found.append((pid, parent))
+    numbers = {pid for pid, _ in found}
+    return [pid for pid, parent in found if parent not in numbers]
 
 
 def _heard(said: bytes) -> Failure:

@@ -169,7 +169,7 @@ class Head:
         self.kill_at = now + halt["grace_ms"] / 1000
         self.term_at = now
         if self.plan["warn_signal"]:
-            self.hands.signal(self.plan["warn_signal"])
+            self.hands.warn(self.plan["warn_signal"])
             if self.verdict == "PREEMPTED":
                 # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
                 self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
@@ -181,7 +181,7 @@ class Head:
         now = time.monotonic()
         if now >= self.warn_at:
             self.warn_at = _NEVER
-            self.hands.signal(self.plan["warn_signal"])
+            self.hands.warn(self.plan["warn_signal"])
         if now >= self.limit_at:
             self.limit_at = _NEVER
             if not self.verdict and self.hands.failed is None:

@@ -20,6 +20,8 @@ _TURN_S = POLL_S + 2.0
 """A turn of a node's loop that took longer was frozen, together with the head."""
 _READY_S_MAX = 300.0
 _KILL_S = 15.0
+_WARNING = "warn"
+"""At the end of an order: the signal is the job's warning, and not for everybody."""
 
 
 class Remote:
@@ -103,8 +105,15 @@ class Remote:
                 # A node that does not answer: Slurm clears away what is left when this job has ended.
                 for each in self.sruns:
                     each.kill()
+        self._order(str(int(number)))
+
+    def warn(self, number: int) -> None:
+        """Have every node warn those of its tasks that are to be warned."""
+        self._order("{}.{}".format(int(number), _WARNING))
+
+    def _order(self, text: str) -> None:
         self.orders += 1
-        files.touch("{}{}.{}".format(files.ORDER, self.orders, int(number)))
+        files.touch("{}{}.{}".format(files.ORDER, self.orders, text))
 
     def sweep(self) -> None:
         """Nodes sweep for themselves before their `srun` ends."""
@@ -135,7 +144,8 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
         for number in [each for each in orders if each > done]:
             done = number
             for order in [each for each in here if each.startswith("{}{}.".format(files.ORDER, number))]:
-                crew.signal(int(order.split(".")[2]))
+                words = order.split(".")
+                (crew.warn if words[3:] == [_WARNING] else crew.signal)(int(words[2]))
             dying = dying or bool(crew.mouths)
         beat = files.changed(files.BEAT)
         if beat != seen:
