@@ -4,7 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -107,3 +107,25 @@ def test_a_body_says_that_it_is_json(box: Box, kind: str) -> None:
 def test_a_page_of_another_site_is_not_served(box: Box, headers: tuple[str, ...], status: int) -> None:
     assert status == asks(box, "GET", "/healthz", *headers)[0]
     assert status == asks(box, "GET", "/api/v1/queue", token(box), *headers)[0]
+
+
+def memory_mib(box: Box) -> int:
+    with open(f"/proc/{box.note()['pid']}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) // 1024
+
+
+def test_headers_fill_no_memory_and_connections_take_nobodys_place(box: Box) -> None:
+    before = memory_mib(box)
+    address = ("127.0.0.1", box.note()["port"])
+    with closing(socket.create_connection(address, timeout=20)) as connection, suppress(ConnectionError):
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        for number in range(1000):
+            connection.sendall(b"X-%d: %s\r\n" % (number, b"x" * 60_000))
+        raise AssertionError("60 MB of headers were taken")
+    with ExitStack() as open_:
+        for _ in range(600):
+            # They never ask for anything; the last ones are refused.
+            open_.enter_context(closing(socket.create_connection(address, timeout=20)))
+        done = box("run", "--", "echo", "still here")
+        assert (0, "still here\n") == (done.code, done.out), done.err
+    assert memory_mib(box) - before < 100

@@ -1,6 +1,6 @@
 """Who is at the other end: the kernel's word for a Unix socket, a token for TCP.
 
-A thin layer below the API: the protocol class asks the kernel once for each connection, a door turns what it learned,
+A thin layer below the API: the kernel is asked once for each connection (`connections.py`), a door turns what it said,
 or the token, into a person, and the gate lets them in with their name on the request, or answers 401, 403 or 429.
 """
 
@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpuyard.api.origins import Origins
 from gpuyard.api.problems import Problem, problem_of
@@ -33,24 +32,6 @@ OPEN_PATHS = frozenset(
 """What anyone may ask who can reach the server at all."""
 
 _known = lru_cache(maxsize=1024)(person)
-
-
-class PeerProtocol(HttpToolsProtocol):
-    """HTTP, with the user at the other end of a Unix socket in the scope of every request."""
-
-    _peer: tuple[int, int] | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Ask the kernel, once."""
-        super().connection_made(transport)
-        self._peer = peer_of(transport.get_extra_info("socket"))
-
-    def on_message_begin(self) -> None:
-        """A request: its scope is new."""
-        super().on_message_begin()
-        if self._peer is not None:
-            scope: dict[str, Any] = self.scope  # type: ignore[assignment]
-            scope[PEER] = self._peer
 
 
 def peer_of(connection: Any) -> tuple[int, int] | None:

@@ -20,18 +20,21 @@ from typing import Any
 import uvicorn
 
 from gpuyard.api.app import build, quick
+from gpuyard.api.connections import Config, Crowd, PeerProtocol, look_after
 from gpuyard.api.origins import Origins
-from gpuyard.api.peers import Door, Gate, LocalDoor, PeerProtocol, TokenDoor
+from gpuyard.api.peers import Door, Gate, LocalDoor, TokenDoor
 from gpuyard.api.rates import Rates
 from gpuyard.api.server_log import ServerLog
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
 from gpuyard.control.service_manager import ServiceManager
+from gpuyard.engines.local import descriptors
 from gpuyard.errors import BadInput, YardError
 
 _log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+HANDSHAKE_S = 10
 PORTS_TRIED = 100
 """From the usual port on, where nobody asked for one."""
 SWITCH_S = 0.001
@@ -96,21 +99,22 @@ class _Server(uvicorn.Server):
     ) -> None:
         app = build(yard)
         gate = gate_of(yard, app)
-        super().__init__(
-            uvicorn.Config(
-                gate,
-                http=PeerProtocol,
-                ws="none",
-                loop="uvloop",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                backlog=BACKLOG,
-                timeout_keep_alive=75,
-                timeout_graceful_shutdown=3,
-            )
+        config = Config(
+            gate,
+            http=PeerProtocol,
+            ws="none",
+            loop="uvloop",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=3,
         )
+        config.crowd = Crowd(descriptors.raise_limit())
+        super().__init__(config)
+        self._looks: asyncio.Task[None] | None = None
         self._app_state = app.state
         self._started = started
         self._tcp = tcp
@@ -122,8 +126,13 @@ class _Server(uvicorn.Server):
         if self.started:
             loop = asyncio.get_running_loop()
             listening = await loop.create_server(
-                self._protocol, sock=self._tcp, ssl=self._tls, backlog=BACKLOG
+                self._protocol,
+                sock=self._tcp,
+                ssl=self._tls,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
             )
+            self._looks = loop.create_task(look_after(self.server_state.connections))
             self.servers.append(listening)
             self._started()
 

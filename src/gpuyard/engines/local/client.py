@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.fence import Fence
-from gpuyard.engines.local import files
+from gpuyard.engines.local import descriptors, files
 from gpuyard.engines.local.supervisor import CLAIMED, TAKEN
 
 _ANSWER_BYTES_MAX = 8192
@@ -111,6 +111,7 @@ class Spawner:
                 env={"LANG": "C.UTF-8"},
                 start_new_session=True,
             )
+        descriptors.give_back(self._process.pid)
         self._socket = ours
         return ours
 

@@ -1,0 +1,201 @@
+"""What connections may take: bytes of a head, time, and how many there are. A real server with nothing behind it."""
+
+import asyncio
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+import uvicorn
+
+from gpuyard.api import connections
+from gpuyard.api.connections import Config, Crowd, PeerProtocol, look_after
+
+ASK = b"GET /x HTTP/1.1\r\nHost: x\r\n"
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """Reads what is sent and answers with how much it was."""
+    length, more = 0, True
+    while more:
+        message = await receive()
+        length, more = length + len(message.get("body", b"")), message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(length).encode()})
+
+
+class Served(uvicorn.Server):
+    """A server on a free port, in a thread."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        config = Config(nothing, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0)
+        config.crowd = crowd
+        super().__init__(config)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self.port = self.servers[0].sockets[0].getsockname()[1]
+        self.looks = asyncio.get_running_loop().create_task(look_after(self.server_state.connections))
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(connections, "HEAD_S", 0.5)
+    monkeypatch.setattr(connections, "BODY_S", 0.5)
+    monkeypatch.setattr(connections, "LOOK_S", 0.1)
+    monkeypatch.setattr(connections, "ALONE_MAX", 5)
+    made = Served(Crowd(descriptors=1024))
+    made.thread.start()
+    until_s = time.monotonic() + 20
+    while not made.started:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    yield made
+    made.should_exit = True
+    made.thread.join(20)
+
+
+def heard(connection: socket.socket) -> bytes:
+    """All that comes until the server hangs up."""
+    said = b""
+    try:
+        while piece := connection.recv(65536):
+            said += piece
+    except ConnectionError:
+        pass
+    return said
+
+
+def flood(served: Served, first: bytes, piece: bytes, times: int) -> tuple[bytes, int]:
+    """Send something again and again; what comes back, and how often it could be sent."""
+    with closing(served.connect()) as connection:
+        connection.sendall(first)
+        sent = 0
+        try:
+            while sent < times:
+                connection.sendall(piece)
+                sent += 1
+        except ConnectionError:
+            pass
+        return heard(connection), sent
+
+
+@pytest.mark.parametrize(
+    ("first", "piece"),
+    [
+        (ASK, b"X-%d: " % 1 + b"x" * 60_000 + b"\r\n"),
+        (ASK + b"X: ", b"x" * 65_536),
+        (b"GET /", b"x" * 65_536),
+        (ASK, b"X: y\r\n" * 10_000),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ",
+            b"x" * 65_536,
+        ),
+    ],
+    ids=[
+        "many long headers",
+        "a header without an end",
+        "an address without one",
+        "many headers",
+        "a trailer",
+    ],
+)
+def test_a_head_without_an_end_is_cut_off(served: Served, first: bytes, piece: bytes) -> None:
+    said, sent = flood(served, first, piece, 1000)
+    assert sent < 1000, "the server took all of it"
+    assert said[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+
+
+def test_a_long_body_and_many_requests_are_no_head(served: Served) -> None:
+    with closing(served.connect()) as connection:
+        for length in (0, 300_000, 70_000, 1_000_000):
+            connection.sendall(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length + b"x" * length
+            )
+            said = b""
+            while b"\r\n\r\n" not in said or not said.endswith(b"%d\r\n0\r\n\r\n" % length):
+                said += connection.recv(65536)
+            assert said.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"GET / HT", ASK, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"]
+)
+def test_what_does_not_come_in_time_is_not_waited_for(served: Served, start: bytes) -> None:
+    with closing(served.connect()) as connection:
+        began_s = time.monotonic()
+        connection.sendall(start)
+        assert heard(connection).startswith(b"HTTP/1.1 408")
+        assert 15 > time.monotonic() - began_s > 0.4
+    # A request that came whole may take as long as it likes between two of them.
+    with closing(served.connect()) as connection:
+        connection.sendall(ASK + b"\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        time.sleep(1.5)
+        connection.sendall(ASK + b"\r\n")
+        assert b"HTTP/1.1 200" in connection.recv(65536)
+
+
+def test_one_address_has_its_share_of_connections(served: Served) -> None:
+    with ExitStack() as open_:
+        for _ in range(5):
+            open_.enter_context(closing(served.connect()))
+        with closing(served.connect()) as sixth:
+            said = heard(sixth)
+            assert (True, True) == (said.startswith(b"HTTP/1.1 503"), b"127.0.0.1 has 5 connections" in said)
+    until_s = time.monotonic() + 20
+    while served.config.crowd._from:  # type: ignore[attr-defined]
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+    with closing(served.connect()) as again:
+        again.sendall(ASK + b"Connection: close\r\n\r\n")
+        assert heard(again).startswith(b"HTTP/1.1 200")
+
+
+def test_users_of_the_machine_keep_a_part_and_descriptors_are_left() -> None:
+    crowd = Crowd(descriptors=1024)
+    remote = [crowd.enter(f"10.0.0.{n}", local=False, bound=True) for n in range(400)]
+    assert ["" for _ in range(384)] == remote[:384]
+    assert {"the yard has as many connections as it can serve"} == set(remote[384:])
+    local = [crowd.enter("user 1000", local=True, bound=True) for _ in range(200)]
+    assert (128, 72) == (local.count(""), len(local) - local.count(""))
+    crowd.leave("10.0.0.7", local=False)
+    assert "" == crowd.enter("user 1001", local=True, bound=True)
+
+
+def test_a_server_has_more_descriptors_and_its_jobs_what_it_was_started_with() -> None:
+    code = (
+        "import resource, subprocess, sys, time\n"
+        "from gpuyard.engines.local import descriptors\n"
+        "print(descriptors.raise_limit())\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "descriptors.give_back(child.pid)\n"
+        "print(resource.prlimit(child.pid, resource.RLIMIT_NOFILE)[0])\n"
+        "child.kill()\n"
+    )
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        preexec_fn=few,
+        check=True,
+        env=os.environ,
+    )
+    most = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    assert [str(most), "256"] == done.stdout.split()
