@@ -95,6 +95,7 @@ class JobView(BaseModel):
     state: str
     attempt_state: str | None = None
     gpus: float
+    gpus_per_task: str = ""
     gpu_models: list[str] = []
     tasks: int
     cpus: float = 0

@@ -49,9 +49,9 @@ def check_simulation(config: Config, name: str) -> None:
         )
 
 
-def plain(settings: Settings, pool: Pool) -> Config:
-    """A configuration of one pool with the presets as its policies."""
-    return Config(settings=settings, pools=(pool,), policies=dict(PRESETS), clusters={})
+def plain(settings: Settings, *pools: Pool) -> Config:
+    """A configuration of these pools with the presets as its policies."""
+    return Config(settings=settings, pools=pools, policies=dict(PRESETS), clusters={})
 
 
 def uniform_pool(gpus: int, gpu_model: str, gpus_per_node: int, market: Market = Market.RESERVED) -> Pool:

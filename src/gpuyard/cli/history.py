@@ -26,6 +26,7 @@ FIELDS = (
     "state",
     "attempt_state",
     "gpus",
+    "gpus_per_task",
     "gpu_models",
     "pools",
     "tasks",

@@ -17,6 +17,7 @@ class Format(StrEnum):
     """Trace formats, as `gpuyard.sim.traces.FORMATS` has them (a test holds the two equal)."""
 
     YARD = "yard"
+    HISTORY = "history"
     PHILLY = "philly"
     OPENB = "openb"
     SACCT = "sacct"
@@ -29,8 +30,18 @@ class Format(StrEnum):
 _FLEET, _TRACE, _FAULTS = "Fleet", "Trace", "What goes wrong"
 
 TraceOption = Annotated[
-    Path,
+    Path | None,
     typer.Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.", show_default=False),
+]
+HistoryOption = Annotated[
+    str,
+    typer.Option(
+        "--history",
+        metavar="TIME",
+        help="Instead of --trace: the jobs of your yard that ended within this time, as in 30d; on its own fleet, "
+        "with its own configuration, unless --config or --gpus says otherwise.",
+        show_default=False,
+    ),
 ]
 PolicyOption = Annotated[
     list[str] | None,
@@ -151,7 +162,8 @@ SpotTraceOption = Annotated[
 
 def simulate(
     *,
-    trace: TraceOption,
+    trace: TraceOption = None,
+    history: HistoryOption = "",
     policy: PolicyOption = None,
     config: ConfigOption = None,
     gpus: GpusOption = None,
@@ -178,34 +190,41 @@ def simulate(
     Examples:
       yard simulate --trace jobs.csv --config yard.yaml --policy fifo --policy default
       yard simulate --trace sacct.txt --gpus 64 --policy fair -o json
+      yard simulate --history 30d --policy fifo --policy default
     """
-    from gpuyard.cli import caveats, comparison, fleet, report_file
+    from gpuyard.cli import caveats, comparison, fleet, past, report_file
     from gpuyard.cli.progress import Bar, busy
     from gpuyard.sim import traces
     from gpuyard.sim.study import Faults, Study, first_jobs, node_changes
 
-    yard = fleet.chosen(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
+    past.check(trace, history)
+    yard = past.fleet_of(config, gpus) if history else None
+    yard = yard or fleet.chosen(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
     specs = fleet.policies(yard, policy or [])
     faults = Faults(node_mtbf, node_repair, spot_trace)
     if report is not None:
         report_file.check(report)
-    with busy(f"reading {trace}"):
-        history = traces.load(
-            trace,
-            format.value if format else None,
-            seed=seed,
-            strict=strict,
-            gpus_per_node=gpus_per_node,
-            processors_per_gpu=processors_per_gpu,
-            models=keep_gpu_models,
-            cpu_jobs=keep_cpu_jobs,
+    with busy(f"reading {trace or 'the history'}"):
+        jobs = (
+            past.trace(history)
+            if trace is None
+            else traces.load(
+                trace,
+                format.value if format else None,
+                seed=seed,
+                strict=strict,
+                gpus_per_node=gpus_per_node,
+                processors_per_gpu=processors_per_gpu,
+                models=keep_gpu_models,
+                cpu_jobs=keep_cpu_jobs,
+            )
         )
-    caveats.of_trace(history, trace, yard.settings)
+    caveats.of_trace(jobs, trace or Path("history"), yard.settings)
     if limit_jobs is not None:
-        history = first_jobs(history, limit_jobs)
-    changes = node_changes(history, yard.pools, faults, seed)
-    study = Study(history, yard.pools, yard.settings, changes)
-    with Bar(len(history)) as bar:
+        jobs = first_jobs(jobs, limit_jobs)
+    changes = node_changes(jobs, yard.pools, faults, seed)
+    study = Study(jobs, yard.pools, yard.settings, changes)
+    with Bar(len(jobs)) as bar:
         whole = study.run(specs, bar.begin)
     comparison.publish(study, seed, output, report)
     caveats.of_study(study, [spec.name for spec in specs])

@@ -8,7 +8,10 @@ from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.claims import pinned_mask
+from gpuyard.core.plain import from_plain
 from gpuyard.core.records import JobRecord
+from gpuyard.model import Ask
+from gpuyard.model.requests import request_text
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow
 
@@ -57,6 +60,7 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
         "state": record.state.value,
         "attempt_state": record.phase.value if record.phase else None,
         "gpus": gpus_number(record.shape.gpu_milli),
+        "gpus_per_task": request_text(spec.ask.gpus),
         "gpu_models": list(spec.ask.models),
         "pools": list(spec.ask.pools),
         "tasks": spec.ask.tasks,
@@ -96,6 +100,7 @@ def ended_job(state: State, row: HistoryRow) -> View:
         "state": row.state,
         "attempt_state": None,
         "gpus": gpus_number(row.gpus_milli),
+        "gpus_per_task": request_text(from_plain(Ask, ask).gpus) if ask else "",
         "gpu_models": list(ask.get("models", ())),
         "pools": list(ask.get("pools", ())),
         "tasks": ask.get("tasks", 1),

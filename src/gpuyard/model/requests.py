@@ -53,3 +53,23 @@ class Memory:
 
 
 GpuRequest = Whole | Milli | Mig | Memory
+
+
+def request_text(request: GpuRequest) -> str:
+    """What one task asks for in a word: `4`, `0.25`, `2x0.25`, `1g.18gb`, `2x1g.18gb`; empty: by memory."""
+    match request:
+        case Whole(count):
+            return str(count)
+        case Milli(1, milli) if milli < 1000:
+            return thousandths_text(milli)
+        case Milli(count, milli):
+            return f"{count}x{thousandths_text(milli)}"
+        case Mig(count, profile):
+            return profile if count == 1 else f"{count}x{profile}"
+    return ""
+
+
+def thousandths_text(thousandths: int) -> str:
+    """An integer of thousandths as a decimal number, exactly."""
+    whole, part = divmod(thousandths, 1000)
+    return f"{whole}.{part:03d}".rstrip("0") if part else str(whole)

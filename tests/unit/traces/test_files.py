@@ -23,7 +23,7 @@ def refusal(path: str | Path, **options) -> BadInput:
 
 
 def test_the_formats() -> None:
-    assert ["swf", "sacct", "philly", "openb", "yard"] == list(FORMATS)
+    assert ["swf", "sacct", "philly", "openb", "history", "yard"] == list(FORMATS)
     assert all(format.summary for format in FORMATS.values())
 
 
@@ -57,7 +57,7 @@ def test_a_path_that_is_no_file(tmp_path: Path) -> None:
 def test_a_format_that_is_not_known(write) -> None:
     error = refusal(write(GOOD), format="excel")
 
-    assert ("there is no trace format 'excel'", "Choose one of swf, sacct, philly, openb, yard.") == (
+    assert ("there is no trace format 'excel'", "Choose one of swf, sacct, philly, openb, history, yard.") == (
         error.message, error.hint,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuyard.errors import BadInput
 from gpuyard.sim.trace import Trace
-from gpuyard.sim.traces import openb, philly, sacct, swf, yard
+from gpuyard.sim.traces import history, openb, philly, sacct, swf, yard
 from gpuyard.sim.traces.builder import Builder
 from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source, open_source
@@ -35,6 +35,7 @@ FORMATS: dict[str, Format] = {
     "sacct": Format("Slurm's accounting: sacct --parsable2", sacct.matches, sacct.read),
     "philly": Format("Microsoft Philly: timestamp,duration,num_gpus,...", philly.matches, philly.read),
     "openb": Format("Alibaba openb: name,cpu_milli,memory_mib,num_gpu,...", openb.matches, openb.read),
+    "history": Format("a yard's own past: yard history -o csv", history.matches, history.read),
     "yard": Format("gpuyard's own CSV: submit_s,run_s,tenant,gpus,...", yard.matches, yard.read),
 }
 """By name, in the order in which they are tried."""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, GpuRequest, JobSpec, Mig, Milli, Whole
+from gpuyard.model.requests import request_text, thousandths_text
 from gpuyard.model.units import MILLI
 from gpuyard.sim.trace import Trace
 from gpuyard.sim.traces.builder import Builder
@@ -106,7 +107,7 @@ def _spec(cells: dict[str, str]) -> JobSpec:
     given = {column: cell for column, cell in cells.items() if cell}
     models = given.get("gpu_model", "").split("|")
     ask = Ask(
-        _gpus(given.get("gpus", "1")),
+        gpus_of(given.get("gpus", "1")),
         tasks=whole(given.get("tasks", "1"), "tasks"),
         cpu_milli=thousandths(given.get("cpus", "0"), "cpus", CPU_MILLI_MAX),
         memory_mib=whole(given.get("memory_mib", "0"), "memory_mib", MEMORY_MIB_MAX),
@@ -124,7 +125,7 @@ def _spec(cells: dict[str, str]) -> JobSpec:
     )
 
 
-def _gpus(text: str) -> GpuRequest:
+def gpus_of(text: str) -> GpuRequest:
     """`4` whole GPUs, `0.25` of one, `2x0.25` of two, a MIG slice `1g.18gb`, or `2x1g.18gb`."""
     match = _COUNTED.fullmatch(text.lower())
     times, rest = match.groups() if match else (None, text)
@@ -170,9 +171,9 @@ def _lines(trace: Trace, target: str) -> Iterator[bytes]:
     head += ["deadline_s"] if deadlines else []
     yield (",".join(head + columns) + "\n").encode()
     for row, at in enumerate(trace.submit_ms):
-        when = _iso(trace.origin_ms + at, target) if trace.origin_ms else _seconds(at)
+        when = _iso(trace.origin_ms + at, target) if trace.origin_ms else thousandths_text(at)
         due = _due(trace.deadline_ms[row], at, target) + "," if deadlines else ""
-        times = f"{when},{_seconds(trace.run_ms[row])},{_seconds(trace.limit_ms[row])},{due}"
+        times = f"{when},{thousandths_text(trace.run_ms[row])},{thousandths_text(trace.limit_ms[row])},{due}"
         yield f"{times}{tails[trace.spec[row]]}\n".encode()
 
 
@@ -183,13 +184,13 @@ def _cells(spec: JobSpec, target: str) -> dict[str, str]:
         "tenant": spec.tenant,
         "class": spec.klass,
         "name": spec.name,
-        "gpus": _gpus_text(ask.gpus),
+        "gpus": request_text(ask.gpus),
         "tasks": str(ask.tasks) if ask.tasks != 1 else "",
         "gpu_model": "|".join(ask.models),
-        "cpus": _seconds(ask.cpu_milli) if ask.cpu_milli else "",
+        "cpus": thousandths_text(ask.cpu_milli) if ask.cpu_milli else "",
         "memory_mib": str(ask.memory_mib) if ask.memory_mib else "",
-        "checkpoint_s": _seconds(spec.checkpoint_ms) if spec.checkpoint_ms else "",
-        "restart_s": _seconds(spec.restart_cost_ms) if spec.restart_cost_ms else "",
+        "checkpoint_s": thousandths_text(spec.checkpoint_ms) if spec.checkpoint_ms else "",
+        "restart_s": thousandths_text(spec.restart_cost_ms) if spec.restart_cost_ms else "",
     }
     try:
         same = _spec({column: cell.strip() for column, cell in cells.items()}) == spec
@@ -201,25 +202,6 @@ def _cells(spec: JobSpec, target: str) -> dict[str, str]:
             hint="Pools, commands, memory requests and names of several lines cannot be saved.",
         )
     return cells
-
-
-def _gpus_text(gpus: GpuRequest) -> str:
-    match gpus:
-        case Whole(count):
-            return str(count)
-        case Milli(1, milli) if milli < MILLI:
-            return _seconds(milli)
-        case Milli(count, milli):
-            return f"{count}x{_seconds(milli)}"
-        case Mig(count, profile):
-            return profile if count == 1 else f"{count}x{profile}"
-    return ""
-
-
-def _seconds(thousandths: int) -> str:
-    """An integer of thousandths as a decimal number, exactly."""
-    whole_part, part = divmod(thousandths, 1000)
-    return f"{whole_part}.{part:03d}".rstrip("0") if part else str(whole_part)
 
 
 def _iso(at_ms: int, target: str) -> str:
@@ -235,7 +217,7 @@ def _due(deadline_ms: int, submit_ms: int, target: str) -> str:
         return ""
     if deadline_ms <= submit_ms:
         raise BadInput(f"{target}: a job has its deadline before its submission", hint="Give it none.")
-    return _seconds(deadline_ms - submit_ms)
+    return thousandths_text(deadline_ms - submit_ms)
 
 
 def _csv(cells: list[str]) -> str:
