@@ -60,7 +60,7 @@ class WaitingYard(Yard):
 
     def _can_be_used(self, reservation: Reservation) -> None:
         """The first promise is made from what runs alone: nobody else need start or end for it."""
-        if self.state.earmarks or self.state.tenants.holding or reservation.at_ms - self.now_ms > REAL_MS:
+        if self.state.earmarks or reservation.at_ms - self.now_ms > REAL_MS:
             return
         then = load(dump(self.state))
         at_ms = reservation.at_ms

@@ -71,8 +71,8 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
         return f"{name} does not allow jobs of this size"
     found = ""
     for way in record.shape.ways:
-        if tenants.held_back_refusal(record.leaf, way.model, milli, state.nodes.up_milli):
-            found = found or "what is free is held back by others, and nobody knows when they will use it"
+        if tenants.held_back_for_good(record.leaf, way.model, milli, state.nodes.up_milli):
+            found = found or "others hold back so much that it does not fit beside that, whatever ends"
         else:
             return None
     return found

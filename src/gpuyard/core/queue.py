@@ -85,7 +85,7 @@ class WaitQueue:
             keys = [c.key(record) for c in order.after]
             row = (*keys, record.job.submitted_ms, record.id, record.estimate_ms, record)
         priority = record.klass.priority if order.by_rights else 0
-        apart = order.by_rights or self.tenants.guarded[leaf]
+        apart = order.by_rights or self.tenants.guarded[leaf] or self.tenants.holding
         record.stream = stream = (record.shape.index, leaf if apart else ROOT, priority)
         record.entry = row
         record.group = key = tuple([c.key(record) for c in order.before]) if order.before else ()

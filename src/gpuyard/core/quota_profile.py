@@ -1,12 +1,13 @@
 """What tenants use over time: from when on a job that lacks quota will have it.
 
-Limits, borrowing and running jobs are followed: they end with what runs. Budgets and what others hold back are not,
+Limits, borrowing, running jobs and what others hold back are followed: they end with what runs. Budgets are not,
 because no promised end frees them.
 """
 
 from collections.abc import Iterator
 from itertools import chain
 
+from gpuyard.core.held_profile import HeldProfile
 from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
@@ -23,10 +24,13 @@ class QuotaProfile:
         self._steps: dict[int, Steps] = {}
         self._drafted: list[JobRecord] = []
         """Jobs that start in this very pass: tenants count their use, but they are not among the running."""
+        self._held: HeldProfile | None = None
+        """What others hold back, once somebody asks."""
 
     def concerns(self, record: JobRecord) -> bool:
         """Whether any rule applies to the job's tenant."""
-        return self._state.tenants.guarded[record.leaf]
+        tenants = self._state.tenants
+        return tenants.guarded[record.leaf] or tenants.holding
 
     def earliest(self, record: JobRecord, model: int, from_ms: int) -> int:
         """From when on every tenant on the job's way up has the quota, for as long as it runs."""
@@ -34,6 +38,10 @@ class QuotaProfile:
             at_ms = from_ms
             for number in self._ruled(record):
                 at_ms = self._earliest(number, record, model, at_ms)
+                if at_ms >= NEVER_MS:
+                    return NEVER_MS
+            if self._state.tenants.holding:
+                at_ms = self._held_back().earliest(record, model, at_ms)
                 if at_ms >= NEVER_MS:
                     return NEVER_MS
             if at_ms == from_ms:
@@ -44,13 +52,22 @@ class QuotaProfile:
         """The job will use its GPUs from then on."""
         for number in self._ruled(record):
             self._add(self._of(number), record, model, at_ms)
+        if self._state.tenants.holding:
+            self._held_back().book(record, model, at_ms)
 
     def started(self, record: JobRecord, model: int) -> None:
         """The job starts now, and the books are about to say so."""
         for number in self._ruled(record):
             if number in self._steps:
                 self._add(self._steps[number], record, model, self._now_ms)
+        if self._held is not None:
+            self._held.book(record, model, self._now_ms)
         self._drafted.append(record)
+
+    def _held_back(self) -> HeldProfile:
+        if self._held is None:
+            self._held = HeldProfile(self._state, self._now_ms, self._using())
+        return self._held
 
     def _ruled(self, record: JobRecord) -> list[int]:
         tenants = self._state.tenants

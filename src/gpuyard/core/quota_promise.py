@@ -4,7 +4,9 @@ Mostly there is enough for both at once, which is seen without looking at anythi
 """
 
 from collections.abc import Iterable
+from itertools import chain
 
+from gpuyard.core.held_profile import HeldProfile
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 
@@ -12,7 +14,18 @@ from gpuyard.core.records import JobRecord
 class QuotaPromise:
     """What the tenants of a job will use when it starts, and what they have left beside it."""
 
-    __slots__ = ("_at_ms", "_ended", "_head", "_mine", "_model", "_pass", "_read", "_state")
+    __slots__ = (
+        "_at_ms",
+        "_ended",
+        "_head",
+        "_held",
+        "_mine",
+        "_model",
+        "_pass",
+        "_read",
+        "_seen",
+        "_state",
+    )
 
     def __init__(self, current: Pass, head: JobRecord, model: int, at_ms: int) -> None:
         self._pass = current
@@ -27,11 +40,29 @@ class QuotaPromise:
         self._read: dict[int, int] = {}
         """By tenant, how many of those that start in this very pass are counted there: they are many, and asked about
         by every one that follows."""
+        self._held: HeldProfile | None = None
+        """Where anybody holds anything back: what is claimed, the job itself included."""
+        self._seen = len(current.started)
+        """How many of those that start in this very pass are counted there."""
+        if tenants.holding:
+            self._held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
+            self._held.book(head, model, at_ms)
 
     def leaves(self, record: JobRecord, model: int) -> bool:
         """Whether a job that outlasts the promise leaves it its quota."""
-        chain = self._state.tenants.chain[record.leaf]
-        return all([self._enough(number, record, model) for number in chain if number in self._mine])
+        above = self._state.tenants.chain[record.leaf]
+        if not all([self._enough(number, record, model) for number in above if number in self._mine]):
+            return False
+        return self._held is None or not self._eats(self._held, record, model)
+
+    def _eats(self, held: HeldProfile, record: JobRecord, model: int) -> bool:
+        """Whether both together eat into what others hold back, once what ends by then has ended."""
+        started = self._pass.started
+        for other in started[self._seen :]:
+            if other.end_ms > self._at_ms:
+                held.book(other, other.model, self._at_ms)
+        self._seen = len(started)
+        return held.eats(held.at(self._at_ms), record, model)
 
     def _enough(self, number: int, record: JobRecord, model: int) -> bool:
         """Whether one tenant has enough for both: now already, or when those that end by then have ended."""
@@ -65,9 +96,9 @@ class QuotaPromise:
         return back
 
     def _add(self, row: list[int], number: int, records: Iterable[JobRecord]) -> None:
-        at_ms, chain = self._at_ms, self._state.tenants.chain
+        at_ms, above = self._at_ms, self._state.tenants.chain
         for record in records:
-            if record.end_ms <= at_ms and number in chain[record.leaf]:
+            if record.end_ms <= at_ms and number in above[record.leaf]:
                 row[0] += record.shape.gpu_milli
                 row[1 + record.model] += record.shape.gpu_milli
                 row[-1] += 1

@@ -6,8 +6,11 @@ smallest of them.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
+from itertools import chain
 
 from gpuyard.core.bits import each
+from gpuyard.core.held_profile import HeldProfile
 from gpuyard.core.nodes import NEVER_MS, Nodes
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
@@ -226,7 +229,16 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     if untold(nodes, record.shape):
         return None
     known = state.caches.get("promise")
-    if current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
+    if current.rules and state.tenants.holding:
+        # Whoever has room and would eat into what others hold back waits until enough of what runs has ended.
+        held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
+        found = _best(
+            state,
+            record.shape,
+            lambda way, at_ms: held.earliest(record, way.model, max(at_ms, current.now_ms)),
+        )
+        known = _Known(record.id, nodes, found)
+    elif current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
         known = _Known(record.id, nodes, _best(state, record.shape))
         if not current.drafted:
             state.caches["promise"] = known
@@ -269,10 +281,13 @@ class _Known:
         return True
 
 
-def _best(state: State, shape: Shape) -> Promise | None:
+def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | None = None) -> Promise | None:
     best: tuple[int, list[tuple[int, int]]] | None = None
     for way in shape.ways:
         found = _earliest(state, shape, way)
+        if found is not None and unheld_ms is not None:
+            at_ms = unheld_ms(way, found[0])
+            found = (at_ms, found[1]) if at_ms < NEVER_MS else None
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     return None if best is None else Promise(shape, best[0], dict(best[1]))

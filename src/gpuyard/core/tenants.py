@@ -42,6 +42,8 @@ class Tenants:
         self._used: list[list[int]] = []
         self.claimed: list[list[int]] = []
         """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
+        self._idle_claims: list[list[int]] = []
+        """The same where nobody uses anything."""
         self._running: list[int] = []
         self._charges = Charges(settings, self.chain)
         self.unsettled: list[Bill] = []
@@ -121,6 +123,7 @@ class Tenants:
         self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
         self._used.append([0] * columns)
         self.claimed.append([0] * columns)
+        self._idle_claims.append([0] * columns)
         self._charges.add()
         for column in (self._running, self.fair_key):
             column.append(0)
@@ -175,6 +178,7 @@ class Tenants:
             for number in range(len(self.path) - 1, ROOT, -1):
                 for column, held in enumerate(self.held_back[number]):
                     self.claimed[self.parent[number]][column] += max(self.claimed[number][column], held)
+            self._idle_claims = [list(row) for row in self.claimed]
 
     # -- what starts and ends ----------------------------------------------------------------------------------
 
@@ -391,13 +395,23 @@ class Tenants:
             leaf, 1 + model, milli, up_milli[model]
         )
 
-    def eats_held_back(self, leaf: int, which: int, milli: int, capacity: int) -> bool:
+    def held_back_for_good(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
+        """The same where nobody uses anything: no end would change it."""
+        idle = self._idle_claims
+        return self.holding and (
+            self.eats_held_back(leaf, 0, milli, sum(up_milli), idle)
+            or self.eats_held_back(leaf, 1 + model, milli, up_milli[model], idle)
+        )
+
+    def eats_held_back(
+        self, leaf: int, which: int, milli: int, capacity: int, claims: list[list[int]] | None = None
+    ) -> bool:
         """The same for one column, of which so much is up."""
-        change = milli
+        claimed, change = claims or self.claimed, milli
         for number in self.chain[leaf]:
-            before, held = self.claimed[number][which], self.held_back[number][which]
+            before, held = claimed[number][which], self.held_back[number][which]
             after = before + change
             change = (after if after > held else held) - (before if before > held else held)
             if change == 0:
                 return False
-        return change > 0 and self.claimed[ROOT][which] + change > capacity
+        return change > 0 and claimed[ROOT][which] + change > capacity

@@ -199,10 +199,10 @@ def test_who_waits_for_what_somebody_outside_uses_leaves_the_promise_to_the_next
 
 def test_a_full_cluster_is_full_even_where_someone_holds_back() -> None:
     """All that is held back is in use by its owner: who waits then waits for room, and is promised it."""
-    here = CheckedYard("fifo", nodes(1), [tenant("owner", guarantee=4, lend=0)])
+    here = CheckedYard("fifo", nodes(1), [tenant("owner", guarantee=4, lend=2)])
     here.submit(4, tenant="owner", limit_ms=10 * S)
     here.step()
-    head = here.submit(ask(4, 2, nodes_max=1), tenant="other", limit_ms=S)
+    head = here.submit(6, tenant="other", limit_ms=S)
     plan = here.step()
     assert ReasonCode.ROOM is here.code(plan, head)
     long = here.submit(1, tenant="other", limit_ms=100 * S)

@@ -23,6 +23,7 @@ _WAITS_FOR_AN_END = frozenset(
         ReasonCode.LIMIT,
         ReasonCode.BORROW,
         ReasonCode.RUNNING_JOBS,
+        ReasonCode.HELD_BACK,
     }
 )
 """Refusals that are over when something that runs has ended: the time can be foretold."""

@@ -12,7 +12,8 @@ from gpuyard.model import Grant, ReasonCode, Reservation
 
 _RESERVATION = ReasonCode.RESERVATION
 _WAITS_FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
-_WAITS_FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
+_WAITS_FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION, ReasonCode.HELD_BACK})
+"""Room that is free and held back by others is none."""
 
 
 class Easy:
@@ -125,7 +126,7 @@ class EasyPass:
     def _keep_quota(self, head: JobRecord, promised: Promise) -> None:
         """What the promise will use of the quotas of its tenants, from then on."""
         state = self._pass.state
-        if self._pass.rules and state.tenants.guarded[head.leaf]:
+        if self._pass.ruled(head):
             model = state.nodes.home[next(iter(promised.where))].model
             self._quota = QuotaPromise(self._pass, head, model, promised.at_ms)
 
@@ -146,6 +147,7 @@ class EasyPass:
                 or nodes.cut
                 or nodes.kept
                 or state.earmarks
+                or state.tenants.holding
             )
             self.settled = not unsure or self._promised() is not None
         return True
