@@ -116,6 +116,10 @@ class JobRequest(BaseModel):
     cwd: Folder = Field("", description="Folder to run in. Left out: one of its own.")
     stdout: Path = Field("", description="File for its output. Left out: kept for `logs`.")
     stderr: Path = Field("", description="File for its errors. Left out: together with its output.")
+    open_mode: Literal["", "append", "truncate"] = Field(
+        "",
+        description="What becomes of these files if they are there. Left out: kept only when it runs again.",
+    )
     warn_signal: int = Field(0, ge=0, le=64, description="Signal sent ahead of TERM. 0: none.")
     warn_s: int = Field(0, ge=0, le=86_400, description="How long ahead of the time limit it is sent.")
     warn_shell: bool = Field(
@@ -150,6 +154,9 @@ class JobRequest(BaseModel):
         [], description="Jobs it waits for."
     )
     dependencies_any: bool = Field(False, description="One of them is enough.")
+    slurm_commands: bool = Field(
+        False, description="Put Slurm's commands on its PATH (srun, scontrol, …), as the yard answers them."
+    )
     array_limit: int = Field(
         0, ge=0, le=1_000_000, description="How many tasks of the array may run at a time. 0: all."
     )
@@ -208,7 +215,9 @@ class JobRequest(BaseModel):
             stderr=self.stderr,
             warn_signal=self.warn_signal,
             warn_s=self.warn_s,
+            open_mode=self.open_mode,
             warn_shell=self.warn_shell,
+            slurm_commands=self.slurm_commands,
             checkpoint_s=self.checkpoint_s,
             retries=self.retries,
             requeue=self.requeue,

@@ -12,6 +12,8 @@ _NOT_PASSED_ON = frozenset(
     {"YARD_TOKEN", "YARD_SERVER", "YARD_URL", "YARD_CA", "YARD_DATA", "CUDA_VISIBLE_DEVICES"}
 )
 
+_OF_A_JOB = ("SLURM_", "SLURMD_", "YARD_")
+
 
 def here() -> str:
     """The folder someone is in."""
@@ -26,7 +28,7 @@ def here() -> str:
 
 def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
     """This shell's variables, unless they stay behind, and those given as NAME=VALUE."""
-    env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON} if export else {}
+    env = {name: value for name, value in os.environ.items() if _goes_along(name)} if export else {}
     # A variable that is not text cannot go through JSON; it is of no use to most programs either.
     env = {name: value for name, value in env.items() if _is_text(name) and _is_text(value)}
     for each in more:
@@ -35,6 +37,12 @@ def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, s
             raise BadInput(f"--env {each!r} is not NAME=VALUE")
         env[name] = value
     return env
+
+
+def _goes_along(name: str) -> bool:
+    """Whether a variable is the submitter's own: what the yard says to a job is not said to jobs that it submits."""
+    inside = "YARD_JOB_ID" in os.environ and name.startswith(_OF_A_JOB)
+    return name not in _NOT_PASSED_ON and not inside
 
 
 def _is_text(text: str) -> bool:

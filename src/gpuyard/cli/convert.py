@@ -51,7 +51,7 @@ def convert(
     found = take(file, source=source, host_process=host_process)
     for each in found:
         for name in each.lacking:
-            text = f"{each.file}:{each.line}: this yard has no {name!r} yet: {PROPOSED[name]}"
+            text = f"{each.place(name)}this yard has no {name!r} yet: {PROPOSED[name]}"
             notice(text, before="warning: ", style="bold yellow")
     sys.stdout.write(write_native([each.job for each in found]))
 

@@ -78,7 +78,11 @@ def submit(
 
 def _more(ctx: Called, array: str, after: list[str] | None, stdout: str, stderr: str) -> dict[str, Any]:
     """What a job has that is handed in and left alone."""
-    fields = {key: os.path.abspath(path) for key, path in (("stdout", stdout), ("stderr", stderr)) if path}
+    fields = {
+        key: _file(key, path, array=bool(array))
+        for key, path in (("stdout", stdout), ("stderr", stderr))
+        if path
+    }
     if f.was_empty(ctx, "array", array):
         raise BadInput("--array names no task", "For example: --array 0-9; without --array it is one job.")
     dependencies = {"dependencies": [_dependency(each) for each in after]} if after else {}
@@ -110,6 +114,17 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
             if not f.was_given(ctx, "gpus"):
                 f.say_if_no_gpus(accepted, fields)
     return 0
+
+
+def _file(option: str, path: str, *, array: bool) -> str:
+    """The whole path of a file for output; patterns in it that stand for nothing are told."""
+    if "%" in path:
+        from gpuyard.cli.streams import notice
+        from gpuyard.engines.patterns import check
+
+        for text in check(path, array=array):
+            notice(f"--{option} {path}: {text}", before="warning: ", style="bold yellow")
+    return os.path.abspath(path)
 
 
 def _of_several(error: YardError, jobs: list[dict[str, Any]], place: int) -> YardError:

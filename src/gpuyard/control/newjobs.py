@@ -72,7 +72,9 @@ class NewJob:
     stderr: str = ""
     warn_signal: int = 0
     warn_s: int = 0
+    open_mode: str = ""
     warn_shell: bool = False
+    slurm_commands: bool = False
     checkpoint_s: int = 0
     retries: int = 0
     requeue: bool = True
@@ -140,7 +142,9 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         user=runs_as.user,
         warn_signal=new.warn_signal,
         warn_ms=new.warn_s * SECOND_MS,
+        open_mode=new.open_mode,
         warn_shell=new.warn_shell,
+        slurm_commands=new.slurm_commands,
         batch=new.batch,
         ranks=new.ranks or (new.tasks if new.batch else 0),
     )

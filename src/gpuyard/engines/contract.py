@@ -62,6 +62,8 @@ class Recipe:
     """File for standard output; empty: the engine's own, from which `logs` reads."""
     stderr: str = ""
     """File for standard error; empty: together with standard output."""
+    open_mode: str = ""
+    """`append` to these files, or `truncate` them; empty: a first attempt begins them anew, a later one goes on."""
     uid: int = 0
     """With `user` empty, 0 is whoever the engine itself runs as."""
     gid: int = 0
@@ -72,6 +74,8 @@ class Recipe:
     """How long ahead of the time limit it is sent; ahead of TERM too when preempted, up to half of the grace."""
     warn_shell: bool = False
     """Whether the warning is for the job's own first process alone, and not for what that has started."""
+    slurm_commands: bool = False
+    """Whether the yard's own Slurm commands are on its PATH. On an engine that is Slurm they are Slurm's."""
     batch: bool = False
     """Run it once, in the first task: the others only hold room for what it starts there."""
     ranks: int = 0

@@ -2,6 +2,7 @@
 
 `check` says what cannot be kept when the job is taken in; `expand` is for whoever opens the file. A number between `%`
 and the letter fills numbers up with zeros (`%4j` is 0128); a backslash anywhere switches all of it off.
+This is how Slurm does it.
 """
 
 import re
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 LETTERS: dict[str, str] = {
     "A": "the array's id, or the job's",
     "a": "the task's index in the array",
+    "b": "the last digit of that index",
     "J": "the job's id and step",
     "j": "the job's id",
     "N": "the node's name",
@@ -24,24 +26,30 @@ LETTERS: dict[str, str] = {
     "u": "the user",
     "x": "the job's name",
 }
-_NUMBERS = frozenset("AajJnst")
+_NUMBERS = frozenset("AabjJnst")
+_OF_ARRAYS = ("a", "b")
 _PATTERN = re.compile(r"%(%|([0-9]{0,3})([A-Za-z]))")
 _WIDTH_MAX = 10
 
 
-def check(pattern: str) -> list[str]:
-    """What is odd about a pattern, as sentences."""
+def check(pattern: str, *, array: bool = True) -> list[str]:
+    """What is odd about a pattern, as sentences; `array`: whether it is for tasks of an array."""
     if "\\" in pattern:
         return []
     letters = [match[3] for match in _PATTERN.finditer(pattern) if match[3]]
     unknown = sorted({letter for letter in letters if letter not in LETTERS})
-    return [f"%{letter} stands for nothing and stays as it is" for letter in unknown]
+    odd = [f"%{letter} stands for nothing and stays as it is" for letter in unknown]
+    lonely = sorted({letter for letter in letters if letter in _OF_ARRAYS}) if not array else []
+    return odd + [
+        f"%{letter} stands for {LETTERS[letter]}, and this is no array: it stays as it is"
+        for letter in lonely
+    ]
 
 
 def expand(pattern: str, values: Mapping[str, str | int]) -> str:
     """The file's name, with what is known by letter; a letter that is not known stays."""
     if "\\" in pattern:
-        return pattern.replace("\\", "")
+        return re.sub(r"\\(.?)", r"\1", pattern)
 
     def fill(match: re.Match[str]) -> str:
         if match[1] == "%":
@@ -50,20 +58,30 @@ def expand(pattern: str, values: Mapping[str, str | int]) -> str:
         if letter not in values:
             return match[0]
         value = str(values[letter])
-        return value.zfill(min(int(match[2] or 0), _WIDTH_MAX)) if letter in _NUMBERS else value
+        padded = letter in _NUMBERS and value[:1].isdecimal()
+        return value.zfill(min(int(match[2] or 0), _WIDTH_MAX)) if padded else value
 
     return _PATTERN.sub(fill, pattern)
 
 
-def file_of(pattern: str, launch: "Launch") -> str:
-    """The file for what a job writes, now that it is known where it runs."""
+def appends(open_mode: str, restarts: int) -> bool:
+    """Whether an attempt goes on in the files that are there."""
+    return open_mode == "append" or (restarts > 0 and open_mode != "truncate")
+
+
+def file_of(pattern: str, launch: "Launch", user: str) -> str:
+    """The file for what a job writes, now that it is known where it runs, and as whom."""
     values: dict[str, str | int] = {
         "j": launch.job_id,
+        # A batch script is no step with a number.
+        "J": launch.job_id,
+        "s": "batch",
         "A": launch.array_id or launch.job_id,
         "x": launch.name,
-        "N": launch.parts[0].node,
-        "u": launch.recipe.user,
+        "N": launch.parts[0].node.partition(".")[0],
+        "u": user,
         "n": 0,
         "t": 0,
     }
-    return expand(pattern, values | ({"a": launch.array_index} if launch.array_id else {}))
+    index = launch.array_index
+    return expand(pattern, values | ({"a": index, "b": index % 10} if launch.array_id else {}))

@@ -13,6 +13,7 @@ from gpuyard.config.problems import Place, quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.sbatch.dependencies import KINDS
 
+OPEN_MODES = ("append", "truncate")
 _DAY_S = 86_400
 _TIME_MS_MAX = 1 << 52
 _YEARS_S = 3650 * _DAY_S
@@ -90,6 +91,13 @@ def _named(read: Read) -> Read:
         return {key: read(value) for key, (_, value) in node.entries.items()}
 
     return read_all
+
+
+def _open_mode(node: Node) -> str:
+    text = _text(node)
+    if text not in OPEN_MODES:
+        raise Wrong(node.place, f"must be {' or '.join(OPEN_MODES)}, not {quoted(text)}")
+    return text
 
 
 def _value(node: Node) -> str:
@@ -175,9 +183,11 @@ FIELDS: dict[str, Field] = {
     "cwd": Field(_text),
     "stdout": Field(_text),
     "stderr": Field(_text),
+    "open_mode": Field(_open_mode),
     "warn_signal": _whole(0, 64),
     "warn_s": _whole(0, _DAY_S),
     "warn_shell": Field(_boolean),
+    "slurm_commands": Field(_boolean),
     "checkpoint_s": _whole(0, 30 * _DAY_S),
     "retries": _whole(0, 100),
     "requeue": Field(_boolean),

@@ -97,6 +97,13 @@ class Intake:
     """Fields by their native names; those that equal the default are left out."""
     warnings: tuple[Warning, ...] = ()
     handing: Handing = field(default_factory=Handing)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Where fields that the yard lacks are asked for, as far as known; 0: not in the file."""
+
+    def place(self, name: str) -> str:
+        """Where a field is asked for, as a message begins: `job.sh:3: `."""
+        line = self.lines.get(name, self.line)
+        return f"{self.file}:{line}: " if line else ""
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -107,8 +114,7 @@ class Intake:
         """The job for the wire; `BadInput` if it needs what the yard does not have."""
         if self.lacking:
             needs = [
-                f"{self.file}:{self.line}: {name!r} is not there yet: {PROPOSED[name]}"
-                for name in self.lacking
+                f"{self.place(name)}{name!r} is not there yet: {PROPOSED[name]}" for name in self.lacking
             ]
             raise BadInput(
                 "\n".join(needs), "Leave these out, or keep the job on the system it was written for."

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuyard.engines.patterns import check
+from gpuyard.engines.patterns import appends, check
 from gpuyard.intake import expand_pattern
 
-VALUES = {"j": 128, "A": 120, "a": 7, "x": "train", "N": "n1", "u": "ana"}
+VALUES = {"j": 128, "A": 120, "a": 7, "x": "train", "N": "n1", "u": "ana", "J": "128.0", "s": "batch"}
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,9 @@ VALUES = {"j": 128, "A": 120, "a": 7, "x": "train", "N": "n1", "u": "ana"}
         ("%999j", "0000000128"),
         ("\\%j", "%j"),
         ("plain", "plain"),
+        ("%4s", "batch"),
+        ("%J", "128.0"),
+        (r"h\\%j", r"h\%j"),
     ],
 )
 def test_a_name_is_made(pattern: str, name: str) -> None:
@@ -33,3 +36,13 @@ def test_a_name_is_made(pattern: str, name: str) -> None:
 def test_a_letter_that_stands_for_nothing_is_named() -> None:
     assert [] == check("%x-%j-%A-%a-%N-%u-%t-%%.out")
     assert ["%q stands for nothing and stays as it is"] == check("%q-%q-%j")
+    told = "%a stands for the task's index in the array, and this is no array: it stays as it is"
+    assert [told] == check("%a-%j", array=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "restarts", "on"),
+    [("", 0, False), ("", 1, True), ("append", 0, True), ("truncate", 1, False)],
+)
+def test_what_becomes_of_a_file_that_is_there(mode: str, restarts: int, on: bool) -> None:
+    assert on is appends(mode, restarts)

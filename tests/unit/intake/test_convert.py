@@ -30,6 +30,7 @@ script: |
   nvidia-smi
 gpus: 2
 cpus: 1
+slurm_commands: true
 """
 
 Convert = Callable[..., tuple[str, str]]
@@ -92,7 +93,7 @@ def test_what_the_yard_lacks_is_said(convert: Convert, monkeypatch: pytest.Monke
     monkeypatch.setitem(PROPOSED, "hold", "it waits")
     Path("train.sh").write_text("#!/bin/sh\n#SBATCH --hold\ntrue\n")
 
-    assert "warning: train.sh:1: this yard has no 'hold' yet: it waits\n" == convert("train.sh")[1]
+    assert "warning: train.sh:2: this yard has no 'hold' yet: it waits\n" == convert("train.sh")[1]
 
 
 @pytest.mark.parametrize(
@@ -126,5 +127,5 @@ def test_a_job_that_needs_more_than_the_yard_has_is_not_handed_in(
     (taken,) = take("train.sh")
 
     assert ("hold",) == taken.lacking
-    with pytest.raises(BadInput, match=r"train\.sh:1: 'hold' is not there yet: it waits"):
+    with pytest.raises(BadInput, match=r"train\.sh:2: 'hold' is not there yet: it waits"):
         taken.request()

@@ -67,9 +67,11 @@ env:
 cwd: /data
 stdout: a
 stderr: b
+open_mode: append
 warn_signal: 10
 warn_s: 60
 warn_shell: true
+slurm_commands: true
 checkpoint_s: 600
 retries: 2
 requeue: false

@@ -63,9 +63,11 @@ def two_nodes(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_resources(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
-    assert {"name": "job.sh", "script": f"#!/bin/bash\n#SBATCH {options}\nhostname\n", **fields} == sbatch(
-        options
-    ).job
+    script = f"#!/bin/bash\n#SBATCH {options}\nhostname\n"
+    job = sbatch(options).job
+    # What an option leaves in the environment is looked at by itself.
+    job.pop("env", None)
+    assert {"name": "job.sh", "script": script, "slurm_commands": True, **fields} == job
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,12 @@ def test_resources(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
         ("-L matlab:2,abaqus", {"licenses": {"matlab": 2, "abaqus": 1}}),
         ("--signal=B:USR1@300", {"warn_signal": 10, "warn_s": 300, "warn_shell": True}),
         ("--signal=USR1@300", {"warn_signal": 10, "warn_s": 300}),
+        ("--open-mode=append", {"open_mode": "append"}),
+        ("--open-mode=t", {"open_mode": "truncate"}),
+        (
+            "-n2 --gpus-per-task=1 --gpu-bind=none",
+            {"env": {"SLURM_GPUS_PER_TASK": "1", "SLURM_GPU_BIND": "none"}},
+        ),
         ("-D /data", {"cwd": "/data"}),
         ("-D runs/1", {"cwd": "/home/ana/runs/1"}),
         ("-o %x-%j.out -e %x-%j.err", {"stdout": "%x-%j.out", "stderr": "%x-%j.err"}),
@@ -120,7 +128,7 @@ def test_resources(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
 )
 def test_fields(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
     job = sbatch(options).job
-    common = {"name", "script", "cpus", "gpus", "tasks", "batch", "nodes_min", "nodes_max"}
+    common = {"name", "script", "slurm_commands", "cpus", "gpus", "tasks", "batch", "nodes_min", "nodes_max"}
 
     assert fields == {key: value for key, value in job.items() if key not in common - fields.keys()}
 
@@ -148,6 +156,8 @@ def test_fields(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
         ("--wrap=date", "in a script means nothing"),
         ("--gpus=gpu:2", "read as any GPU"),
         ("-i in.txt", "standard input is /dev/null"),
+        ("--kill-on-invalid-dep=no", "can no longer come true is cancelled"),
+        ("-o a-%a", "this is no array"),
     ],
 )
 def test_what_is_not_served_is_named_with_its_line(sbatch: Any, options: str, says: str) -> None:
@@ -159,7 +169,17 @@ def test_what_is_not_served_is_named_with_its_line(sbatch: Any, options: str, sa
 
 @pytest.mark.parametrize(
     "options",
-    ["--mail-type=NONE", "-i /dev/null", "--no-kill=off", "--profile=none", "-v", "--hint=multithread"],
+    [
+        "--mail-type=NONE",
+        "-i /dev/null",
+        "--no-kill=off",
+        "--profile=none",
+        "-v",
+        "--hint=multithread",
+        "--kill-on-invalid-dep=yes",
+        "--open-mode=append",
+        "--gpu-bind=none",
+    ],
 )
 def test_what_asks_for_nothing_is_not_worth_a_word(sbatch: Any, options: str) -> None:
     assert () == sbatch(options).warnings
@@ -280,6 +300,12 @@ def wrapped(*arguments: str) -> Intake:
     return read_sbatch("", "-", Caller(now=datetime(2026, 3, 10, tzinfo=UTC), arguments=arguments))
 
 
+def test_what_the_yard_lacks_is_refused_with_its_line(sbatch: Any) -> None:
+    taken = sbatch("-J a", "--gres=gpu:1 --tmp=10G --licenses=matlab:1")
+    with pytest.raises(BadInput, match=r"^job.sh:3: 'licenses'"):
+        taken.request()
+
+
 def test_a_command_is_wrapped_into_a_script() -> None:
     job = wrapped("--wrap=nvidia-smi -L", "-G2").job
 
@@ -320,7 +346,7 @@ def test_every_option_is_served_named_or_refused() -> None:
         "error", "exclude", "exclusive", "export", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres",
         "hold", "job-name", "licenses", "mem", "mem-per-cpu", "mem-per-gpu", "no-requeue", "nodelist", "nodes",
         "ntasks", "ntasks-per-gpu", "ntasks-per-node", "output", "parsable", "partition", "qos", "quiet", "requeue",
-        "signal", "test-only", "time", "wait", "wrap", "overcommit",
+        "signal", "test-only", "time", "wait", "wrap", "overcommit", "open-mode", "gpu-bind", "distribution",
     }  # fmt: skip
     every = {option.key for option in OPTIONS}
 

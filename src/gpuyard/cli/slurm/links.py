@@ -2,31 +2,12 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuyard.cli.slurm.programs import PROGRAMS
+from gpuyard.engines import slurm_commands
+from gpuyard.engines.slurm_commands import PROGRAMS
 from gpuyard.errors import BadInput, YardError
-
-_MARK = "# made by `yard slurm --install-links`"
-_SHEBANG_MAX = 120
-"""Longer first lines are cut by older kernels."""
-_PYTHON = """\
-#!{python}
-{mark}
-import sys
-
-from gpuyard.cli import main
-
-sys.argv[:1] = ["yard", "slurm", "{name}"]
-main()
-"""
-_SHELL = """\
-#!/bin/sh
-{mark}
-exec {python} -m gpuyard.cli slurm {name} "$@"
-"""
 
 
 def install(words: Sequence[str]) -> int:
@@ -56,11 +37,7 @@ def _write(folder: Path) -> None:
                 f"{folder / foreign[0]} is there and was not made by yard; nothing was written",
                 "Name an empty folder, or move the file away.",
             )
-        for name in PROGRAMS:
-            draft = folder / f".{name}.{os.getpid()}"
-            draft.write_text(text_of(name, sys.executable), encoding="utf-8")
-            draft.chmod(0o755)
-            draft.replace(folder / name)
+        slurm_commands.write(folder)
     except OSError as error:
         raise YardError(f"{error.filename or folder}: {error.strerror}") from None
 
@@ -72,11 +49,4 @@ def _ours(path: Path) -> bool:
     if not path.is_file() or path.is_symlink():
         return False
     with path.open("rb") as file:
-        return _MARK.encode() in file.read(4096)
-
-
-def text_of(name: str, python: str) -> str:
-    """The program: for this Python, in a form that its path allows."""
-    plain = len(python) < _SHEBANG_MAX and not any(char.isspace() for char in python)
-    form = _PYTHON if plain else _SHELL
-    return form.format(python=python if plain else shlex.quote(python), mark=_MARK, name=name)
+        return slurm_commands.MARK.encode() in file.read(4096)

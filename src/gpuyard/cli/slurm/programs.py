@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from gpuyard.cli.slurm.stopping import Stop
+from gpuyard.engines.slurm_commands import PROGRAMS
 from gpuyard.errors import YardError
 
-PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare")
+__all__ = ["PROGRAMS", "VERSION", "run_program"]
+
 VERSION = "slurm-wlm 22.05.8"
 """Which Slurm these commands are like. Scripts look at the number; what follows it says who answers."""
 _INTERRUPTED = 130

@@ -141,12 +141,6 @@ def request_of(taken: "Intake") -> dict[str, Any]:
     from gpuyard.api.surroundings import environment
     from gpuyard.cli.slurm.folding import on_one_node
 
-    nodes = taken.job.get("nodes_min", 1)
-    if nodes > 1:
-        raise failed(
-            f"it asks for {nodes} nodes, and a batch script of a yard runs on one\n"
-            f"ask for --nodes=1, or submit tasks that start together: yard submit --tasks {nodes} -- COMMAND"
-        )
     folded = on_one_node(taken)
     try:
         fields = {"cwd": os.getcwd()} | folded.request()

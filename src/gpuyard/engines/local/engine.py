@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpuyard.engines import slurm_commands
 from gpuyard.engines.contract import (
     Answer,
     Busy,
@@ -50,6 +51,8 @@ from gpuyard.model import Outcome
 from gpuyard.model.mig import Mold, Slice
 
 _log = logging.getLogger(__name__)
+_COMMANDS = "slurm"
+"""Where Slurm's commands lie, in the engine's folder."""
 _DONE = Reply(Answer.DONE)
 _FELL = "a file in the engine's folder `down` has its name"
 _CLIENTS_S = 0.1
@@ -78,11 +81,15 @@ class LocalEngine:
         self._hands_off = hands_off and not nodes.emulated
         """Whether the settings of GPUs stay as they are; those of emulated ones are nobody's."""
         self._yard = str(yard or "")
+        self._commands = ""
         self._boot = boot_id()
         self._now_ms = now_ms
         self._data = Data(data)
         if isinstance(nodes, Pretended):
             os.makedirs(os.path.join(self._data.root, files.DOWN), exist_ok=True)
+        if yard is not None:
+            self._commands = os.path.join(self._data.root, _COMMANDS)
+            slurm_commands.write(Path(self._commands))
         self._mutex = threading.Lock()
         name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
         self._base, controllers, self._notes = cgroups.found(name, wanted=use_cgroups)
@@ -306,6 +313,7 @@ class LocalEngine:
             port=machine.free_port() if sum([part.tasks for part in launch.parts]) > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
             held=held,
+            commands=self._commands,
             yard=self._yard,
         )
         try:

@@ -91,6 +91,8 @@ class Supervisor:
         """When it was first killed."""
         self.resists = ""
         """What has not ended since then."""
+        self.warned = False
+        """Once is enough: a job that has saved its work and asks to be requeued is not warned again."""
         self.frozen_at: float | None = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = float("inf")
 
@@ -204,7 +206,7 @@ class Supervisor:
         self.verdict, self.why = halt["outcome"], halt.get("why", "")
         self.kill_at = now + halt["grace_ms"] / 1000
         self.term_at = now
-        if self.plan["warn_signal"]:
+        if self.plan["warn_signal"] and not self.warned:
             self._warn()
             if self.verdict == "PREEMPTED":
                 # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
@@ -248,6 +250,7 @@ class Supervisor:
         A signal that a shell has no trap for ends it, so a shell whose steps are meant is left alone, as Slurm does it.
         """
         number = self.plan["warn_signal"]
+        self.warned = True
         if self.plan.get("warn_shell"):
             processes.signal_all({task.pid for task in self.tasks if task.status is None}, number)
             return

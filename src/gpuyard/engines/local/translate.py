@@ -9,7 +9,7 @@ from typing import Any
 from gpuyard.engines.contract import Launch, Part, Phase, Report
 from gpuyard.engines.hostnames import folded
 from gpuyard.engines.local.room import room_of
-from gpuyard.engines.patterns import file_of
+from gpuyard.engines.patterns import appends, file_of
 from gpuyard.model import CATALOGUE, Node, Outcome
 from gpuyard.model.units import MILLI
 
@@ -76,6 +76,8 @@ class Place:
     lang: str
     held: dict[str, Any] = field(default_factory=dict)
     """What it holds of GPUs that are cut or shared, for others to read."""
+    commands: str = ""
+    """Where Slurm's commands lie, for jobs that are to have them."""
     yard: str = ""
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
@@ -169,9 +171,9 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "argv": list(recipe.argv),
         "script": recipe.script,
         "cwd": cwd,
-        "stdout": file_of(recipe.stdout, launch),
-        "stderr": file_of(recipe.stderr, launch),
-        "append": launch.restarts > 0,
+        "stdout": file_of(recipe.stdout, launch, account.user),
+        "stderr": file_of(recipe.stderr, launch, account.user),
+        "append": appends(recipe.open_mode, launch.restarts),
         "uid": account.uid,
         "gid": account.gid,
         "user": account.user,
@@ -243,7 +245,10 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         }
     if place.yard:
         base["YARD_DATA"] = place.yard
-    return base | recipe.env | yard
+    env = base | recipe.env | yard
+    if recipe.slurm_commands and place.commands:
+        env["PATH"] = f"{place.commands}:{env['PATH']}"
+    return env
 
 
 def _task_environments(launch: Launch, place: Place) -> Iterator[dict[str, str]]:

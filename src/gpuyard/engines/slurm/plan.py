@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Launch, Phase, Report
 from gpuyard.engines.local.translate import CHECKPOINT, Account, flaw_of_key, flaw_of_recipe
-from gpuyard.engines.patterns import file_of
+from gpuyard.engines.patterns import appends, file_of
 from gpuyard.engines.slurm.submission import LOOSE_VARIABLES
 from gpuyard.engines.slurm.translate import SlurmNode
 from gpuyard.model import Outcome
@@ -71,9 +71,9 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "script": recipe.script,
         "batch": recipe.batch,
         "cwd": cwd,
-        "stdout": file_of(recipe.stdout, launch),
-        "stderr": file_of(recipe.stderr, launch),
-        "append": launch.restarts > 0,
+        "stdout": file_of(recipe.stdout, launch, account.user),
+        "stderr": file_of(recipe.stderr, launch, account.user),
+        "append": appends(recipe.open_mode, launch.restarts),
         "uid": account.uid,
         "gid": account.gid,
         "env": _base(account, place) | recipe.env,

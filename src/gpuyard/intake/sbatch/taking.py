@@ -18,7 +18,7 @@ from gpuyard.intake.sbatch.shape import shape
 from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
 from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
-from gpuyard.intake.values import Caller, Form, Handing, Intake, Warning, refuse
+from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning, refuse
 
 SCRIPT_BYTES_MAX = 1024 * 1024
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
@@ -65,11 +65,14 @@ def read_sbatch(text: str, file: str, caller: Caller) -> Intake:
     _name(job, reading, values, settings)
     if values.problems:
         raise refuse(values.problems, file)
-    job |= {"script": script} | (
+    job |= {"script": script, "slurm_commands": True} | (
         {"command": list(caller.script_arguments)} if caller.script_arguments else {}
     )
     found = sorted(dict.fromkeys([*warnings, *values.warnings]))
-    return Intake(form=Form.SBATCH, file=file, line=1, job=job, warnings=tuple(found), handing=handing)
+    lines = {name: settings[name].line for name in PROPOSED if name in settings}
+    return Intake(
+        form=Form.SBATCH, file=file, line=1, job=job, warnings=tuple(found), handing=handing, lines=lines
+    )
 
 
 def understand(text: str, file: str, caller: Caller) -> Understood:
@@ -135,8 +138,8 @@ def _job(
         job["dependencies"] = [dict(each) for each in reading.dependencies.each]
         job |= {"dependencies_any": True} if reading.dependencies.any_will_do else {}
     job |= _files(values, caller, array=reading.array is not None)
-    if reading.export.values:
-        job["env"] = dict(reading.export.values)
+    if env := _variables(reading, settings) | reading.export.values:
+        job["env"] = env
     job |= {"requeue": False} if "no-requeue" in settings else {}
     job |= {"hold": True} if "hold" in settings else {}
     handing = Handing(
@@ -148,6 +151,22 @@ def _job(
         export_names=reading.export.names,
     )
     return job, handing
+
+
+_SAID_VARIABLES = {
+    "gpus-per-task": "SLURM_GPUS_PER_TASK", "gpus-per-node": "SLURM_GPUS_PER_NODE", "gpu-bind": "SLURM_GPU_BIND",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE", "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
+    "mem-per-cpu": "SLURM_MEM_PER_CPU", "mem-per-gpu": "SLURM_MEM_PER_GPU", "distribution": "SLURM_DISTRIBUTION",
+}  # fmt: skip
+"""Variables that sbatch sets only where the option is given: `srun` in the job reads some of them as options."""
+
+
+def _variables(reading: Reading, settings: dict[str, Setting]) -> dict[str, str]:
+    found = {variable: settings[name].value for name, variable in _SAID_VARIABLES.items() if name in settings}
+    for name in ("SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"):
+        # In MiB whatever the unit was.
+        found |= {name: str(reading.memory_mib)} if name in found else {}
+    return found
 
 
 def _name(job: dict[str, Any], reading: Reading, values: Values, settings: dict[str, Setting]) -> None:
@@ -264,6 +283,14 @@ def _times(reading: Reading, values: Values, caller: Caller) -> dict[str, Any]:
     return found
 
 
+def _open_mode(text: str) -> str:
+    """`append` or `truncate`; sbatch looks at the first letter."""
+    mode = {"a": "append", "t": "truncate"}.get(text[:1].lower(), "")
+    if not mode:
+        raise ValueError(f"must be append or truncate, not {quoted(text)}")
+    return mode
+
+
 def _files(values: Values, caller: Caller, *, array: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     folder = values.text("chdir")
@@ -276,8 +303,10 @@ def _files(values: Values, caller: Caller, *, array: bool) -> dict[str, Any]:
         path = values.text(option)
         if path and path.lower() != "none":
             found[key] = path
-            for text in patterns.check(path):
+            for text in patterns.check(path, array=array):
                 values.warn(option, f"{quoted(path)}: {text}")
+    mode = values.get("open-mode", _open_mode, "")
+    found |= {"open_mode": mode} if mode else {}
     if caller.slurm_output and "stdout" not in found:
         found["stdout"] = "slurm-%A_%a.out" if array else "slurm-%j.out"
     return found

@@ -13,13 +13,12 @@ from gpuyard.cli.slurm import squeue_fields
 from gpuyard.cli.slurm.face import run
 from gpuyard.cli.slurm.folding import as_gang, on_one_node
 from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue
-from gpuyard.cli.slurm.links import text_of
-from gpuyard.cli.slurm.programs import PROGRAMS
 from gpuyard.cli.slurm.sacct_fields import Line, exit_code, state
 from gpuyard.cli.slurm.sshare import rows_of
 from gpuyard.cli.slurm.words import REASONS, reason
 from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
 from gpuyard.control.slurm_views import MORE_COLUMNS
+from gpuyard.engines.slurm_commands import PROGRAMS, text_of
 from gpuyard.intake import Caller, Intake, read_sbatch
 
 POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])

@@ -35,7 +35,7 @@ class Head:
         self.started_ms = 0
         self.verdict = self.why = ""
         """What its end is to be called, once someone other than the job has decided it."""
-        self.stopping = self.running = False
+        self.stopping = self.running = self.warned = False
         self.frozen_at: Optional[float] = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = _NEVER
         self.beat_at, self.beaten_at = 0.0, time.monotonic()
@@ -168,7 +168,7 @@ class Head:
         self.verdict = halt["outcome"]
         self.kill_at = now + halt["grace_ms"] / 1000
         self.term_at = now
-        if self.plan["warn_signal"]:
+        if self.plan["warn_signal"] and not self.warned:
             self.hands.warn(self.plan["warn_signal"])
             if self.verdict == "PREEMPTED":
                 # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
@@ -181,6 +181,7 @@ class Head:
         now = time.monotonic()
         if now >= self.warn_at:
             self.warn_at = _NEVER
+            self.warned = True
             self.hands.warn(self.plan["warn_signal"])
         if now >= self.limit_at:
             self.limit_at = _NEVER

@@ -1,0 +1,51 @@
+"""Slurm's commands as the yard answers them: which there are, and the small programs that stand for them on a PATH."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare")
+MARK = "# made by `yard slurm --install-links`"
+_SHEBANG_MAX = 120
+"""Longer first lines are cut by older kernels."""
+_PYTHON = """\
+#!{python}
+{mark}
+import sys
+
+from gpuyard.cli import main
+
+sys.argv[:1] = ["yard", "slurm", "{name}"]
+main()
+"""
+_SHELL = """\
+#!/bin/sh
+{mark}
+exec {python} -m gpuyard.cli slurm {name} "$@"
+"""
+
+
+def text_of(name: str, python: str) -> str:
+    """The program: for this Python, in a form that its path allows."""
+    plain = len(python) < _SHEBANG_MAX and not any(char.isspace() for char in python)
+    form = _PYTHON if plain else _SHELL
+    return form.format(python=python if plain else shlex.quote(python), mark=MARK, name=name)
+
+
+def write(folder: Path) -> None:
+    """Put the commands into a folder, for everybody; one that is as it should be is left alone."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    for name in PROGRAMS:
+        text, path = text_of(name, sys.executable), folder / name
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and path.read_text(encoding="utf-8", errors="replace") == text
+        ):
+            continue
+        draft = folder / f".{name}.{os.getpid()}"
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o755)
+        draft.replace(path)
