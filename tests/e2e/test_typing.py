@@ -127,3 +127,23 @@ def test_the_python_example_of_the_page_runs_as_printed(box: Box, tmp_path: Path
     assert (0, "") == (done.returncode, done.stderr)
     assert f"b'{tmp_path} kept\\n'" == done.stdout.splitlines()[0]
     assert "'state': 'COMPLETED', 'exit_code': 0" in done.stdout
+
+
+def test_show_tells_the_owner_what_a_job_runs_and_used(box: Box, tmp_path: Path) -> None:
+    number = box.submit(
+        "-g", 2, "--env", "SEED=a b", "--chdir", tmp_path, "--", "sh", "-c", "sleep 1; echo 'x y'"
+    )
+    box.wait(number, "COMPLETED")
+    told = dict(line.split("  ", 1) for line in box("show", number).out.splitlines())
+    told = {name: text.strip() for name, text in told.items()}
+    assert ("sh -c 'sleep 1; echo '\"'\"'x y'\"'\"''", str(tmp_path)) == (told["command"], told["folder"])
+    assert f"kept by the yard: yard logs {number}" == told["output"]
+    assert re.fullmatch(r"ran for [1-9]s, 0\.00 GPU-hours, \$0\.0\d", told["used"]), told
+    assert "SEED='a b'\n" in box("show", "--env", number).out
+    assert "runs a command, and has no script" in box("show", "--script", number).err
+
+    (tmp_path / "job.sh").write_text("#!/bin/sh\necho $1\n")
+    number = box.submit("-g", 1, tmp_path / "job.sh", "word")
+    box.wait(number, "COMPLETED")
+    assert f"a script with word: yard show --script {number}" in box("show", number).out
+    assert "#!/bin/sh\necho $1\n" == box("show", "--script", number).out

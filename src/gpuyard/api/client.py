@@ -64,6 +64,11 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
         found: Job = self._call("GET", f"{API}/jobs/{_part(job_id)}?explain={str(explain).lower()}")
         return found
 
+    def recipe(self, job_id: int | str) -> dict[str, Any]:
+        """How a job is run: command or script, folder, environment. For its owner and administrators."""
+        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/recipe")
+        return found
+
     def why(self, job_id: int | str, *, at_ms: int | None = None) -> dict[str, Any]:
         """Why a job waits, or did at a time that is past: `GET /jobs/{id}/why`."""
         query = _query({"at_ms": "" if at_ms is None else at_ms})

@@ -12,16 +12,17 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply
+from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply, RecipeReply
 from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, header, limit
 from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
 from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
 from gpuyard.control.desk import Gone
 from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
-from gpuyard.control.refusals import Impossible
+from gpuyard.control.refusals import Forbidden, Impossible
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.control.used import used
 from gpuyard.control.views import PAGE_MAX
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -44,6 +45,8 @@ def routes(yard: Yard) -> APIRouter:
     add(router, "GET", "/jobs", api.page, Action.SEE_JOB, "Jobs, newest first", JobsReply,
         parameters=(STATE, TENANT, USER, NAME, limit(PAGE_MAX), CURSOR))  # fmt: skip
     add(router, "GET", "/jobs/{id}", api.show, Action.SEE_JOB, "One job", JobView, problems=(404,))
+    add(router, "GET", "/jobs/{id}/recipe", api.recipe, Action.READ_JOB,
+        "How a job is run: command or script, folder, environment", RecipeReply, problems=(404,))  # fmt: skip
     add(router, "DELETE", "/jobs/{id}", api.cancel, Action.ACT_ON_JOB, "Cancel a job", AskedReply, status=202,
         problems=(404, 409))  # fmt: skip
     add(router, "POST", "/jobs/{id}/checkpoint", api.checkpoint, Action.ACT_ON_JOB,
@@ -80,9 +83,28 @@ class Jobs:
         who = asker(request.scope)
         view = await run_in_threadpool(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
         if not who.may(Action.READ_JOB, view["tenant"], view["user"]):
-            # Where a job runs and writes is in it, as what it writes is.
+            # What a job runs and where it writes is its owner's, as what it writes is.
             view.pop("files", None)
+        if not view.get("array"):
+            view["used"] = used(view, self._yard.now_ms(), self._price)
         return answer(view)
+
+    def _price(self, node: str) -> int:
+        """What an hour of a GPU of a node costs; 0: nobody knows."""
+        state = self._yard.books.state
+        number = state.node_number.get(node)
+        return 0 if number is None else self._yard.fleet.price_micro_usd_h(state.nodes.node[number].gpu_model)
+
+    async def recipe(self, request: Request, id: str) -> Response:
+        """For its owner and administrators: arguments and variables hold secrets."""
+        who = asker(request.scope)
+        view, found = await run_in_threadpool(self._yard.views.recipe, label_of(id), who.sight)
+        if not who.may(Action.READ_JOB, view["tenant"], view["user"]):
+            raise Forbidden(
+                f"job {view['label']} is {view['user']}'s",
+                "Only its owner, an admin of its tenant and root may see what it runs.",
+            )
+        return answer(found)
 
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""

@@ -76,11 +76,34 @@ class TaskReply(BaseModel):
 
 
 class FilesReply(BaseModel):
-    """Where a job runs and writes, for those who may read what it wrote."""
+    """What a job runs, where it runs and writes, for its owner and administrators."""
 
+    command: list[str]
+    script: bool
+    """Whether it is a script: the command is then its arguments."""
     cwd: str
     stdout: str
     stderr: str
+
+
+class RecipeReply(BaseModel):
+    """How a job is run, for its owner and administrators."""
+
+    command: list[str]
+    script: str
+    cwd: str
+    stdout: str
+    stderr: str
+    env: dict[str, str]
+
+
+class UsedReply(BaseModel):
+    """What a job has used so far, over all its tries."""
+
+    run_s: int
+    gpu_hours: float
+    cost_usd: float | None
+    """None: the price of its GPUs is not known."""
 
 
 class JobView(BaseModel):
@@ -126,6 +149,7 @@ class JobView(BaseModel):
     ahead: int = 0
     why: list[WhyReply] = []
     files: FilesReply | None = None
+    used: UsedReply | None = None
     expected_start_ms: Milliseconds | None = None
     how: str = ""
     helps: list[str] = []
@@ -383,7 +407,7 @@ class FrontReply(BaseModel):
 
 DESCRIBED: tuple[type[BaseModel], ...] = (
     JobRequest, ManyRequest, DrainRequest, TokenRequest, OidcLogin, CheckpointRequest, CheckpointReply,
-    JobReply, ProblemReply, JobView, JobsReply, QueueReply, NodesReply, OverviewReply, DrainReply,
+    JobReply, ProblemReply, JobView, JobsReply, RecipeReply, QueueReply, NodesReply, OverviewReply, DrainReply,
     AskedReply, ManyReply, SnapshotReply, MeReply, TokensReply, NewTokenReply, RevokedReply, LoginReply, AuditReply,
     FrontReply, HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,

@@ -1,19 +1,55 @@
 """`yard show`: everything about one job, and why it waits."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from gpuyard.cli.options import JobArgument, Output, OutputOption, WatchOption
+from gpuyard.cli.options import JobArgument, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
 
 _TASKS_SHOWN_MAX = 20
 
 
-def show(job: JobArgument, output: OutputOption = Output.TABLE, watch: WatchOption = None) -> None:
-    """Show a job, live or ended; for one that waits, everything that is in its way."""
+def show(
+    job: JobArgument,
+    env: Annotated[
+        bool, Option("--env", help="Show the environment that was sent along, and nothing else.")
+    ] = False,
+    script: Annotated[
+        bool, Option("--script", help="Show the script as it was submitted, and nothing else.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+    watch: WatchOption = None,
+) -> None:
+    """Show a job, live or ended; for one that waits, everything that is in its way.
+
+    What it runs, its folder and its environment are for its owner and administrators.
+    """
     from gpuyard.cli.watching import repeated
 
-    repeated(lambda: _show(job, output), watch)
+    if env or script:
+        _show_recipe(job, env, output)
+    else:
+        repeated(lambda: _show(job, output), watch)
+
+
+def _show_recipe(job: str, env: bool, output: Output) -> None:
+    with client() as yard:
+        found = yard.recipe(job)
+    if output in (Output.JSON, Output.YAML):
+        from gpuyard.cli.tables import write_document
+
+        write_document(found["env"] if env else {"script": found["script"]}, output)
+    elif env:
+        import shlex
+
+        for name in sorted(found["env"]):
+            print(f"{name}={shlex.quote(found['env'][name])}")
+    elif found["script"]:
+        print(found["script"], end="" if found["script"].endswith("\n") else "\n")
+    else:
+        from gpuyard.errors import BadInput
+
+        raise BadInput(f"job {job} runs a command, and has no script", f"yard show {job} shows the command.")
 
 
 def _show(job: str, output: Output) -> None:
@@ -40,7 +76,7 @@ def _width() -> int:
 
 def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     """Everything about a job, line by line."""
-    from gpuyard.cli.tables import clock, counted, span
+    from gpuyard.cli.tables import clock, counted, size, span
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),
@@ -55,7 +91,7 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     asks = [f"{counted(job['gpus'], 'GPU')}{models}"]
     asks += [f"{job['tasks']} tasks"] if job["tasks"] > 1 else []
     asks += [f"{counted(job['cpus'], 'core')} a task"] if job["cpus"] else []
-    asks += [f"{job['memory_mib']} MiB a task"] if job["memory_mib"] else []
+    asks += [f"{size(job['memory_mib'])} a task"] if job["memory_mib"] else []
     asks.append(f"limit {span(job['time_limit_s'] * 1000)}" if job["time_limit_s"] else "no time limit")
     lines.append(("asks for", ", ".join(asks)))
     lines.append(("submitted", clock(job["submitted_ms"])))
@@ -68,6 +104,7 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     if job["ended_ms"]:
         ran = f", after {span(job['ended_ms'] - job['started_ms'])}" if job["started_ms"] else ""
         lines.append(("ended", f"{clock(job['ended_ms'])}{ran}"))
+    lines += _runs(job) + _used(job)
     if job["exit_code"] is not None:
         lines.append(("exit code", str(job["exit_code"])))
     if job["attempts"] > 1 or job["preemptions"]:
@@ -85,6 +122,36 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     from gpuyard.cli.tries import tries_table
 
     return [*told, "", *tries_table(job, width)]
+
+
+def _runs(job: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What it runs and where it writes, where that may be seen."""
+    files = job.get("files") or {}
+    if not files.get("command") and not files.get("script"):
+        return []
+    import shlex
+
+    command = shlex.join(files["command"])
+    if files["script"]:
+        command = f"a script{' with ' if command else ''}{command}: yard show --script {job['label']}"
+    lines = [("command", command)]
+    lines += [("folder", files["cwd"])] if files["cwd"] else []
+    lines.append(("output", files["stdout"] or f"kept by the yard: yard logs {job['label']}"))
+    return lines + ([("errors", files["stderr"])] if files["stderr"] else [])
+
+
+def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What it has used so far."""
+    used = job.get("used")
+    if not used or not (job["started_ms"] or used["run_s"]):
+        return []
+    from gpuyard.cli.tables import span
+
+    parts = [f"ran for {span(used['run_s'] * 1000)}"]
+    if job["gpus"]:
+        parts.append(f"{used['gpu_hours']:.2f} GPU-hours")
+        parts += [f"${used['cost_usd']:,.2f}"] if used["cost_usd"] is not None else []
+    return [("used", ", ".join(parts))]
 
 
 def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:

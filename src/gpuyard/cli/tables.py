@@ -193,3 +193,10 @@ def number(value: int | float) -> str:
 def counted(value: int | float, what: str) -> str:
     """`1 GPU`, `8 GPUs`."""
     return f"{value:g} {what}" if value == 1 else f"{value:g} {what}s"
+
+
+def size(mib: int) -> str:
+    """An amount of memory: `512 MiB`, `900 GiB`, `1.5 TiB`."""
+    if mib < 1024:
+        return f"{mib} MiB"
+    return f"{mib / 1024:.4g} GiB" if mib < 1024 * 1024 else f"{mib / 1024**2:.4g} TiB"

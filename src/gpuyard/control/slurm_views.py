@@ -72,8 +72,15 @@ def _waited(state: State, after: After) -> str:
     return f"{after.kind.value}:{other.job.label if other else after.job_id}"
 
 
-def files(store: Store, recipe: str) -> dict[str, str]:
-    """Where a job runs and writes, as it was handed in; empty if that is not known any more."""
+def files(store: Store, recipe: str) -> dict[str, Any]:
+    """What a job runs, where it runs and writes, as it was handed in; empty if that is not known any more."""
+    found = recipe_of(store, recipe)
+    places = {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}
+    return {"command": list(found.get("argv") or ()), "script": bool(found.get("script")), **places}
+
+
+def recipe_of(store: Store, recipe: str) -> dict[str, Any]:
+    """How a job is run, as it was handed in; empty if that is not known any more."""
     body = store.blob(recipe) if recipe else None
-    found = {} if body is None else json.loads(body)
-    return {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}
+    found: dict[str, Any] = {} if body is None else json.loads(body)
+    return found

@@ -24,7 +24,7 @@ from gpuyard.control.queue_rows import (
 )
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import ALL, Sight
-from gpuyard.control.slurm_views import MORE_COLUMNS, files, more
+from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
 from gpuyard.control.tries import tries_of
 from gpuyard.core import Policy, State, decide, dump, load
 from gpuyard.core.estimate import estimate
@@ -150,6 +150,21 @@ class Views:
         if view.get("array"):
             raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
         return view["id"], view["attempts"], view["user"], view["tenant"]
+
+    def recipe(self, label: Label, sight: Sight = ALL) -> tuple[View, View]:
+        """One job, briefly, and how it is run: its command or script, its folder and its environment."""
+        view = self.job(label, brief=True, sight=sight)
+        if view.get("array"):
+            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        with self._books.lock:
+            record = self._books.state.jobs.get(view["id"])
+            name = record.job.spec.recipe if record is not None else ""
+        if not name:
+            row = self._books.store.history(view["id"])
+            name = row.detail.get("spec", {}).get("recipe", "") if row is not None else ""
+        found = recipe_of(self._books.store, name)
+        told = {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
+        return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
 
     def standing(self, job_id: int) -> View:
         """How a job stands that somebody waits for: why, its place in line, and by when it starts if it is near.

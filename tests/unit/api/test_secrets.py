@@ -147,12 +147,11 @@ def test_a_colleague_sees_the_job_and_nothing_in_it(yard: Team, who: str) -> Non
     assert [] == [canary for canary in INSIDE if canary.encode() in said]
 
 
-def test_the_owner_reads_the_log_and_nobody_gets_environment_or_script_back(yard: Team) -> None:
+def test_the_owner_and_administrators_read_all_of_it(yard: Team) -> None:
     """Shows that the canaries would be found."""
     for who in ("ulla", "tara", "adam"):
         said = everything(yard, yard.tokens[who])
-        assert (True, True) == (NAME.encode() in said, LOG.encode() in said)
-        assert [] == [canary for canary in (ENV, SCRIPT) if canary.encode() in said]
+        assert [] == [canary for canary in (NAME, LOG, ENV, SCRIPT) if canary.encode() not in said]
 
 
 def test_the_same_words_for_what_is_hidden_and_what_never_was(yard: Team) -> None:
