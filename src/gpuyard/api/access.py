@@ -22,7 +22,7 @@ from gpuyard.api.schemas import checked
 from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
 from gpuyard.control.audit import audit
 from gpuyard.control.newjobs import home_of
-from gpuyard.control.people import Person
+from gpuyard.control.people import NO_UID, Person
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
@@ -81,7 +81,7 @@ class _People:
         return answer(
             {
                 "user": who.name,
-                "runs_as": who.login or who.name,
+                "runs_as": None if who.uid == NO_UID else who.login or who.name,
                 "rights": [{"role": right.role.word, "tenant": right.tenant} for right in who.rights],
                 "home": await run_in_threadpool(self._home, who),
                 "token": who.token or None,

@@ -111,7 +111,10 @@ class _Configs:
     async def _put(self, request: Request, wanted: ConfigRequest) -> Response:
         proposal = await self._proposal(wanted)
         done = self._configs.apply(asker(request.scope), proposal, wanted.against)
-        return answer(await asyncio.wrap_future(done))
+        version = await asyncio.wrap_future(done)
+        # Here they count when this is answered; the other servers of the yard follow within a second.
+        await run_in_threadpool(self._yard.doors.look)
+        return answer(version)
 
     async def _proposal(self, wanted: ConfigRequest) -> Proposal:
         if wanted.yaml is not None and wanted.version is not None:

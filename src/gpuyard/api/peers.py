@@ -8,7 +8,8 @@ import hmac
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -31,7 +32,8 @@ OPEN_PATHS = frozenset(
 )
 """What anyone may ask who can reach the server at all."""
 
-_known = lru_cache(maxsize=1024)(person)
+_PEERS_MAX = 1024
+_known = lru_cache(maxsize=_PEERS_MAX)(person)
 
 
 def peer_of(connection: Any) -> tuple[int, int] | None:
@@ -58,9 +60,13 @@ class Door(Protocol):
 class LocalDoor:
     """Without `--auth`: users of this machine, and whoever has the one token, who acts as its owner."""
 
-    def __init__(self, token: str, owner: tuple[int, int]) -> None:
+    def __init__(
+        self, token: str, owner: tuple[int, int], default_tenant: Callable[[str], str] = lambda _login: ""
+    ) -> None:
+        """`default_tenant` tells where the jobs of a user go that name no tenant."""
         self._token = token.encode()
         self._owner = owner
+        self._default_tenant = default_tenant
 
     def known(self, scope: Any) -> Person | Problem | None:
         """By the socket or the token."""
@@ -77,7 +83,8 @@ class LocalDoor:
                 f"this yard is {_known(os.geteuid(), os.getegid()).name}'s own",
                 "Start one with `yard up -d`.",
             )
-        return who
+        home = self._default_tenant(who.name)
+        return replace(who, default_tenant=home) if home else who
 
     async def looked_up(self, scope: Any) -> Person | Problem:
         """Nothing has to be."""
@@ -93,7 +100,11 @@ class TokenDoor:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._local = lru_cache(maxsize=1024)(self._peer)
+        self._known: dict[tuple[int, int], Person | Problem] = {}
+
+    def forget(self) -> None:
+        """Others may be let in from now on."""
+        self._known = {}
 
     def known(self, scope: Any) -> Person | Problem | None:
         """A token looked up a moment ago, or the socket."""
@@ -102,7 +113,12 @@ class TokenDoor:
             return self._office.remembered(token.decode("latin-1"))
         peer = scope.get(PEER)
         if peer is not None:
-            return self._local(*peer)
+            found = self._known.get(peer)
+            if found is None:
+                if len(self._known) >= _PEERS_MAX:
+                    self._known = {}
+                found = self._known[peer] = self._peer(*peer)
+            return found
         return _nobody(
             "the request does not say who asks",
             "Log in with `yard login`, or send `Authorization: Bearer` and a token.",

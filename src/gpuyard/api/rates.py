@@ -47,11 +47,16 @@ class Rates:
     """The limits of one server."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._at_once_max = limits.at_once
-        self._writes = Buckets(limits.submits_per_s, limits.submits_per_s * limits.burst_s, now_s)
-        self._reads = Buckets(limits.reads_per_s, limits.reads_per_s * limits.burst_s, now_s)
+        self._now_s = now_s
         self._logins = Buckets(LOGINS_PER_S, LOGINS_BURST, now_s)
         self._under_way: dict[str, int] = {}
+        self.renew(limits)
+
+    def renew(self, limits: Limits) -> None:
+        """Other limits from now on; everybody begins with full buckets."""
+        self._at_once_max = limits.at_once
+        self._writes = Buckets(limits.submits_per_s, limits.submits_per_s * limits.burst_s, self._now_s)
+        self._reads = Buckets(limits.reads_per_s, limits.reads_per_s * limits.burst_s, self._now_s)
 
     def enter(self, name: str, method: str) -> Problem | None:
         """Count a request that begins, or say why it may not. Whoever got in has to `leave`."""

@@ -297,7 +297,8 @@ class MeReply(BaseModel):
     """Who asks, as the yard sees them."""
 
     user: str
-    runs_as: str
+    runs_as: str | None
+    """The user of the machine as whom their jobs run; None: they run none."""
     rights: list[RightReply]
     home: str
     token: str | None

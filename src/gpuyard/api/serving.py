@@ -25,6 +25,7 @@ from gpuyard.api.origins import Origins
 from gpuyard.api.peers import Door, Gate, LocalDoor, TokenDoor
 from gpuyard.api.rates import Rates
 from gpuyard.api.server_log import ServerLog
+from gpuyard.config.values import Access
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
 from gpuyard.control.service_manager import ServiceManager
@@ -155,10 +156,18 @@ def _owner(path: Path) -> tuple[int, int]:
 def gate_of(yard: Yard, app: Any) -> Gate:
     """The application behind its gate: with `--auth` tokens and limits, else the users of this machine."""
     if yard.office is None:
-        door: Door = LocalDoor(yard.token, _owner(yard.data.token_file))
+        door: Door = LocalDoor(yard.token, _owner(yard.data.token_file), yard.doors.default_tenant)
         # Without `--auth` it listens at this machine alone (`check_address`).
         return Gate(app, door, quick(yard), origins=Origins(yard.options.host))
-    return Gate(app, TokenDoor(yard.office), quick(yard), Rates(yard.access.limits))
+    by_token = TokenDoor(yard.office)
+    rates = Rates(yard.doors.access.limits)
+
+    def renewed(access: Access) -> None:
+        by_token.forget()
+        rates.renew(access.limits)
+
+    yard.doors.when_renewed(renewed)
+    return Gate(app, by_token, quick(yard), rates)
 
 
 def _tls(options: Options) -> ssl.SSLContext | None:

@@ -94,7 +94,8 @@ def whoami() -> None:
     with client() as yard:
         me = yard.me()
         where = yard.server
-    print(f"user     {me['user']}, jobs run as {me['runs_as']}")
+    runs = f"jobs run as {me['runs_as']}" if me["runs_as"] else "who only looks"
+    print(f"user     {me['user']}, {runs}")
     print(f"rights   {_rights(me)}")
     print(f"tenant   {_tenant(str(me['home']))}")
     if me["token"]:

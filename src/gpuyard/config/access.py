@@ -70,6 +70,10 @@ class UserEntry(Entry):
         example="research",
     )
     role: RoleWord | None = key("The most they may do there, whatever their token says.", default="user")
+    default_tenant: Place | None = key(
+        "The tenant of their jobs that name none, with --auth or without. Left out: their own name below tenant.",
+        example="research/vision",
+    )
 
 
 class GroupEntry(Entry):
@@ -136,7 +140,9 @@ def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings
     if entry is None:
         return
     named: list[tuple[Path, str | None]] = [
-        (("auth", "users", name, "tenant"), user.tenant) for name, user in (entry.users or {}).items()
+        (("auth", "users", name, key_), place)
+        for name, user in (entry.users or {}).items()
+        for key_, place in (("tenant", user.tenant), ("default_tenant", user.default_tenant))
     ]
     if entry.oidc is not None:
         named += [
@@ -148,6 +154,13 @@ def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings
         if tenant is not None and tenants and tenant.split("/")[0] not in tops:
             known = remedy(tenant, dict.fromkeys([*tenants, *tops]), "tenants")
             findings.at(path, f"unknown tenant {quoted(tenant)}; {known}")
+    for name, user in (entry.users or {}).items():
+        place, home = user.tenant, user.default_tenant
+        if place and home and home != place and not home.startswith(f"{place}/"):
+            text_ = (
+                f"'default_tenant' {quoted(home)} is not at or below {quoted(place)}, where the role holds"
+            )
+            findings.at(("auth", "users", name, "default_tenant"), text_)
     most_ms, usual_ms = entry.token_lifetime_max or _ACCESS.token_ms_max, entry.token_lifetime
     if usual_ms is not None and usual_ms > most_ms:
         text_ = f"'token_lifetime' ({q.duration_text(usual_ms)}) is above 'token_lifetime_max'"
@@ -160,7 +173,7 @@ def build_access(entry: AuthEntry | None) -> Access | None:
         return None
     given: dict[str, object] = {
         "users": {
-            name: Account(user.unix or "", user.role or "user", user.tenant or "")
+            name: Account(user.unix or "", user.role or "user", user.tenant or "", user.default_tenant or "")
             for name, user in (entry.users or {}).items()
         },
         "limits": Limits(**(entry.limits.given() if entry.limits else {})),

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuyard.config.quantities import decimal, duration_text
+from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.model import Budget, JobClass, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
@@ -22,7 +23,7 @@ class Change:
     """One difference. Nothing before: it was added; nothing after: it was removed."""
 
     kind: str
-    """`tenant`, `class`, `price`, `GPU model`, `partition`, `account`, `QOS`, `policy` or `setting`."""
+    """`tenant`, `class`, `price`, `GPU model`, `partition`, `account`, `QOS`, `policy`, `setting`, `user` or `auth`."""
     name: str
     """Whose: a tenant's path, a class; empty where there is only one."""
     key: str
@@ -55,6 +56,47 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_entries("QOS", before.qos, after.qos, lambda klass: {"": klass}),
         *_parts("setting", "", _rest(before), _rest(after)),
     ]  # fmt: skip
+
+
+def compare_people(before: Access, after: Access) -> list[Change]:
+    """The same for `auth`: people, tokens, login and limits."""
+    return [
+        *_entries("user", before.users, after.users, _account),
+        *_parts("auth", "", _tokens(before), _tokens(after)),
+        *_parts("auth", "limits", _plain(before.limits), _plain(after.limits)),
+        *_parts("auth", "oidc", _login(before.oidc), _login(after.oidc)),
+    ]
+
+
+def _account(account: Account) -> dict[str, str]:
+    return {
+        "role": account.role,
+        "tenant": account.tenant or "the whole yard",
+        "unix": account.unix or "none",
+        "default_tenant": account.default_tenant or "none",
+    }
+
+
+def _tokens(access: Access) -> dict[str, str]:
+    return {
+        "token_lifetime": duration_text(access.token_ms),
+        "token_lifetime_max": duration_text(access.token_ms_max),
+        "uid_min": str(access.uid_min),
+    }
+
+
+def _login(oidc: Oidc | None) -> dict[str, str]:
+    if oidc is None:
+        return {}
+    groups = {
+        f"group {name}": f"{group.role} of {group.tenant or 'the whole yard'}"
+        for name, group in oidc.groups.items()
+    }
+    return {**{key: text for key, text in _plain(oidc).items() if key != "groups"}, **groups}
+
+
+def _plain(value: Any) -> dict[str, str]:
+    return {field.name: str(getattr(value, field.name)) for field in fields(value)}
 
 
 def _by(values: tuple[Any, ...], key: str) -> dict[str, Any]:

@@ -104,6 +104,8 @@ class Account:
     role: str = "user"
     tenant: str = ""
     """The place in the tree of tenants where the role holds; empty: everywhere."""
+    default_tenant: str = ""
+    """Where jobs go that name no tenant; empty: below `tenant`, or as it is for everybody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuyard.config import loads
-from gpuyard.config.compare import Change, compare
+from gpuyard.config.compare import Change, compare, compare_people
+from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
 from gpuyard.control.fleet import Fleet, chosen
@@ -52,6 +53,8 @@ class Proposal:
 
     text: str
     settings: Settings
+    access: Access | None = None
+    """The people that it names; None: it says nothing of `auth`."""
     fleet: tuple[str, ...] = ()
     """What it says about the fleet that is not so here, in sentences: that takes a restart."""
     restores: int = 0
@@ -112,8 +115,16 @@ class Configurations:
     """What administrators may see and change while the yard runs."""
 
     def __init__(
-        self, books: Books, committer: Committer, fleet: Fleet, emulate: str, now_ms: Callable[[], int]
+        self,
+        books: Books,
+        committer: Committer,
+        fleet: Fleet,
+        emulate: str,
+        now_ms: Callable[[], int],
+        people: Callable[[], Access] = Access,
     ) -> None:
+        """`people` tells who may do what now."""
+        self._people = people
         self._books = books
         self._committer = committer
         self._fleet = fleet
@@ -145,9 +156,12 @@ class Configurations:
         """A file as it could be put in force; raises `ConfigError` or `BadInput` with what is wrong with it."""
         config = loads(text, name)
         if text == NO_FILE:
-            return Proposal(text, config.settings)
+            return Proposal(text, config.settings, config.access)
         fleet = chosen(config, self._emulate)
-        return Proposal(text, config.settings, tuple(_fleet_differences(self._fleet, fleet)))
+        notes = _fleet_differences(self._fleet, fleet)
+        if config.access is None and self._people() != Access():
+            notes.append("the file says nothing of `auth`: people stay as they are")
+        return Proposal(text, config.settings, config.access, tuple(notes))
 
     def earlier(self, version: int | None) -> Proposal:
         """An earlier version as it could be put in force again; none named: the one before the present one."""
@@ -159,7 +173,7 @@ class Configurations:
             )
         _found, text = self._text(number)
         made = self.proposal(text, f"version {number}")
-        return Proposal(text, made.settings, made.fleet, number)
+        return Proposal(text, made.settings, made.access, made.fleet, number)
 
     def difference(self, proposal: Proposal) -> dict[str, Any]:
         """What would change, and what stands against it or should be known."""
@@ -168,7 +182,7 @@ class Configurations:
             books.catch_up()
             live = books.store.config_version()
             state = books.state
-            changes = compare(state.settings, proposal.settings)
+            changes = self._changes(state.settings, proposal)
             obstacles = _obstacles(state, proposal.settings)
             notes = [*proposal.fleet, *_notes(state, proposal.settings)]
         return {
@@ -179,6 +193,10 @@ class Configurations:
             "obstacles": obstacles,
             "notes": notes,
         }
+
+    def _changes(self, live: Settings, proposal: Proposal) -> list[Change]:
+        people = compare_people(self._people(), proposal.access) if proposal.access is not None else []
+        return [*compare(live, proposal.settings), *people]
 
     def apply(self, who: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""
@@ -204,7 +222,7 @@ class Configurations:
                 raise Impossible(
                     "; ".join(obstacles), "Wait for these jobs, or cancel them; nothing was changed."
                 )
-            changes = compare(draft.state.settings, proposal.settings)
+            changes = self._changes(draft.state.settings, proposal)
             if live is not None and live.hash == hash_ and not changes:
                 return {**version_view(live), "changed": 0}
             how = How.ROLLBACK if proposal.restores else How.APPLY
@@ -250,8 +268,6 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     if here.hands_off != there.hands_off:
         words = ["leave" if each.hands_off else "change" for each in (here, there)]
         found.append(f"card_settings is {words[0]} here and {words[1]} in the file")
-    if here.access != there.access:
-        found.append("`auth` is another here than in the file")
     return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
 
 

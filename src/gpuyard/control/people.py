@@ -14,7 +14,7 @@ import pwd
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from gpuyard.config.values import UID_MIN, Account
@@ -62,6 +62,8 @@ class Person:
     """The id of the token with which they came."""
     expires_ms: int = 0
     """When that ends; 0: they came without one."""
+    default_tenant: str = ""
+    """The tenant of their jobs that name none, where yard.yaml says one."""
 
     @cached_property
     def rights(self) -> Rights:
@@ -78,6 +80,8 @@ class Person:
     @cached_property
     def home(self) -> str:
         """The tenant of their jobs that name none; empty: as it is without `--auth`."""
+        if self.default_tenant and self.may(Action.SUBMIT, self.default_tenant):
+            return self.default_tenant
         places = [right.tenant for right in self.given or () if right.tenant]
         if len(places) != 1:
             return ""
@@ -193,15 +197,22 @@ class Roster:
                 "Ask for a new token.",
             )
         login = self._entry(name, rights)
+        account = self._accounts.get(name)
+        home = account.default_tenant if account is not None else ""
         if login is None:
-            return Person(NO_UID, NO_UID, name, False, "", rights, token, expires_ms)
-        return Person(login.pw_uid, login.pw_gid, name, False, login.pw_name, rights, token, expires_ms)
+            return Person(NO_UID, NO_UID, name, False, "", rights, token, expires_ms, home)
+        return Person(login.pw_uid, login.pw_gid, name, False, login.pw_name, rights, token, expires_ms, home)
+
+    def default_tenant(self, login: str) -> str:
+        """Where the jobs of a user of the machine go that name no tenant; empty: nothing is said, or not one thing."""
+        found = {self._accounts[name].default_tenant for name in self._by_login.get(login, [])}
+        return found.pop() if len(found) == 1 else ""
 
     def local(self, uid: int, gid: int) -> Person:
         """Whoever is at the other end of the Unix socket."""
         found = person(uid, gid)
         if found.admin:
-            return found
+            return replace(found, default_tenant=self.default_tenant(found.name))
         names = self._by_login.get(found.name, [])
         if len(names) > 1:
             raise Forbidden(
@@ -215,7 +226,8 @@ class Roster:
                 f"{found.name} is not a user of this yard",
                 f"An administrator adds `{found.name}:` to `auth.users` in yard.yaml, or makes you a token.",
             )
-        return Person(uid, gid, name, False, found.name, (limit,))
+        home = self._accounts[name].default_tenant
+        return Person(uid, gid, name, False, found.name, (limit,), default_tenant=home)
 
     def check(self, name: str, right: Right) -> None:
         """Raise why nobody of this name could have this right here."""
@@ -228,7 +240,8 @@ class Roster:
         try:
             entry = pwd.getpwnam(login)
         except (KeyError, ValueError):
-            if account is None and all([right.role is Role.VIEWER for right in rights]):
+            named = account is not None and account.unix
+            if not named and all([right.role is Role.VIEWER for right in rights]):
                 return None
             raise Forbidden(
                 f"{name} is no user of this machine"

@@ -18,16 +18,16 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.config import loads, text_of
-from gpuyard.config.values import Access
 from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer
 from gpuyard.control.configs import Configurations, StartFile
 from gpuyard.control.desk import Desk
+from gpuyard.control.doors import Doors
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
 from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
-from gpuyard.control.people import Roster, person
+from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
@@ -125,32 +125,37 @@ class Yard:
             observed=self.fleet.cluster if looks else "",
         )
         self.views = Views(self.books, self.now_ms, self.said, self.late)
+        self.doors = Doors(self.books, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth)
+        self._undo.append(self.doors.close)
         self.configs = Configurations(
-            self.books, self.committer, self.fleet, self.options.emulate, self.now_ms
+            self.books,
+            self.committer,
+            self.fleet,
+            self.options.emulate,
+            self.now_ms,
+            lambda: self.doors.access,
         )
-        self._open_doors()
         holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
         self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, self.now_ms)
         self._undo.append(self.leader.stop)
         self._closing = threading.Event()
 
-    def _open_doors(self) -> None:
-        """Who is let in, with `--auth`."""
-        self.access = self.fleet.access or Access()
-        self.office: Office | None = None
-        self.oidc: Provider | None = None
-        if self.options.auth:
-            roster = Roster(self.access.users, self.access.uid_min)
-            self.office = Office(self.books, self.committer, self.now_ms, self.access, roster)
-            if self.access.oidc is not None:
-                self.oidc = Provider(self.access.oidc, roster)
+    @property
+    def office(self) -> Office | None:
+        """Where tokens are made and looked at; None: without `--auth` there are none."""
+        return self.doors.office
+
+    @property
+    def oidc(self) -> Provider | None:
+        """The identity provider, if there is one."""
+        return self.doors.oidc
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this yard, in sentences."""
         unused = self.fleet.access is not None and not self.options.auth
-        auth = ("yard.yaml has `auth`, which holds only with `yard up --auth`",) if unused else ()
+        auth = ("yard.yaml has `auth`: roles and tokens hold only with `yard up --auth`",) if unused else ()
         taken = self.options.port_taken
         port = (
             (
@@ -183,6 +188,7 @@ class Yard:
         """Begin to write and to lead."""
         self.committer.start()
         self.leader.start()
+        self.doors.start()
 
     def close(self) -> None:
         """Stop in the reverse order of the start. What runs goes on."""

@@ -73,6 +73,12 @@ class Office:
         self._revoked = 0
         """Goes up with every revocation: what was read before it is not remembered after it."""
 
+    def renew(self, access: Access, roster: Roster) -> None:
+        """Other people, from now on: everybody is looked up again."""
+        self._access = access
+        self.roster = roster
+        self._forget()
+
     # -- knowing them again --------------------------------------------------------------------------------------
 
     def remembered(self, text: str) -> Person | None:

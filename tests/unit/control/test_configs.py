@@ -257,12 +257,14 @@ def test_another_fleet_is_named_and_takes_a_restart(here: Here) -> None:
             "`yard up --config FILE`"] == found["notes"]  # fmt: skip
 
 
-def test_other_people_in_the_file_are_named_and_take_a_restart(here: Here) -> None:
+def test_other_people_in_the_file_are_a_change_and_take_no_restart(here: Here) -> None:
     proposal = here.configs.proposal(ONE + "auth: {users: {ana: {role: admin}}}\n", "f")
+    found = here.configs.difference(proposal)
 
-    assert (
-        "`auth` is another here than in the file: that takes a restart, `yard up --config FILE`",
-    ) == proposal.fleet
+    assert ((), False) == (proposal.fleet, found["same"])
+    assert [("user", "ana", "added")] == [
+        (each["kind"], each["name"], each["what"]) for each in found["changes"]
+    ]
 
 
 def test_guarantees_beyond_the_fleet_that_is_here_are_named(here: Here) -> None:

@@ -1,0 +1,115 @@
+"""Who is let in, as the configuration in force says it: renewed while the server runs, in every server of a yard.
+
+The people of a start are those of its file. Once another version of the configuration is in force, by `yard apply`,
+a rollback or another server's start, the people of that version count, within a moment and without a restart. A
+version whose text says nothing of `auth` leaves the people as they are.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from gpuyard.config import loads
+from gpuyard.config.problems import ConfigError
+from gpuyard.config.values import Access
+from gpuyard.control.books import Books
+from gpuyard.control.committer import Committer
+from gpuyard.control.oidc import Provider
+from gpuyard.control.people import Roster
+from gpuyard.control.tokens import Office
+from gpuyard.errors import YardError
+from gpuyard.store import How
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How soon another server's version is heeded, about; and how often it is looked for while the log grows."""
+WAIT_S = 5.0
+
+
+class Doors:
+    """The people of one server."""
+
+    def __init__(
+        self,
+        books: Books,
+        committer: Committer,
+        now_ms: Callable[[], int],
+        access: Access | None,
+        *,
+        auth: bool,
+    ) -> None:
+        self.access = access or Access()
+        self._store = books.store
+        self._told: list[Callable[[Access], None]] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="yard-people", daemon=True)
+        live = self._store.config_version()
+        # The version of a start is of a file like ours, and ours is newer; one that somebody applied is not undone.
+        self._seen = 0 if live is None or live.how is not How.START else live.version
+        self.roster = Roster(self.access.users, self.access.uid_min)
+        self.office = Office(books, committer, now_ms, self.access, self.roster) if auth else None
+        self.oidc = self._provider()
+        self.look()
+
+    def _provider(self) -> Provider | None:
+        oidc = self.access.oidc if self.office is not None else None
+        return None if oidc is None else Provider(oidc, self.roster)
+
+    def when_renewed(self, tell: Callable[[Access], None]) -> None:
+        """Have a function called whenever the people have changed."""
+        self._told.append(tell)
+
+    def default_tenant(self, login: str) -> str:
+        """Where the jobs of a user of the machine go that name no tenant; empty: nothing is said."""
+        return self.roster.default_tenant(login)
+
+    def start(self) -> None:
+        """Begin to look for newer versions."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def look(self) -> None:
+        """Take up the people of the version in force, if it is another than the last one seen."""
+        with self._lock:
+            live = self._store.config_version()
+            if live is None or live.version == self._seen:
+                return
+            body = self._store.blob(live.hash)
+            self._seen = live.version
+            try:
+                access = loads(body.decode(), f"version {live.version}").access if body is not None else None
+            except ConfigError as error:
+                # A text of a newer release: those who are let in now are the last ones that were understood.
+                _log.warning("people stay as they are: %s", error.message)
+                return
+            if access is None or access == self.access:
+                return
+            self._renew(access)
+            _log.info("people and limits are those of version %d of the configuration", live.version)
+
+    def _renew(self, access: Access) -> None:
+        self.access = access
+        self.roster = Roster(access.users, access.uid_min)
+        if self.office is not None:
+            self.office.renew(access, self.roster)
+        self.oidc = self._provider()
+        for tell in self._told:
+            tell(access)
+
+    def _watch(self) -> None:
+        seen_seq = -1
+        while not self._closing.wait(LOOK_S):
+            try:
+                if self._store.wait(seen_seq, WAIT_S) and not self._closing.is_set():
+                    seen_seq = self._store.head()
+                    self.look()
+            except YardError as error:
+                # A store that is away comes back, and those who were let in are known meanwhile.
+                _log.debug("people could not be looked up: %s", error.message)
