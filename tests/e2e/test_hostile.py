@@ -271,3 +271,37 @@ def test_other_requests_that_make_no_sense(box: Box, method: str, path: str, sta
     head, _, content = answer.partition(b"\r\n\r\n")
     assert status == int(head.split()[1]), content
     assert json.loads(content)["detail"]
+
+
+STEERS = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\nID  FORGED\r\x9b31m"
+"""Renames a window, clears a screen, turns the direction of what follows, and forges a line."""
+
+
+def test_what_a_job_controls_is_shown_and_never_sent(box: Box) -> None:
+    folder = f"/nowhere/{STEERS}"
+    command = ["true", STEERS]
+    with box.client() as client:
+        job = client.submit(command=command, cwd=folder, stdout=f"/nowhere/{STEERS}", name="steers")
+    number = box.wait(job["id"], "FAILED")["id"]
+    faces = [("show", number), ("history",), ("history", "-o", "wide"), ("why", number), ("queue", "-a")]
+    faces += [("show", number, "-o", form) for form in ("csv", "yaml", "json")]
+    faces += [("history", "-o", form) for form in ("csv", "yaml", "json")]
+    faces += [
+        ("slurm", "scontrol", "show", "job", number),
+        ("slurm", "scontrol", "-o", "show", "job", number),
+    ]
+    faces += [("slurm", "sacct", "-j", number, "-P", "-o", "JobID,JobName,State,WorkDir,SubmitLine,Comment")]
+    faces += [("slurm", "squeue", "-t", "all", "-o", "%i %j %R %Z %o"), ("logs", number)]
+    sent = []
+    for words in faces:
+        done = box(*words)
+        sent += [
+            f"{' '.join(map(str, words))}: {line!r}"
+            for line in (done.out + done.err).split("\n")
+            if not line.isprintable() or line.startswith("ID  FORGED")
+        ]
+    assert [] == sent, "\n".join(sent)
+    assert r"\x1b]0;owned" in box("show", number).out
+    ran = box("run", "--chdir", folder, "--", "true")
+    assert 0 != ran.code
+    assert (r"\x1b[2J" in ran.err, ran.err.replace("\n", "").isprintable()) == (True, True), ran.err

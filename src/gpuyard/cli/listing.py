@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuyard.cli.options import Output
+from gpuyard.cli.shown import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +120,9 @@ def _header_lines(grid: Grid) -> list[list[str]]:
 
 
 def _cells(grid: Grid) -> list[list[str]]:
-    return [list(row) for row in zip(*(column.cells for column in grid.columns), strict=True)]
+    return [
+        [shown(cell) for cell in row] for row in zip(*(column.cells for column in grid.columns), strict=True)
+    ]
 
 
 def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:

@@ -11,6 +11,7 @@ from gpuyard.cli import jobplaces as p
 from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
 from gpuyard.cli.scripts import command_of, is_file_to_read, piped
+from gpuyard.cli.shown import shown
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
@@ -159,6 +160,6 @@ def _code(end: "End") -> int:
     code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
     own = end["exit_code"] is not None and end["reason"] in ("", f"exit code {end['exit_code']}")
     if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not own):
-        why = f": {end['reason']}" if end["reason"] else ""
+        why = f": {shown(end['reason'])}" if end["reason"] else ""
         notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
     return code

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from gpuyard.cli.options import JobArgument, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
+from gpuyard.cli.shown import shown
 
 _TASKS_SHOWN_MAX = 20
 
@@ -162,7 +163,7 @@ def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:
         code = "" if task["exit_code"] is None else f"exit code {task['exit_code']}"
         why = "" if task["reason"] == code else task["reason"]
         more = "".join(f"  {text}" for text in (code, why) if text)
-        lines.append(f"  {task['label']:<12} {task['state']}{more}")
+        lines.append(f"  {task['label']:<12} {task['state']}{shown(more)}")
     left = len(tasks) - _TASKS_SHOWN_MAX
     return [*lines, f"  and {left} more"] if left > 0 else lines
 
@@ -178,7 +179,7 @@ def _then(job: Mapping[str, Any]) -> str:
 
 def _aligned(lines: list[tuple[str, str]]) -> list[str]:
     width = max(len(name) for name, _ in lines)
-    return [f"{name:<{width}}  {text}" for name, text in lines]
+    return [f"{name:<{width}}  {shown(text)}" for name, text in lines]
 
 
 def _state(job: Mapping[str, Any]) -> str:

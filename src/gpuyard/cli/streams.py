@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gpuyard.cli.shown import shown_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -31,6 +33,7 @@ def err() -> "Console":
 
 def notice(text: str, *, before: str = "", style: str = "") -> None:
     """A line on standard error, with `before` in a style; wrapped on terminals only, for others to search."""
+    text = shown_lines(text)
     # A result is worth more than the words beside it: if these can go nowhere, they are dropped.
     with suppress(OSError):
         if not sys.stderr.isatty():

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gpuyard.cli.shown import shown
+
 GAP = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_CONTROL = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
 _GREEN, _YELLOW, _RED, _CYAN, _DIM = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[36m", "\x1b[2m"
 STATE_COLOURS = {
     "RUNNING": _GREEN, "UP": _GREEN, "PENDING": _YELLOW, "DRAINED": _YELLOW, "SUSPENDED": _CYAN,
@@ -106,7 +107,11 @@ def write_document(value: Any, output: str) -> None:
 
     # The C emitter is several times as quick; some builds of PyYAML have none.
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    print(yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
+    text = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True)
+    if not text.replace("\n", "").isprintable():
+        # Some marks count as text in YAML, and turn the direction of a terminal's all the same.
+        text = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=False)
+    print(text, end="")
 
 
 def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -115,13 +120,17 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([[flat(cell) for cell in row] for row in rows])
+    writer.writerows([[_shown_cell(flat(cell)) for cell in row] for row in rows])
+
+
+def _shown_cell(value: Any) -> Any:
+    return shown(value) if isinstance(value, str) else value
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:
     """Aligned text. On a terminal lines are cut to its width, unless all of it was asked for."""
     heads = [column.header for column in columns]
-    lines = [heads, *rows]
+    lines = [heads, *[[shown(cell) for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     # The last column of the left kind needs no padding.
     form = GAP.join(
@@ -132,7 +141,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool
     ).format
     terminal = sys.stdout.isatty()
     most = os.get_terminal_size(sys.stdout.fileno()).columns if terminal and cut else 0
-    texts = [form(*line).rstrip().translate(_CONTROL) for line in lines]
+    texts = [form(*line).rstrip() for line in lines]
     if most > 0:
         texts = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
     if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":

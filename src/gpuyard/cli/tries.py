@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuyard.cli.shown import shown
+
 _SHOWN_MAX = 20
 _NODES_SHOWN_MAX = 2
 _WHY_WIDTH_MIN = 30
@@ -69,7 +71,7 @@ def _where(each: Mapping[str, Any]) -> str:
 def _why(each: Mapping[str, Any]) -> str:
     """What was said; of one that says nothing, how its program ended."""
     text = each["why"] or (f"exit code {each['exit_code']}" if each["exit_code"] else "")
-    return "".join([char if char.isprintable() else "?" for char in text])
+    return shown(text)
 
 
 def _broken(start: str, why: str, width: int) -> list[str]:

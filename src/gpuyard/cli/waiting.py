@@ -9,6 +9,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
+from gpuyard.cli.shown import shown
+
 if TYPE_CHECKING:
     from gpuyard.api.answers import End, Standing
     from gpuyard.api.client import Client
@@ -50,7 +52,7 @@ class Waiting:
         else:
             self.clear()
             if self._terminal or self._said:
-                self._line(f"running on {', '.join(standing.get('nodes', ())) or 'the yard'}")
+                self._line(shown(f"running on {', '.join(standing.get('nodes', ())) or 'the yard'}"))
             self._said = ""
 
     def clear(self) -> None:
@@ -68,10 +70,10 @@ class Waiting:
             if waited_ms >= _LONG_MS:
                 text += f" ({span(waited_ms)} so far)"
             most = max(20, _columns(self._stream) - _MARGIN)
-            shown = text if len(text) <= most else text[: most - 1] + "…"
+            fits = text if len(text) <= most else text[: most - 1] + "…"
             colour = (_DIM, _PLAIN) if not os.environ.get("NO_COLOR") else ("", "")
             with suppress(OSError):
-                self._stream.write(f"{_ERASE}{colour[0]}{shown}{colour[1]}")
+                self._stream.write(f"{_ERASE}{colour[0]}{fits}{colour[1]}")
                 self._stream.flush()
             self._drawn = True
         elif waited_ms >= PATIENCE_MS and standing["reason"] != self._said:
@@ -93,7 +95,7 @@ def words(standing: "Standing") -> str:
     parts += [] if place is None else [f"{ordinal(place)} in line"]
     if by_ms is not None:
         parts.append(f"likely within {span(by_ms - standing['now_ms'])}")
-    return f"waiting: {', '.join(parts) or 'in line'}"
+    return shown(f"waiting: {', '.join(parts) or 'in line'}")
 
 
 def span(ms: int) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.options import JobArgument, Option, Output, OutputOption
 from gpuyard.cli.places import client
+from gpuyard.cli.shown import shown
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -155,7 +156,7 @@ def _headline(text: str) -> None:
     import sys
 
     bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    plain = "".join([char if char.isprintable() else "?" for char in text])
+    plain = shown(text)
     print(f"\x1b[1m{plain}\x1b[0m" if bold else plain)
 
 
@@ -178,7 +179,7 @@ def _line(text: str, indent: str) -> None:
     import shutil
     import sys
 
-    plain = "".join([char if char.isprintable() else "?" for char in text])
+    plain = shown(text)
     if sys.stdout.isatty():
         import textwrap
 

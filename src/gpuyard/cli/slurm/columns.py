@@ -7,6 +7,8 @@ between the fields is printed as it stands.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gpuyard.cli.shown import shown
+
 LONG_WIDTH = 20
 """Of a field of -O that says none."""
 
@@ -53,7 +55,7 @@ class Format(NamedTuple):
         """One for each job or node."""
         template = self._template([column.template(cut=column.field.cut) for column in self.columns])
         texts = [column.field.text for column in self.columns]
-        return [template % tuple([text(thing) for text in texts]) for thing in things]
+        return [template % tuple([shown(text(thing)) for text in texts]) for thing in things]
 
     def _template(self, parts: list[str]) -> str:
         return self.before.replace("%", "%%") + "".join(parts)
@@ -137,8 +139,10 @@ def cell_lines(
         end = how.delimiter if how.at_end else ""
         if header:
             lines.append(how.delimiter.join([cell.head for cell in cells]) + end)
-        return lines + [how.delimiter.join([cell.text(thing) for cell in cells]) + end for thing in things]
+        return lines + [
+            how.delimiter.join([shown(cell.text(thing)) for cell in cells]) + end for thing in things
+        ]
     if header:
         lines.append("".join([cell.heading() + " " for cell in cells]))
         lines.append("".join(["-" * cell.width + " " for cell in cells]))
-    return lines + ["".join([cell.put(cell.text(thing)) + " " for cell in cells]) for thing in things]
+    return lines + ["".join([cell.put(shown(cell.text(thing))) + " " for cell in cells]) for thing in things]

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from gpuyard.cli.shown import shown, shown_lines
 from gpuyard.cli.slurm.stopping import Stop
 from gpuyard.engines.slurm_commands import PROGRAMS
 from gpuyard.errors import YardError
@@ -26,13 +27,13 @@ def run_program(name: str, words: Sequence[str]) -> int:
     except Stop as stop:
         sys.stdout.flush()
         for line in stop.lines:
-            print(line, file=sys.stderr)
+            print(shown_lines(line), file=sys.stderr)
         return stop.code
     except YardError as wrong:
         sys.stdout.flush()
         lines = wrong.message.splitlines() or ["failed"]
         for line in [*lines, *([wrong.hint] if wrong.hint else [])]:
-            print(f"{name}: error: {line}", file=sys.stderr)
+            print(f"{name}: error: {shown(line)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gpuyard.api.client import Client
+from gpuyard.cli.shown import shown
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.ids import split_ids, wanted_id
 from gpuyard.cli.slurm.stopping import Stop, error
@@ -81,7 +82,7 @@ def _ask(name: str, words: list[str]) -> int:
         answers = yard.ask_many(_VERBS[name], labels)
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
-        print(f"{_why(answer['status'], answer['detail'])} for job {answer['label']}", file=sys.stderr)
+        print(shown(f"{_why(answer['status'], answer['detail'])} for job {answer['label']}"), file=sys.stderr)
     return 1 if refused else 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.api.client import Client, Refused
+from gpuyard.cli.shown import shown
 from gpuyard.cli.slurm.ids import wanted_id
 from gpuyard.cli.slurm.jobs import Pools, SlurmJob, of_view, size
 from gpuyard.cli.slurm.sacct_fields import Line, exit_code
@@ -45,7 +46,7 @@ def show(words: Sequence[str], *, one_line: bool) -> int:
                 kind, "No partitions in the system"
             )
         )
-    for block in blocks:
+    for block in [[shown(line) for line in block] for block in blocks]:
         if one_line:
             print(" ".join(block))
         else:

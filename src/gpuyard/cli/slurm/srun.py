@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.api.client import Client, Refused
+from gpuyard.cli.shown import shown
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.stopping import Stop, error
@@ -160,6 +161,6 @@ def _code(end: Any) -> int:
     elif state == "FAILED" and code:
         print(f"srun: error: job {end['label']}: Exited with exit code {code}", file=sys.stderr)
     elif state != "COMPLETED":
-        print(f"srun: error: job {end['label']} ended with {state}: {end['reason']}", file=sys.stderr)
+        print(f"srun: error: job {end['label']} ended with {state}: {shown(end['reason'])}", file=sys.stderr)
         code = code or _CODES.get(state, 1)
     return code

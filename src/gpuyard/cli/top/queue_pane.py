@@ -14,11 +14,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from gpuyard.cli.shown import shown
 from gpuyard.cli.tables import number, span
 from gpuyard.cli.top.colours import DIM, HEAD, STATES, TenantColours
 
 GAP = "  "
-_CONTROL = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
 _ID, _LABEL, _NAME, _TENANT, _USER, _CLASS, _STATE = range(7)
 _GPUS, _NODES, _SUBMITTED, _STARTED, _REASON = 8, 9, 10, 11, 13
 _CURSOR = Style(bgcolor="#2f4a63", bold=True)
@@ -219,7 +219,7 @@ class QueuePane(ScrollView, can_focus=True):
         }
         segments = []
         for fit in self._fits:
-            text = texts[fit.head].translate(_CONTROL)
+            text = shown(texts[fit.head])
             segments += [Segment(_cell(text, fit), styles.get(fit.head)), Segment(GAP)]
         return segments[:-1]
 

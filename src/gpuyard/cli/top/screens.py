@@ -15,11 +15,15 @@ from textual.worker import get_current_worker
 from gpuyard.api.answers import End
 from gpuyard.api.client import Client
 from gpuyard.cli.show import story
+from gpuyard.cli.shown import shown_lines
 from gpuyard.errors import YardError
 
 LOG_LINES_MAX = 20_000
 AGAIN_S = 2.0
-_CONTROL = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127, *range(128, 160)), "")
+_STEERING = (*range(9), *range(11, 13), *range(14, 32), *range(127, 160))
+_MARKS = (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+_UNSEEN = dict.fromkeys((*_STEERING, *_MARKS), "")
+"""What a log holds for a terminal, which this is not."""
 
 
 def on_screen(screen: Screen[Any], call: Callable[[], object]) -> bool:
@@ -78,8 +82,8 @@ class JobScreen(ModalScreen[None]):
             with Client(timeout_s=10, patience_s=0) as yard:
                 text = "\n".join(story(yard.job(self.label)))
         except YardError as error:
-            text = f"{error.message}\n{error.hint}"
-        on_screen(self, partial(self._tell, text.translate(_CONTROL)))
+            text = shown_lines(f"{error.message}\n{error.hint}")
+        on_screen(self, partial(self._tell, text))
 
     def _tell(self, text: str) -> None:
         # A screen that is just being left has lost its parts already.
@@ -147,7 +151,7 @@ class LogScreen(ModalScreen[None]):
             text = item.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
             # A screen that is just being left has lost its parts already.
             for log in self.query(Log):
-                log.write(text.translate(_CONTROL))
+                log.write(text.translate(_UNSEEN))
         else:
             code = "" if item["exit_code"] is None else f", exit code {item['exit_code']}"
             self._title(f"{item['state']}{code}")

@@ -1,0 +1,26 @@
+"""Text that somebody else chose, made fit for a terminal: what would steer it is shown and not sent.
+
+A job's reason, its paths and its command line hold what their owner put there: escape sequences that move the cursor or
+rename the window, line breaks that forge a line, marks that turn the direction of what follows. Every face sends such
+text through here. What a job writes to its own output is passed on as it is, as a program's output always was.
+"""
+
+_BLANKS = "\u00a0\u2007\u202f"
+"""Blanks at which no line breaks: not printable by Python's word, and harmless."""
+
+
+def shown(text: str) -> str:
+    """The text as one line in which nothing is hidden: `\\x1b[2J` for the sequence that clears a screen."""
+    if text.isprintable():
+        return text
+    return "".join(
+        [
+            char if char.isprintable() or char in _BLANKS else char.encode("unicode_escape").decode()
+            for char in text
+        ]
+    )
+
+
+def shown_lines(text: str) -> str:
+    """The same for words of ours over several lines."""
+    return text if text.isprintable() else "\n".join([shown(line) for line in text.split("\n")])

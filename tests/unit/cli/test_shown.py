@@ -1,0 +1,58 @@
+"""Text that would steer a terminal, on the faces that show it."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuyard.cli import shown as module
+from gpuyard.cli.shown import shown, shown_lines
+from gpuyard.cli.streams import notice
+from gpuyard.cli.tables import Column, emit
+
+STEERS = "a\x1b[2J\x07\x9b\u202eb\u2066\u200b\u2028\n\rc\ud800\U000e0041"
+
+
+def test_what_steers_is_shown_and_all_else_stays() -> None:
+    for text in ("", "train-7", "Grüße, 猫 und 🚀", "8\u00a0h", "C:\\x1b"):
+        assert text == shown(text)
+    said = shown(STEERS)
+    assert (True, True, True) == (
+        said.isprintable(),
+        said.startswith(r"a\x1b[2J\x07\x9b\u202eb"),
+        r"\n\rc" in said,
+    )
+    assert "one\ntwo \\x1b[1m" == shown_lines("one\ntwo \x1b[1m")
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "csv", "yaml", "json"])
+def test_a_listing_sends_nothing_of_it(capsys: pytest.CaptureFixture[str], output: str) -> None:
+    text = STEERS.replace("\ud800", "")
+    columns = [Column("NAME", lambda each: each["name"]), Column("WHY", lambda each: each["why"])]
+    emit([{"name": "x", "why": text}, {"name": "y", "why": "fine"}], columns, output)
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isprintable()
+    if output == "csv":
+        assert [["name", "why"], ["x", shown(text)], ["y", "fine"]] == list(csv.reader(io.StringIO(out)))
+    elif output in ("yaml", "json"):
+        read = json.loads(out) if output == "json" else yaml.safe_load(out)
+        assert text == read[0]["why"], "a program gets it as it is"
+    else:
+        assert 3 == len(out.splitlines())
+
+
+def test_a_notice_sends_nothing_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    notice(f"job 7 failed: {STEERS}", before="yard: ")
+    assert capsys.readouterr().err.replace("\n", "").isprintable()
+
+
+def test_there_is_one_such_function() -> None:
+    """A face that cleans text by itself would forget what the next one knows."""
+    folder = Path(module.__file__).parent
+    own = [
+        path.name for path in folder.rglob("*.py") if "isprintable() else" in path.read_text(encoding="utf-8")
+    ]
+    assert [] == [name for name in own if name != "shown.py"]
