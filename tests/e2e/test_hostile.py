@@ -55,7 +55,7 @@ def numbers() -> Iterator[Case]:
     yield Case("no time", job(time_limit_s=0), "time_limit_s")
     yield Case("more cores than there are", job(cpus=99_999), "cores on one node")
     yield Case("a sliver of a core", job(cpus=0.00001), "finer than a thousandth")
-    yield Case("more memory than there is", job(memory_mib=1 << 29), "MiB on one node")
+    yield Case("more memory than there is", job(memory_mib=1 << 29), "GiB on one node")
     yield Case("half a GPU", job(gpus=0.5), "gpus")
 
 

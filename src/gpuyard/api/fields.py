@@ -116,9 +116,10 @@ def indices(text: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         step = int(match[3] or 1)
         if last < first or step == 0:
-            raise ValueError(f"has a range that goes nowhere: {quoted(part)}")
+            instead = f"{last}-{first}" if last < first else f"{first}-{last}"
+            raise ValueError(f"has a range that goes nowhere: {quoted(part)}; write {instead}")
         if (last - first) // step + 1 + len(found) > ARRAY_TASKS_MAX:
-            raise ValueError(f"has more than {ARRAY_TASKS_MAX} tasks")
+            raise ValueError(f"has more than {ARRAY_TASKS_MAX:,} tasks; split it into several arrays")
         found.update(dict.fromkeys(range(first, last + 1, step)))
     return tuple(sorted(found))
 

@@ -166,7 +166,9 @@ class Jobs:
             # It has ended, or never was: the history knows.
             view = await run_in_threadpool(self._yard.views.job, label_of(text), sight=who.sight)
             state = view["state"]
-            raise Impossible(f"job {view['label']} has ended already: {state}") from None
+            raise Impossible(
+                f"job {view['label']} has ended already: {state}", f"`yard show {view['label']}` tells how."
+            ) from None
         return done
 
 

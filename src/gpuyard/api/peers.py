@@ -74,7 +74,7 @@ class LocalDoor:
         if peer is None:
             return _nobody(
                 "the request does not say who asks, or its token is not this yard's",
-                "Send `Authorization: Bearer` and the token, which is in the file `token` of the data folder.",
+                "Set YARD_TOKEN to what is in the file `token` of its data folder (in HTTP: `Authorization: Bearer`).",
             )
         who = _known(*peer)
         if os.geteuid() != 0 and not who.admin:

@@ -4,6 +4,7 @@ Types are strict (`"8"` is no number, `true` is not 1), unknown fields are refus
 and texts that will become names are held to characters that mean nothing to a shell, a path or a terminal.
 """
 
+import re
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -339,8 +340,11 @@ def _fields(kind: type[BaseModel]) -> list[str]:
     return [each.alias or name for name, each in kind.model_fields.items()]
 
 
+_CHOICE = re.compile(r"\^\(([a-z|]+)\)\$")
+"""A pattern that is only a choice of words."""
 _WORDING = (
     ("Value error, ", ""),
+    ("should be '', ", "should be "),
     ("Input should", "it should"),
     ("String should", "it should"),
     ("List should", "it should"),
@@ -360,6 +364,9 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     if error["type"] == "extra_forbidden":
         meant = remedy(place[-1], _fields(kind), "fields")
         detail = f"unknown field; {meant}" if meant.startswith("did you mean") else "unknown field"
+    elif error["type"] == "string_pattern_mismatch":
+        choice = _CHOICE.fullmatch(error["ctx"]["pattern"])
+        detail = f"it should be one of {choice[1].replace('|', ', ')}" if choice else detail
     for theirs, ours in _WORDING:
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}

@@ -34,7 +34,7 @@ def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, s
     for each in more:
         name, sign, value = each.partition("=")
         if not sign or not name:
-            raise BadInput(f"--env {each!r} is not NAME=VALUE")
+            raise BadInput(f"--env {each!r} is not NAME=VALUE", "For example: --env SEED=7")
         env[name] = value
     return env
 

@@ -56,6 +56,9 @@ def convert(
     sys.stdout.write(write_native([each.job for each in found]))
 
 
+_WHAT = "Give the path of a batch script, a manifest of Kubernetes or a job in native YAML."
+
+
 def take(
     file: str,
     *,
@@ -107,6 +110,6 @@ def _text(file: str, name: str, content: bytes | None) -> str:
         with Path(file).open("rb") as opened:
             return decode(opened.read(BYTES_MAX + 1), name)
     except FileNotFoundError:
-        raise BadInput(f"{name}: no such file") from None
+        raise BadInput(f"{name}: no such file", _WHAT) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+        raise BadInput(f"{name}: {getattr(error, 'strerror', None) or error}", _WHAT) from None

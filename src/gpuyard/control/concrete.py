@@ -12,6 +12,7 @@ from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.geometry import gpu_milli
+from gpuyard.core.words import memory_text
 from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
 from gpuyard.model.mig import MOLDS, Profile
 from gpuyard.model.units import MILLI
@@ -90,7 +91,7 @@ def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
         most = max([model.memory_mib for model in models], default=0)
         kind = " kept strictly apart" if new.isolation is Isolation.STRICT else ""
         return Unacceptable(
-            f"no GPU here has {new.gpu_memory_mib} MiB of memory{kind}; the largest has {most}",
+            f"no GPU here has {memory_text(new.gpu_memory_mib)} of memory{kind}; the largest has {memory_text(most)}",
             "Ask for less memory.",
         )
     _price, _milli, name, request = min(choices, key=lambda choice: choice[:3])

@@ -296,7 +296,7 @@ def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
             return not record.held
         case Verb.RELEASE:
             if phase is not None or not (record.held or record.begin_ms > record.job.begin_ms):
-                return Impossible(f"job {label} is not on hold")
+                return Impossible(f"job {label} is not on hold", f"`yard show {label}` tells how it stands.")
             return True
         case Verb.SUSPEND:
             if phase is None:
@@ -310,7 +310,7 @@ def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
             return record.wanted is not Verb.CONTINUE
         case Verb.REQUEUE:
             if phase is None:
-                return Impossible(f"job {label} waits already")
+                return Impossible(f"job {label} waits already", f"`yard why {label}` tells what for.")
             if stopping and record.cause is StopCause.CANCEL:
                 return Impossible(f"job {label} is being cancelled")
             return not (stopping or record.wanted is Verb.REQUEUE)

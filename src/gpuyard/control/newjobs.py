@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.quantities import duration_text
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Refusal, Unacceptable
@@ -13,6 +14,7 @@ from gpuyard.control.rights import Action
 from gpuyard.core import State
 from gpuyard.core.admission import never
 from gpuyard.core.plain import Plain, to_plain
+from gpuyard.core.words import span
 from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
     CATALOGUE,
@@ -306,10 +308,9 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     if new.limit_ms:
         klass = state.klass_of(new.klass)
         if new.limit_ms > klass.limit_ms:
-            most_s, asked_s = klass.limit_ms // SECOND_MS, new.limit_ms // SECOND_MS
             return Unacceptable(
-                f"asks for {asked_s} s; a job of class {klass.name} may run for {most_s} s",
-                "Ask for less time, or for another class.",
+                f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
+                f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
             )
     reason = never(state, spec_of(new, _NOBODY, tenant, ""))
     if reason is None:

@@ -109,6 +109,11 @@ class DataDir:
             return str(found["text"]), str(found["name"])
         except FileNotFoundError:
             return None
+        except NotADirectoryError:
+            raise YardError(
+                f"{self.root} cannot hold a yard's data: it is a file",
+                "Name another folder with --data, or with YARD_DATA.",
+            ) from None
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise YardError(
                 f"{self._started}, the configuration of the last start, cannot be read: {error}",

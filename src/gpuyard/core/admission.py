@@ -4,7 +4,7 @@ from gpuyard.core.shapes import Shape
 from gpuyard.core.slicing import gpus_on
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
-from gpuyard.core.words import cores_text, count_text
+from gpuyard.core.words import cores_text, count_text, memory_text
 from gpuyard.model import JobSpec, Mig, Milli, Reason, ReasonCode
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
@@ -114,7 +114,7 @@ def _why_no_way(state: State, shape: Shape) -> str:
         )
     most_memory = max((k.memory_mib for k in fitting), default=0)
     if ask.memory_mib > most_memory:
-        return f"asks for {ask.memory_mib} MiB on one node; the largest node has {most_memory}"
+        return f"asks for {memory_text(ask.memory_mib)} on one node; the largest node has {memory_text(most_memory)}"
     nodes = count_text(sum([k.members.bit_count() for k in fitting]), "node")
     cores = sum([k.cpu_milli * k.members.bit_count() for k in fitting])
     if ask.tasks * ask.cpu_milli > cores:

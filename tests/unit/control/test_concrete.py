@@ -60,7 +60,7 @@ def test_no_part_is_smaller_than_what_was_asked_for(desk: Rig) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"gpu_memory_mib": 1 << 20}, "no GPU here has 1048576 MiB"),
+        ({"gpu_memory_mib": 1 << 20}, "no GPU here has 1024 GiB"),
         ({"gpu_memory_mib": 1 << 20, "isolation": Isolation.STRICT}, "kept strictly apart"),
         ({"mig": "9g.999gb"}, "no GPU here can be cut to '9g.999gb': H100 has 1g.10gb.*T4 cannot be cut"),
         ({"mig": "1g.18gb", "gpu_models": ("T4",)}, "T4 cannot be cut"),

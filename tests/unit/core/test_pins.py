@@ -150,9 +150,9 @@ def test_what_the_engine_says_of_a_pin_is_kept() -> None:
     here = Yard("fifo", nodes(1, gpus=2, model="H200"))
     pin(here, "7g.141gb", 0)
     here.apply(LayoutMade(here.now_ms, 0, 0b11, "the driver is gone"))
-    assert (False, "the driver is gone", 0) == here.state.nodes.pins[0][0][1:]
+    assert (False, "the driver is gone", 0) == here.state.nodes.pins[0][0][1:4]
     here.apply(LayoutMade(here.now_ms, 0, 0b1, took_ms=400))
-    assert (True, "", 400) == here.state.nodes.pins[0][0][1:]
+    assert (True, "", 400) == here.state.nodes.pins[0][0][1:4]
     assert canonical(here.state) == canonical(load(dump(here.state)))
 
 

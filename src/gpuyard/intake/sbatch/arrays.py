@@ -32,7 +32,8 @@ def array(text: str) -> Array:
             raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quoted(text)}")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step == 0:
-            raise ValueError(f"has a range that goes nowhere: {quoted(part)}")
+            instead = f"{last}-{first}" if last < first else f"{first}-{last}"
+            raise ValueError(f"has a range that goes nowhere: {quoted(part)}; write {instead}")
         if (last - first) // step + 1 + len(seen) > ARRAY_TASKS_MAX:
             raise ValueError(f"has more than {ARRAY_TASKS_MAX} tasks; split it into several arrays")
         seen.update(range(first, last + 1, step))
