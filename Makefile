@@ -15,6 +15,7 @@ setup: ## Make .venv from the lock (again only when something changed)
 
 demo: setup ## Show gpuyard at work on this machine
 	@$(BIN)/yard demo
+	@echo 'To type yard in this shell:  export PATH="$(CURDIR)/.venv/bin:$$PATH"'
 
 test: lint ## Style, types, layers and every test that needs no server; under ten minutes
 	$(PYTEST) -m "not soak and not rig"

@@ -1,0 +1,58 @@
+"""What a reader meets first: no link that leads nowhere, every how-to reachable, and `yard` on the PATH."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def links(page: Path) -> list[tuple[str, str]]:
+    """Files and sections that a page points to."""
+    found = re.findall(r"\]\(([^)#\s]*)(#[^)\s]*)?\)", page.read_text(encoding="utf-8"))
+    return [(file, section) for file, section in found if "://" not in file]
+
+
+def sections(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for file, section in links(page):
+        target = (page.parent / file) if file else page
+        assert target.exists(), file
+        assert not section or section in sections(target), f"{file}{section}"
+
+
+@pytest.mark.parametrize("index", ["README.md", "docs/how-to/README.md"])
+def test_every_how_to_is_linked(index: str) -> None:
+    page = ROOT / index
+    linked = {(page.parent / file).resolve() for file, _section in links(page) if file}
+    missing = [each.name for each in (ROOT / "docs" / "how-to").glob("*.md") if each.resolve() not in linked]
+    assert [] == sorted(set(missing) - {"README.md"})
+
+
+def test_readme_says_how_to_install_what_is_alpha_and_which_engine_only_simulates() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = (
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
+    )
+    extras = re.findall(r"^(\w+) = \[", named, re.MULTILINE)
+    for extra in set(extras[: extras.index("dev")]):
+        assert f"`gpuyard[{extra}]`" in text, extra
+    assert "gpuyard is alpha" in text
+    assert re.search(r"\| `kubernetes` \| \*simulates only\*", text)
+    assert "its image is not pulled" in text
+
+
+def test_make_demo_and_setup_end_with_the_line_that_puts_yard_on_the_path() -> None:
+    told = subprocess.run(
+        ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert f'export PATH="{ROOT}/.venv/bin:$PATH"' in told.stdout.splitlines()[-1]
+    assert "export PATH=" in (ROOT / "scripts" / "setup").read_text(encoding="utf-8").splitlines()[-1]
