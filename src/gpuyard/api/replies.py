@@ -131,6 +131,12 @@ class JobView(BaseModel):
     started_ms: Milliseconds | None = None
     ended: str | None = None
     ended_ms: Milliseconds | None = None
+    waited_ms: int | None = Field(
+        default=None,
+        description="How long it waited until it started, or ended: all the time since its submission in which it did "
+        "not run. Of a job that ran more than once, the time between its tries counts. Null while it waits.",
+    )
+    ran_ms: int = Field(default=0, description="How long its tries ran that have ended, all together.")
     time_limit_s: int | None
     attempts: int = 0
     preemptions: int = 0

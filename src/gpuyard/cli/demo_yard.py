@@ -186,7 +186,7 @@ def _summary(client: "Client") -> str:
         by_team[job["tenant"].split("/")[0]].append(job)
     said = []
     for team, mine in sorted(by_team.items()):
-        waits = [(job["started_ms"] or job["ended_ms"] or 0) - job["submitted_ms"] for job in mine]
+        waits = [job["waited_ms"] for job in mine]
         stops = sum(job["preemptions"] for job in mine)
         words = f"{team} {len(mine)} jobs, waited {sum(waits) / len(waits) / 1000:.1f} s on average"
         said.append(

@@ -40,6 +40,8 @@ FIELDS = (
     "started_ms",
     "ended",
     "ended_ms",
+    "waited_ms",
+    "ran_ms",
     "time_limit_s",
     "attempts",
     "preemptions",
@@ -133,10 +135,10 @@ def _since_ms(text: str) -> int:
 def _waited(job: Mapping[str, Any]) -> str:
     from gpuyard.cli.tables import span
 
-    return span(job["started_ms"] - job["submitted_ms"]) if job["started_ms"] else "-"
+    return span(job["waited_ms"]) if job["attempts"] else "-"
 
 
 def _ran(job: Mapping[str, Any]) -> str:
     from gpuyard.cli.tables import span
 
-    return span(job["ended_ms"] - job["started_ms"]) if job["started_ms"] else "-"
+    return span(job["ran_ms"]) if job["attempts"] else "-"

@@ -105,6 +105,8 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     if job["ended_ms"]:
         ran = f", after {span(job['ended_ms'] - job['started_ms'])}" if job["started_ms"] else ""
         lines.append(("ended", f"{clock(job['ended_ms'])}{ran}"))
+    if job.get("waited_ms") is not None:
+        lines.append(("waited", span(job["waited_ms"])))
     lines += _runs(job) + _used(job)
     if job["exit_code"] is not None:
         lines.append(("exit code", str(job["exit_code"])))

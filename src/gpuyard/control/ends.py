@@ -45,6 +45,7 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
             "limit_ms": record.limit_ms,
             "deadline_ms": job.deadline_ms,
             "begin_ms": job.begin_ms,
+            "ran_ms": record.ran_ms,
             "grants": to_plain(record.grants),
         },
     )

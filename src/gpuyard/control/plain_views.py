@@ -9,7 +9,7 @@ from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.claims import pinned_mask
 from gpuyard.core.plain import from_plain
-from gpuyard.core.records import JobRecord
+from gpuyard.core.records import JobRecord, waited_ms
 from gpuyard.model import Ask
 from gpuyard.model.requests import request_text
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
@@ -69,6 +69,10 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
         "nodes": [nodes[grant.node].name for grant in record.grants],
         "gpu_indices": [list(positions[grant.gpus]) for grant in record.grants],
         **_times(job.submitted_ms, record.started_ms, 0),
+        "waited_ms": None
+        if record.phase is None
+        else waited_ms(job.submitted_ms, record.started_ms, record.ran_ms),
+        "ran_ms": record.ran_ms,
         "time_limit_s": limit_s(record.limit_ms),
         "attempts": record.attempt,
         "preemptions": record.preemptions,
@@ -90,6 +94,7 @@ def ended_job(state: State, row: HistoryRow) -> View:
     grants = row.detail.get("grants", [])
     nodes = state.nodes.node
     array = row.array_id > 0
+    ran_ms = row.detail.get("ran_ms", 0) + (row.ended_ms - row.started_ms if row.started_ms else 0)
     return {
         "id": row.id,
         "label": row_label(row),
@@ -109,6 +114,8 @@ def ended_job(state: State, row: HistoryRow) -> View:
         "nodes": [nodes[g["node"]].name for g in grants if g["node"] < len(nodes)],
         "gpu_indices": [list(positions[g["gpus"]]) for g in grants],
         **_times(row.submitted_ms, row.started_ms, row.ended_ms),
+        "waited_ms": waited_ms(row.submitted_ms, row.ended_ms, ran_ms),
+        "ran_ms": ran_ms,
         "time_limit_s": limit_s(row.detail.get("limit_ms", NO_LIMIT_MS)),
         "attempts": row.attempts,
         "preemptions": row.preemptions,

@@ -124,6 +124,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "checkpoint_ms": record.checkpoint_ms,
         "suspended_ms": record.suspended_ms,
         "saved_ms": record.saved_ms,
+        "ran_ms": record.ran_ms,
         "preemptions": record.preemptions,
         "cause": to_plain(record.cause),
         "for_job": record.for_job,
@@ -204,6 +205,8 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf)
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
+    # A dump of an earlier release does not have it.
+    record.ran_ms = row.get("ran_ms", 0)
     record.state = JobState(row["state"])
     for name in ("held", "attempt", "started_ms", "end_ms"):
         setattr(record, name, row[name])

@@ -130,7 +130,7 @@ def end(
     saved_ms: int = 0,
     _exit_code: int = 0,
     _why: str = "",
-    _ended_ms: int = 0,
+    ended_ms: int = 0,
 ) -> None:
     """`AttemptEnded`."""
     record = state.jobs.get(job_id)
@@ -158,6 +158,7 @@ def end(
     if outcome is Outcome.FAILED:
         record.failures += 1
         record.begin_ms = at_ms + min(RETRY_MAX_MS, RETRY_FIRST_MS << min(record.failures - 1, 16))
+    record.ran_ms += max(0, (ended_ms or at_ms) - record.started_ms)
     record.clear()
     if record.cause is not None and record.cause.preempts:
         record.preemptions += 1

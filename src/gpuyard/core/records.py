@@ -11,6 +11,18 @@ from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, Jo
 from gpuyard.model.units import NO_LIMIT_MS
 
 _PENDING = JobState.PENDING
+
+
+def waited_ms(submitted_ms: int, until_ms: int, ran_ms: int) -> int:
+    """How long a job has waited: all the time from its submission to then in which it did not run.
+
+    The one definition, for listings, reports and simulations alike. A hold, a begin time and jobs that it waits for
+    count. A job that ran more than once has waited before each of its tries. One that is suspended keeps its GPUs, and
+    does not wait.
+    """
+    return max(0, until_ms - submitted_ms - ran_ms)
+
+
 _NO_BILL = Bill(0, 0, 0, 0)
 _NOWHERE = (0, 0, 0)
 
@@ -25,6 +37,7 @@ class Rare:
         "for_job",
         "held",
         "pending",
+        "ran_ms",
         "saved_ms",
         "suspended_ms",
         "wanted",
@@ -32,7 +45,7 @@ class Rare:
 
     def __init__(self) -> None:
         self.held = False
-        self.suspended_ms = self.saved_ms = self.for_job = self.failures = 0
+        self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = 0
         self.cause: StopCause | None = None
         self.pending: dict[After, None] = {}
         self.doomed = ""
@@ -175,6 +188,16 @@ class JobRecord:
     def saved_ms(self, value: int) -> None:
         if value or self.rare is not None:
             self._rarely().saved_ms = value
+
+    @property
+    def ran_ms(self) -> int:
+        """How long its tries ran that have ended."""
+        return (self.rare or _NOTHING_RARE).ran_ms
+
+    @ran_ms.setter
+    def ran_ms(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().ran_ms = value
 
     @property
     def cause(self) -> StopCause | None:

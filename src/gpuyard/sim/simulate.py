@@ -13,7 +13,7 @@ from time import perf_counter_ns, process_time
 from gpuyard.core import Policy, State, apply, decide
 from gpuyard.core.admission import never
 from gpuyard.core.life import complete, end, start, submit
-from gpuyard.core.records import JobRecord
+from gpuyard.core.records import JobRecord, waited_ms
 from gpuyard.model import (
     AttemptStopping,
     ConfigSet,
@@ -246,8 +246,9 @@ class Simulation:
             if not self._meter.one_price:
                 self._meter.charge(record, ran_ms)
             self._saved.pop(job_id, None)
-            waited_ms = record.started_ms - record.job.submitted_ms - self._ran.pop(job_id, 0)
-            self._meter.ended.append((job_id, waited_ms, at_ms))
+            ran_ms = self._ran.pop(job_id, 0)
+            wait_ms = waited_ms(record.job.submitted_ms, record.started_ms, ran_ms)
+            self._meter.ended.append((job_id, wait_ms, at_ms))
             end(self.state, at_ms, job_id, record.attempt, outcome)
             return
         saved_ms = saved_before + self._kept(record, ran_ms)

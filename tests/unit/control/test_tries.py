@@ -12,7 +12,7 @@ from gpuyard.control.books import Draft
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
 from gpuyard.control.views import Filter
-from gpuyard.core import State
+from gpuyard.core import State, dump, load
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,
@@ -193,3 +193,34 @@ def test_answers_are_as_they_are_described(yard: Rig) -> None:
     assert ([None, "COMPLETED"], 2) == (
         [view.tries[-1].outcome for view in (running, waiting)], len(waiting.tries)
     )  # fmt: skip
+
+
+def test_a_job_waits_all_the_time_that_it_does_not_run(yard: Rig) -> None:
+    """Before its first try and between its tries; what it says is the same live, ended, and made anew from a dump."""
+    job_id = yard.submit()
+    submitted_ms = yard.views.job(label_of(str(job_id)))["submitted_ms"]
+
+    def told() -> tuple[int | None, int]:
+        found = yard.views.job(label_of(str(job_id)))
+        return found["waited_ms"], found["ran_ms"]
+
+    yard.time_ms = submitted_ms + 10_000
+    yard.start(job_id)
+    first_ms = yard.books.state.jobs[job_id].started_ms - submitted_ms
+    assert (first_ms, 0) == told()
+    yard.time_ms = submitted_ms + 50_000
+    # It was gone 5 s before anybody saw.
+    lose(yard, job_id, seen_late_ms=5000)
+    ran_ms = yard.time_ms - 5000 - submitted_ms - first_ms
+    assert (None, ran_ms) == told()
+    assert ran_ms == load(dump(yard.books.state)).jobs[job_id].ran_ms
+    yard.time_ms = submitted_ms + 70_000
+    yard.start(job_id)
+    waited_ms = yard.books.state.jobs[job_id].started_ms - submitted_ms - ran_ms
+    assert (waited_ms, ran_ms) == told()
+    yard.time_ms = submitted_ms + 100_000
+    yard.end(job_id, Outcome.FAILED, 3)
+    (row,) = yard.views.history(Filter(), None, None, 9)[0]
+    assert row["ended_ms"] - submitted_ms == row["waited_ms"] + row["ran_ms"]
+    assert waited_ms == row["waited_ms"] < 40_000
+    JobView.model_validate(row)

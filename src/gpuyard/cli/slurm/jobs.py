@@ -33,6 +33,7 @@ class SlurmJob:
         "now_ms",
         "partition",
         "pools",
+        "ran_ms",
         "requeue",
         "restarts",
         "said",
@@ -81,6 +82,8 @@ class SlurmJob:
     gpu_models: str
     pools: str
     restarts: int
+    ran_ms: int
+    """How long its earlier tries ran."""
     requeue: bool
     exit_code: int | None
 
@@ -192,7 +195,7 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
             job.id, job.label, job.name, job.tenant, job.user, job.klass, state, attempt, job.gpus, nodes,
             job.submitted_ms, job.started_ms, job.limit_s, job.said,
             job.pools, job.gpu_models, job.tasks, job.cpus, job.memory_mib, job.begin_ms, job.waits_for,
-            job.array_id, job.array_index, job.array_limit, job.restarts, job.requeue,
+            job.array_id, job.array_index, job.array_limit, job.restarts, job.requeue, job.ran_ms,
         ) = row  # fmt: skip
         if job.masked:
             # A column without a word would shift those behind it for whoever counts them.
@@ -222,6 +225,9 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.array_id, job.array_index = found["array_id"] or 0, found["array_index"] or 0
     job.exit_code, job.restarts, job.requeue = found["exit_code"], found["restarts"], True
     job.start_guess_ms = found.get("expected_start_ms") or 0
+    # Of a job that has ended, the last try is among those that ran.
+    last_ms = job.ended_ms - job.started_ms if job.ended_ms and job.started_ms else 0
+    job.ran_ms = found.get("ran_ms", last_ms) - last_ms
     job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, found.get("waits_for", ""), 0
     return job
 

@@ -13,7 +13,7 @@ from gpuyard.cli.slurm import squeue_fields
 from gpuyard.cli.slurm.face import run
 from gpuyard.cli.slurm.folding import as_gang, on_one_node
 from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue
-from gpuyard.cli.slurm.sacct_fields import Line, exit_code, state
+from gpuyard.cli.slurm.sacct_fields import CELLS, Line, exit_code, state
 from gpuyard.cli.slurm.sshare import rows_of
 from gpuyard.cli.slurm.words import REASONS, reason
 from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
@@ -30,7 +30,7 @@ def job(**more: Any) -> SlurmJob:
         "state": "PENDING", "attempt_state": "", "gpus": 2, "nodes": "", "submitted_ms": 1000, "started_ms": 0,
         "time_limit_s": 0, "reason": "no room", "pools": "", "gpu_models": "", "tasks": 1, "cpus": 4,
         "memory_mib": 0, "begin_ms": 0, "waits_for": "", "array_id": 0, "array_index": 0, "array_limit": 0,
-        "restarts": 0, "requeue": True,
+        "restarts": 0, "requeue": True, "ran_ms": 0,
     }  # fmt: skip
     assert list(values) == [*QUEUE_COLUMNS, *MORE_COLUMNS]
     values |= more
@@ -40,6 +40,13 @@ def job(**more: Any) -> SlurmJob:
 def test_every_reason_of_the_yard_has_a_word() -> None:
     assert [] == [text for text in REASON_TEXTS.values() if text not in REASONS]
     assert ("Priority", "Priority", "None") == (reason("in line"), reason("in line, 7 ahead"), reason(""))
+
+
+def test_reserved_is_the_time_in_which_a_job_did_not_run() -> None:
+    one = job(
+        state="RUNNING", attempt_state="RUNNING", nodes="n1", started_ms=61_000, restarts=1, ran_ms=50_000
+    )
+    assert "00:00:10" == CELLS["reserved"].text(Line(one))
 
 
 def test_a_running_job() -> None:
