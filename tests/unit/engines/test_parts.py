@@ -33,9 +33,10 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
     assert [
         "gpuyard",
         "gpuyard.engines",
+        "gpuyard.engines.dispositions",
         "gpuyard.engines.local",
-        *[f"gpuyard.engines.local.{name}" for name in ("cgroups", "files", "processes", "room", "spawner")],
-        *[f"gpuyard.engines.local.{name}" for name in ("supervisor", "tasks")],
+        *[f"gpuyard.engines.local.{name}" for name in ("cgroups", "files", "peeking", "processes", "room")],
+        *[f"gpuyard.engines.local.{name}" for name in ("spawner", "supervisor", "tasks")],
     ] == found[:-1]
     assert int(found[-1]) < 100
 

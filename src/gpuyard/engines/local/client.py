@@ -15,6 +15,7 @@ from typing import Any
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.fence import Fence
 from gpuyard.engines.local import descriptors, files
+from gpuyard.engines.local.peeking import Inside
 from gpuyard.engines.local.supervisor import CLAIMED, TAKEN
 
 _ANSWER_BYTES_MAX = 8192
@@ -154,6 +155,7 @@ class Data(Fence):
                 os.mkfifo(self.wake, 0o600)
             # Read and write: with a writer of its own a pipe is never at its end.
             self.wake_fd = os.open(self.wake, os.O_RDWR | os.O_NONBLOCK)
+            self.inside = Inside(self.root)
         except OSError as error:
             raise Permanent(f"{self.root} cannot hold the engine's data: {error}") from error
 
@@ -193,6 +195,7 @@ class Data(Fence):
         if self.wake_fd >= 0:
             os.close(self.wake_fd)
             self.wake_fd = -1
+            self.inside.close()
 
 
 def read_own(path: str, offset: int, limit: int) -> bytes:

@@ -316,12 +316,10 @@ class LocalEngine:
             commands=self._commands,
             yard=self._yard,
         )
+        if self._data.inside.leads_outside(job_folder):
+            return Reply(Answer.REFUSED, "something else was put in the place of its folder")
         try:
-            os.makedirs(job_folder, mode=0o700, exist_ok=True)
-            if place.drop:
-                os.chown(job_folder, account.uid, account.gid)
-            os.makedirs(folder, exist_ok=True)
-            os.chmod(folder, 0o711)
+            _make_folders(job_folder, folder, account if place.drop else None)
             plan = translate.plan_of(launch, account, place)
             if files.create(os.path.join(folder, files.LAUNCH), plan, durable=True):
                 files.sync_folder(folder)
@@ -473,3 +471,12 @@ class LocalEngine:
             with suppress(OSError, Transient), self._data.locked():
                 cgroups.Group(os.path.join(self._base, cgroups.SUPERVISORS)).remove()
                 os.rmdir(self._base)
+
+
+def _make_folders(of_job: str, of_attempt: str, owner: translate.Account | None) -> None:
+    """What all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
+    os.makedirs(of_job, mode=0o700, exist_ok=True)
+    if owner is not None:
+        os.chown(of_job, owner.uid, owner.gid)
+    os.makedirs(of_attempt, exist_ok=True)
+    os.chmod(of_attempt, 0o711)

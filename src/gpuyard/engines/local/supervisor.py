@@ -12,9 +12,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local import files, processes, room
+from gpuyard.engines.local import files, peeking, processes, room
 from gpuyard.engines.local.cgroups import Group
-from gpuyard.engines.local.tasks import Failure, Task, adopt_orphans, launch
+from gpuyard.engines.local.tasks import Failure, Task, adopt_orphans, become_looker, launch
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 """Blocked from before the claim on, and taken one at a time."""
@@ -28,6 +28,9 @@ _SWEEP_S_MAX = 0.5
 _RESISTS_S = 3.0
 """So long after the first kill it is said what does not end."""
 _NAMED_MAX = 3
+_LOOK_S = 5.0
+"""How often a checkpoint is looked for that lies outside the engine's folder."""
+_LAST_LOOK_S_MAX = 1.0
 _RETRY_S = 1.0
 
 
@@ -57,7 +60,7 @@ def supervise(folder: str, starter: socket.socket) -> None:
     except (OSError, ValueError, KeyError) as error:
         answer(f"{error}")
         return
-    supervisor = Supervisor(plan, slot)
+    supervisor = Supervisor(plan, slot, os.path.dirname(os.path.dirname(folder)))
     # The group is made before the answer: until then the engine holds the lock that keeps its parent in place.
     supervisor.make_group()
     answer(CLAIMED)
@@ -76,8 +79,9 @@ def _now_ms() -> int:
 class Supervisor:
     """The attempt while it runs."""
 
-    def __init__(self, plan: dict[str, Any], slot: files.EndSlot) -> None:
+    def __init__(self, plan: dict[str, Any], slot: files.EndSlot, root: str) -> None:
         self.plan = plan
+        self.inside = peeking.Inside(root)
         self.slot = slot
         self.group = Group(plan["cgroup"]) if plan["cgroup"] else None
         self.tasks: list[Task] = []
@@ -94,7 +98,9 @@ class Supervisor:
         self.warned = False
         """Once is enough: a job that has saved its work and asks to be requeued is not warned again."""
         self.frozen_at: float | None = None
-        self.limit_at = self.warn_at = self.term_at = self.kill_at = float("inf")
+        self.limit_at = self.warn_at = self.term_at = self.kill_at = self.look_at = float("inf")
+        self.looker = 0
+        """The process that looks for a checkpoint now; 0: there is none."""
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""
@@ -126,16 +132,57 @@ class Supervisor:
         if self.verdict:
             self.started_ms, self.why = 0, self.why or "stopped before it ran"
             return None
-        self.tasks, failure = launch(plan, self.group)
         now = time.monotonic()
         if plan["limit_ms"] > 0:
             self.limit_at = now + plan["limit_ms"] / 1000
             if plan["warn_signal"] and plan["warn_ms"] > 0:
                 self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
+        failure = launch(plan, self.group, self.tasks, self._heed)
         if failure is not None:
             self._kill()
         self._tell("RUNNING")
-        return failure
+        if self._inside_ms() is None:
+            self.look_at = time.monotonic() + _LOOK_S
+        # A job that was told to stop while it started did not fail by itself.
+        return None if self._told() else failure
+
+    def _told(self) -> bool:
+        return bool(self.verdict)
+
+    def _heed(self) -> None:
+        """While tasks start: they may hang, and whoever wants the job stopped does not wait for that."""
+        halt = files.read(files.HALT)
+        if halt is not None:
+            self._halt(halt)
+        self._keep_time()
+
+    # ---- checkpoints
+
+    def _inside_ms(self) -> int | None:
+        """When it last saved its work, if the file lies where this process may look."""
+        return self.inside.time_ms(self.plan["checkpoint"])
+
+    def _look(self) -> None:
+        """Let another process look for it. One that does not come back is the last."""
+        self.look_at = time.monotonic() + _LOOK_S
+        if not self.looker:
+            with suppress(OSError):
+                self.looker = peeking.look_outside(self.plan["checkpoint"], lambda: become_looker(self.plan))
+
+    def _checkpoint_ms(self) -> int:
+        """When it last saved its work, at its end."""
+        found = self._inside_ms()
+        if found is not None:
+            return found
+        self._look()
+        until = time.monotonic() + _LAST_LOOK_S_MAX
+        while self.looker and time.monotonic() < until:
+            signal.sigtimedwait(SIGNALS, _SWEEP_S)
+            self._reap()
+        if self.looker:
+            with suppress(ProcessLookupError):
+                os.kill(self.looker, signal.SIGKILL)
+        return peeking.saved_ms()
 
     def _tell(self, phase: str) -> None:
         news = {
@@ -153,7 +200,7 @@ class Supervisor:
     def _wait(self) -> None:
         until = self.kill_at
         if self.frozen_at is None:
-            until = min(until, self.limit_at, self.warn_at, self.term_at)
+            until = min(until, self.limit_at, self.warn_at, self.term_at, self.look_at)
         signal.sigtimedwait(SIGNALS, min(max(0.0, until - time.monotonic()), _WAIT_S_MAX))
 
     def _reap(self) -> bool:
@@ -165,6 +212,8 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
+            if pid == self.looker:
+                self.looker = 0
             for task in self.tasks:
                 if task.pid == pid:
                     task.status = status
@@ -231,6 +280,8 @@ class Supervisor:
             if now >= self.term_at:
                 self.term_at = float("inf")
                 self._signal(signal.SIGTERM)
+            if now >= self.look_at:
+                self._look()
         if now >= self.kill_at:
             # Again and again until all are gone: one that is being forked now may be missed once.
             self._kill()
@@ -299,7 +350,9 @@ class Supervisor:
         self.killed_at = now if self.killed_at is None else self.killed_at
         for_s = now - self.killed_at
         if for_s >= _RESISTS_S:
-            left = sorted(self._below() | set(self.group.pids() if self.group is not None else ()))
+            left = sorted(
+                (self._below() - {self.looker}) | set(self.group.pids() if self.group is not None else ())
+            )
             named = ", ".join([processes.described(pid) for pid in left[:_NAMED_MAX]])
             more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
             resists = f"killed, and has not ended: process {named}{more}" if left else ""
@@ -315,7 +368,11 @@ class Supervisor:
         while self._reap():
             if self.group is not None:
                 self.group.kill()
-            processes.signal_all(self._below(), signal.SIGKILL)
+            below = self._below()
+            processes.signal_all(below, signal.SIGKILL)
+            if self.looker and below <= {self.looker} and (self.group is None or self.group.empty()):
+                # It is none of the job's processes, and may hang for ever.
+                return
             signal.sigtimedwait(SIGNALS, self._insist())
 
     # ---- the end
@@ -351,16 +408,13 @@ class Supervisor:
                 nodes = self.plan.get("nodes") or [self.plan["node"]]
                 on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
                 why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"
-        checkpoint_ms = 0
-        with suppress(OSError):
-            checkpoint_ms = os.stat(self.plan["checkpoint"]).st_mtime_ns // 1_000_000
         return {
             "outcome": outcome,
             "exit_code": exit_code,
             "why": why,
             "started_ms": self.started_ms,
             "ended_ms": max(_now_ms(), self.started_ms),
-            "checkpoint_ms": checkpoint_ms,
+            "checkpoint_ms": self._checkpoint_ms(),
         }
 
     def _why_failed(self, task: Task) -> str:

@@ -7,7 +7,9 @@ import ctypes
 import errno
 import os
 import pwd
+import select
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,6 +24,7 @@ EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _READY, _GO = b"r", b"g"
 _MESSAGE_BYTES_MAX = 1000
+_HEED_MS = 50
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,15 +65,20 @@ class Failure(NamedTuple):
     why: str
 
 
-def launch(plan: dict[str, Any], group: Group | None) -> tuple[list[Task], Failure | None]:
-    """Fork every task and let them go once all are ready. With a failure, the tasks are dead or dying."""
+def launch(
+    plan: dict[str, Any], group: Group | None, tasks: list[Task], heed: Callable[[], None]
+) -> Failure | None:
+    """Fork every task and let them go once all are ready. With a failure, the tasks are dead or dying.
+
+    A task may hang before its program runs, in its folder or its output. `heed` is called now and then until it has
+    said something: it may kill those in `tasks`.
+    """
     output = _own_output(plan)
     room.prepare(plan)
     argv = plan["argv"]
     if plan["script"]:
         argv = [_write_script(plan), *argv]
     gate_read, gate_write = os.pipe()
-    tasks: list[Task] = []
     failure = None
     try:
         for env in plan["envs"]:
@@ -78,20 +86,24 @@ def launch(plan: dict[str, Any], group: Group | None) -> tuple[list[Task], Failu
     except OSError as error:
         failure = Failure(EXIT_NOT_RUN, f"cannot start task {len(tasks)}: {error.strerror}")
     for task in tasks:
-        failure = failure or _heard(task, whole=False)
+        failure = failure or _heard(task, heed, whole=False)
     if failure is None:
         os.write(gate_write, _GO * len(tasks))
     os.close(gate_write)
     os.close(gate_read)
     for task in tasks:
-        failure = failure or _heard(task, whole=True)
+        failure = failure or _heard(task, heed, whole=True)
         os.close(task.ears)
     os.close(output)
-    return tasks, failure
+    return failure
 
 
-def _heard(task: Task, *, whole: bool) -> Failure | None:
+def _heard(task: Task, heed: Callable[[], None], *, whole: bool) -> Failure | None:
     """Listen to a task until it is ready (or, `whole`, until its program runs); what went wrong, if something did."""
+    ears = select.poll()
+    ears.register(task.ears, select.POLLIN)
+    while not ears.poll(_HEED_MS):
+        heed()
     said = os.read(task.ears, _MESSAGE_BYTES_MAX)
     if said == (b"" if whole else _READY):
         return None
@@ -200,6 +212,14 @@ def _die_with(supervisor: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(EXIT_NOT_RUN)
+
+
+def become_looker(plan: dict[str, Any]) -> None:
+    """A process that only looks at a path of the job: as its user, and no longer there than its supervisor."""
+    supervisor = os.getppid()
+    if plan["drop"]:
+        _become_user(plan)
+    _die_with(supervisor)
 
 
 def _become_user(plan: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Phase, Report
-from gpuyard.engines.local import files, processes, translate
+from gpuyard.engines.local import files, peeking, processes, translate
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.processes import Identity
@@ -164,9 +164,9 @@ class Watcher:
         phase = Phase[news["phase"]] if news else Phase.STARTING
         if os.path.exists(f"{folder}/{files.HALT}"):
             phase = Phase.STOPPING
-        checkpoint_ms = 0
-        with suppress(OSError):
-            checkpoint_ms = min(os.stat(seen.checkpoint).st_mtime_ns // 1_000_000, self._now_ms())
+        saved_ms = self._data.inside.time_ms(seen.checkpoint)
+        # Elsewhere it is looked for by a process of the supervisor: a path of a job may hang whoever touches it.
+        checkpoint_ms = min(peeking.saved_ms(folder) if saved_ms is None else saved_ms, self._now_ms())
         started_ms = news["started_ms"] if news else 0
         why = news.get("why", "") if news else ""
         return Report(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why)

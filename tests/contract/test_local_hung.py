@@ -1,0 +1,100 @@
+"""The local engine and jobs whose file system does not answer: they hold up nobody, and can be stopped."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until
+from gpuyard.engines.contract import Answer, Halt, Phase, Recipe
+from gpuyard.model import Outcome
+from rigs.hung import hung_mount
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LocalRig]:
+    made = LocalRig(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def gone(tmp_path: Path) -> Path:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    return folder
+
+
+def test_a_checkpoint_on_a_dead_file_system_holds_up_neither_the_engine_nor_its_end(
+    rig: LocalRig, gone: Path
+) -> None:
+    with hung_mount(gone, taken=True):
+        recipe = Recipe(argv=("sleep", "60"), env={"YARD_CHECKPOINT_FILE": f"{gone}/saved"})
+        rig.keys.add("y-1-1")
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+        until(rig, "y-1-1", Phase.RUNNING)
+        began_s = time.monotonic()
+        assert 0 == look(rig, "y-1-1").checkpoint_ms
+        assert 2 > time.monotonic() - began_s
+        rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 100)])
+        assert Outcome.CANCELLED is ended(rig, "y-1-1").outcome
+        assert 5 > time.monotonic() - began_s
+
+
+def test_a_checkpoint_elsewhere_is_seen_as_the_jobs_user_sees_it(rig: LocalRig, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    recipe = Recipe(argv=("sh", "-c", f"echo >{saved}; exit 3"), env={"YARD_CHECKPOINT_FILE": str(saved)})
+    rig.keys.add("y-1-1")
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+    assert ended(rig, "y-1-1").checkpoint_ms == saved.stat().st_mtime_ns // 1_000_000
+
+
+@pytest.mark.parametrize("where", ["cwd", "stdout"])
+def test_a_job_that_hangs_before_its_program_runs_heeds_its_limit(
+    rig: LocalRig, gone: Path, where: str
+) -> None:
+    with hung_mount(gone, taken=False):
+        place = {"cwd": str(gone)} if where == "cwd" else {"stdout": f"{gone}/out"}
+        rig.keys.add("y-1-1")
+        recipe = Recipe(argv=("true",), **place)  # type: ignore[arg-type]
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe, tasks=2, limit_ms=400, grace_ms=100)])
+        assert Outcome.TIMEOUT is ended(rig, "y-1-1").outcome
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_a_job_that_hangs_before_its_program_runs_can_be_cancelled(rig: LocalRig, gone: Path) -> None:
+    with hung_mount(gone, taken=False):
+        rig.keys.add("y-1-1")
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(argv=("true",), cwd=str(gone)))])
+        time.sleep(0.3)
+        rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 100)])
+        assert Outcome.CANCELLED is ended(rig, "y-1-1").outcome
+
+
+def test_what_does_not_end_though_it_was_killed_is_said(rig: LocalRig, gone: Path) -> None:
+    with hung_mount(gone, taken=True):
+        rig.keys.add("y-1-1")
+        recipe = Recipe(argv=("sh", "-c", f"exec 2>&1; cat {gone}/data"))
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+        until(rig, "y-1-1", Phase.RUNNING)
+        time.sleep(0.3)
+        rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+        for _ in range(1000):
+            report = look(rig, "y-1-1")
+            if report.why:
+                break
+            time.sleep(0.01)
+        assert Phase.STOPPING is report.phase
+        assert "killed, and has not ended: process" in report.why
+        assert "cat" in report.why
+    assert Outcome.CANCELLED is ended(rig, "y-1-1").outcome
+
+
+def test_a_folder_of_a_job_on_which_something_was_mounted_is_not_touched(rig: LocalRig) -> None:
+    rig.keys.update({"y-1-1", "y-1-2"})
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", Program())])
+    ended(rig, "y-1-1")
+    with hung_mount(rig.data / "jobs" / "1", taken=True):
+        (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-1-2", Program(), restarts=1)])
+    assert Answer.REFUSED is reply.answer
