@@ -16,7 +16,7 @@ from rigs.certificates import make_certificate
 from rigs.kills import Server
 from rigs.teams import CONFIG
 
-from .conftest import Box, Done
+from .conftest import Box, Done, until
 
 
 class Secured(Box):
@@ -241,3 +241,20 @@ def test_two_servers_agree_at_once_that_a_token_is_revoked(pair: list[Server], t
             assert time.monotonic() - began < 10
         took.append(time.monotonic() - began)
     assert max(took) < LOOK_S + 0.5, took
+
+
+def test_two_servers_have_the_same_people_soon_after_an_apply(pair: list[Server], tmp_path: Path) -> None:
+    box = Box(tmp_path / "yard")
+    admin = {"Authorization": f"Bearer {box('token', 'create', '--user', 'adam').out.strip()}"}
+    file = tmp_path / "more.yaml"
+    file.write_text(
+        CONFIG.replace("  limits:", "    lucy: {tenant: product, role: viewer}\n  limits:"), encoding="utf-8"
+    )
+    assert 0 == box("apply", "-f", file, "--yes", "--no-preview").code
+    # Each of them would make a token for her, and knows her at most as what the file says.
+    for server in pair:
+        until(
+            lambda server=server: server.call("POST", "/api/v1/tokens", {"user": "lucy"}, admin)[0] == 201, 10
+        )
+        status, refusal = server.call("POST", "/api/v1/tokens", {"user": "lucy", "role": "user"}, admin)
+        assert (422, True) == (status, "lucy is viewer of product" in refusal["detail"])

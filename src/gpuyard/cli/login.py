@@ -97,7 +97,8 @@ def whoami() -> None:
     runs = f"jobs run as {me['runs_as']}" if me["runs_as"] else "who only looks"
     print(f"user     {me['user']}, {runs}")
     print(f"rights   {_rights(me)}")
-    print(f"tenant   {_tenant(str(me['home']))}")
+    if me["runs_as"]:
+        print(f"tenant   {_tenant(str(me['home']))}")
     if me["token"]:
         print(f"token    {me['token']}, until {clock(me['expires_ms'])}")
     print(f"yard     {where}{'' if me['auth'] else ', without --auth'}")

@@ -188,7 +188,9 @@ class Yard:
         """Begin to write and to lead."""
         self.committer.start()
         self.leader.start()
-        self.doors.start()
+        if self.options.shared:
+            # Alone, this server puts every version in force itself.
+            self.doors.start()
 
     def close(self) -> None:
         """Stop in the reverse order of the start. What runs goes on."""
