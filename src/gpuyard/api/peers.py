@@ -9,7 +9,6 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -61,12 +60,12 @@ class LocalDoor:
     """Without `--auth`: users of this machine, and whoever has the one token, who acts as its owner."""
 
     def __init__(
-        self, token: str, owner: tuple[int, int], default_tenant: Callable[[str], str] = lambda _login: ""
+        self, token: str, owner: tuple[int, int], placed: Callable[[Person], Person] = lambda who: who
     ) -> None:
-        """`default_tenant` tells where the jobs of a user go that name no tenant."""
+        """`placed` gives a user the tenants that are theirs."""
         self._token = token.encode()
         self._owner = owner
-        self._default_tenant = default_tenant
+        self._placed = placed
 
     def known(self, scope: Any) -> Person | Problem | None:
         """By the socket or the token."""
@@ -83,8 +82,7 @@ class LocalDoor:
                 f"this yard is {_known(os.geteuid(), os.getegid()).name}'s own",
                 "Start one with `yard up -d`.",
             )
-        home = self._default_tenant(who.name)
-        return replace(who, default_tenant=home) if home else who
+        return self._placed(who)
 
     async def looked_up(self, scope: Any) -> Person | Problem:
         """Nothing has to be."""

@@ -156,7 +156,7 @@ def _owner(path: Path) -> tuple[int, int]:
 def gate_of(yard: Yard, app: Any) -> Gate:
     """The application behind its gate: with `--auth` tokens and limits, else the users of this machine."""
     if yard.office is None:
-        door: Door = LocalDoor(yard.token, _owner(yard.data.token_file), yard.doors.default_tenant)
+        door: Door = LocalDoor(yard.token, _owner(yard.data.token_file), yard.doors.placed)
         # Without `--auth` it listens at this machine alone (`check_address`).
         return Gate(app, door, quick(yard), origins=Origins(yard.options.host))
     by_token = TokenDoor(yard.office)

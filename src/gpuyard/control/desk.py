@@ -19,6 +19,7 @@ from gpuyard.control.newjobs import (
     events_of,
     hash_of,
     in_our_words,
+    not_theirs,
     owned,
     recipe_of,
     reply_of,
@@ -122,7 +123,7 @@ class Desk:
             )
 
         need = (new.ask, new.exclusive, new.gpu_memory_mib, new.isolation)
-        kind = (*need, new.tenant, who.name, new.klass, new.limit_ms, who.given)
+        kind = (*need, new.tenant, who.name, new.klass, new.limit_ms, who.given, who.places)
         return self._committer.accept(Arrival(kind, judge, make))
 
     def rehearse(self, who: Person, new: NewJob) -> list[Event]:
@@ -262,7 +263,7 @@ def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refu
     tenant = tenant_of(new, who, state)
     if isinstance(tenant, Refusal):
         return tenant
-    refusal = _not_for(who, tenant)
+    refusal = _not_for(who, tenant) or not_theirs(who, tenant, state)
     if refusal is not None:
         return refusal
     whole = concrete(new, state)

@@ -15,7 +15,7 @@ from gpuyard.config.values import Access
 from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer
 from gpuyard.control.oidc import Provider
-from gpuyard.control.people import Roster
+from gpuyard.control.people import Person, Roster
 from gpuyard.control.tokens import Office
 from gpuyard.errors import YardError
 from gpuyard.store import How
@@ -61,9 +61,9 @@ class Doors:
         """Have a function called whenever the people have changed."""
         self._told.append(tell)
 
-    def default_tenant(self, login: str) -> str:
-        """Where the jobs of a user of the machine go that name no tenant; empty: nothing is said."""
-        return self.roster.default_tenant(login)
+    def placed(self, who: Person) -> Person:
+        """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
+        return self.roster.placed(who)
 
     def start(self) -> None:
         """Begin to look for newer versions."""

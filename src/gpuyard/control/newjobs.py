@@ -9,8 +9,8 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import duration_text
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.people import Person, RunAs
-from gpuyard.control.refusals import CouldNever, Refusal, Unacceptable
-from gpuyard.control.rights import Action
+from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
+from gpuyard.control.rights import Action, below
 from gpuyard.core import State
 from gpuyard.core.admission import never
 from gpuyard.core.plain import Plain, to_plain
@@ -235,7 +235,7 @@ def in_our_words(new: NewJob, settings: Settings) -> NewJob:
     )
 
 
-def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
+def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
     """For whom a job counts: the tenant that was named, else the user's own, else the user where there are none."""
     known = [tenant.path for tenant in state.settings.tenants]
     if not new.tenant and who.home:
@@ -255,6 +255,8 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
     found = _own_tenant(known, who)
     if found:
         return found
+    if _held_to(who) and not who.places:
+        return _no_place(who, known[0])
     seen = [path for path in known if who.sight.knows(path)]
     open_to = [path for path in seen if who.may(Action.SUBMIT, path)] or seen or ["TENANT"]
     several = "several tenants are called like you" if _called_like(known, who) else "this yard has several"
@@ -262,6 +264,41 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Unacceptable:
         f"the job names no tenant, and {several}: {', '.join(open_to[:_NAMED_MAX])}",
         f"Say for whom it counts: --tenant {open_to[0]}/{who.name}; for good, set YARD_TENANT or `tenant:` in "
         "~/.config/gpuyard/defaults.yaml.",
+    )
+
+
+def not_theirs(who: Person, tenant: str, state: State) -> Forbidden | None:
+    """Why a user of the machine, without `--auth`, may not submit for a tenant: each one more would be a share more."""
+    if not _held_to(who):
+        return None
+    known = [each.path for each in state.settings.tenants]
+    places = who.places or _by_name(known, who)
+    if any([below(tenant, place) for place in places]):
+        return None
+    if not places:
+        return _no_place(who, tenant)
+    return Forbidden(
+        f"{who.name} may not submit for {tenant}: {who.name} has {', '.join(places)} here",
+        "Leave the tenant out, or ask an administrator: `auth.users` in yard.yaml says who has which.",
+    )
+
+
+def _held_to(who: Person) -> bool:
+    """Whether someone is held to the tenants that are theirs: with `--auth` their rights say the same."""
+    return who.given is None and not who.admin
+
+
+def _by_name(known: Sequence[str], who: Person) -> list[str]:
+    """The tenants of somebody whom yard.yaml does not name: of their own name, or below the only one that there is."""
+    if not known:
+        return [who.name]
+    return _called_like(known, who) or [own for own in (_own_tenant(known, who),) if own]
+
+
+def _no_place(who: Person, tenant: str) -> Forbidden:
+    return Forbidden(
+        f"yard.yaml gives {who.name} no tenant",
+        f"An administrator adds `{who.name}: {{tenant: {tenant}}}` to `auth.users` in yard.yaml, and applies it.",
     )
 
 

@@ -64,6 +64,8 @@ class Person:
     """When that ends; 0: they came without one."""
     default_tenant: str = ""
     """The tenant of their jobs that name none, where yard.yaml says one."""
+    places: tuple[str, ...] = ()
+    """Without `--auth`: the tenants that yard.yaml gives them, and all below; empty: it does not name them."""
 
     @cached_property
     def rights(self) -> Rights:
@@ -82,7 +84,7 @@ class Person:
         """The tenant of their jobs that name none; empty: as it is without `--auth`."""
         if self.default_tenant and self.may(Action.SUBMIT, self.default_tenant):
             return self.default_tenant
-        places = [right.tenant for right in self.given or () if right.tenant]
+        places = [right.tenant for right in self.given or () if right.tenant] or [*filter(None, self.places)]
         if len(places) != 1:
             return ""
         # An address of e-mail has letters that a tenant may not have.
@@ -207,6 +209,14 @@ class Roster:
         """Where the jobs of a user of the machine go that name no tenant; empty: nothing is said, or not one thing."""
         found = {self._accounts[name].default_tenant for name in self._by_login.get(login, [])}
         return found.pop() if len(found) == 1 else ""
+
+    def placed(self, who: Person) -> Person:
+        """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
+        names = self._by_login.get(who.name)
+        if not names:
+            return who
+        places = tuple(sorted({self._accounts[name].tenant for name in names}))
+        return replace(who, default_tenant=self.default_tenant(who.name), places=places)
 
     def local(self, uid: int, gid: int) -> Person:
         """Whoever is at the other end of the Unix socket."""

@@ -6,8 +6,9 @@ import pytest
 
 from gpuyard.api.peers import PEER, LocalDoor
 from gpuyard.config import ConfigError, loads
+from gpuyard.config.values import Account
 from gpuyard.control.doors import Doors
-from gpuyard.control.people import Person
+from gpuyard.control.people import Person, Roster
 from rigs.teams import ADMIN, CONFIG, ME, Team, team
 
 ADDED = CONFIG.replace(
@@ -104,7 +105,8 @@ def test_a_file_that_says_nothing_of_people_leaves_them_as_they_are(yard: Team) 
 
 
 def test_without_auth_the_default_tenant_of_a_user_of_the_machine_counts_too() -> None:
-    door = LocalDoor("x" * 64, (ADMIN.uid, ADMIN.gid), {ME: "research/vision"}.get)  # type: ignore[arg-type]
+    roster = Roster({"nina": Account(ME, "user", "research", "research/vision")})
+    door = LocalDoor("x" * 64, (ADMIN.uid, ADMIN.gid), roster.placed)
     who = door.known({PEER: (ADMIN.uid, ADMIN.gid), "headers": []})
     assert isinstance(who, Person)
     assert "research/vision" == who.home

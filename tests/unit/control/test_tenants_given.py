@@ -1,0 +1,74 @@
+"""Without `--auth`: users of the machine have the tenants that yard.yaml gives them, or one of their own name."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.config.values import Account
+from gpuyard.control import people
+from gpuyard.control.people import Person, Roster
+from gpuyard.control.refusals import Forbidden
+from gpuyard.model import Settings, Tenant
+from gpuyard.policies.registry import PRESETS
+from rigs.desk import ANA, ROOT, Rig, rig
+
+
+@pytest.fixture(autouse=True)
+def server_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people.os, "geteuid", lambda: 0)
+
+
+def settings(*tenants: str) -> Settings:
+    return Settings(tenants=tuple(map(Tenant, tenants)), policy=PRESETS["default"])
+
+
+def took(desk: Rig, who: Person, tenant: str = "") -> str:
+    """The tenant for which a job was taken."""
+    job_id = desk.submit(who, tenant=tenant)
+    desk.books.catch_up()
+    return desk.books.state.jobs[job_id].job.spec.tenant
+
+
+def test_where_there_are_no_tenants_everybody_has_their_own(tmp_path: Path) -> None:
+    with rig(tmp_path) as desk:
+        assert ["ana", "ana", "ana/sweep"] == [took(desk, ANA, tenant) for tenant in ("", "ana", "ana/sweep")]
+        for tenant in ("bob", "invented-1", "anabel", "invented/ana"):
+            with pytest.raises(Forbidden, match=f"ana may not submit for {tenant}: ana has ana here"):
+                took(desk, ANA, tenant)
+        assert "invented-1" == took(desk, ROOT, "invented-1"), "an administrator decides"
+
+
+def test_the_file_says_whose_tenants_are_whose(tmp_path: Path) -> None:
+    with rig(tmp_path, settings("research", "research/vision", "product", "product/bob")) as desk:
+        with pytest.raises(Forbidden, match="gives ana no tenant") as refusal:
+            took(desk, ANA)
+        assert "`ana: {tenant: research}` to `auth.users`" in refusal.value.hint
+        for tenant in ("research", "research/ana", "product/ana", "research/new"):
+            with pytest.raises(Forbidden, match="gives ana no tenant"):
+                took(desk, ANA, tenant)
+
+        bob = Person(1002, 1002, "bob", False)
+        assert ["product/bob", "product/bob/x"] == [
+            took(desk, bob, tenant) for tenant in ("", "product/bob/x")
+        ]
+        with pytest.raises(Forbidden, match="bob may not submit for research: bob has product/bob here"):
+            took(desk, bob, "research")
+
+        named = Roster({"ana": Account("", "user", "research"), "boss": Account("ana", "user", "product")})
+        both = named.placed(ANA)
+        assert ["research", "research/vision", "product/x"] == [
+            took(desk, both, tenant) for tenant in ("research", "research/vision", "product/x")
+        ]
+        one = Roster({"ana": Account("", "user", "research")}).placed(ANA)
+        assert ["research/ana", "research/vision"] == [
+            took(desk, one, tenant) for tenant in ("", "research/vision")
+        ]
+        with pytest.raises(Forbidden, match="ana may not submit for product: ana has research here"):
+            took(desk, one, "product")
+
+
+def test_everybody_is_below_the_only_tenant(tmp_path: Path) -> None:
+    with rig(tmp_path, settings("research")) as desk:
+        assert "research/ana" == took(desk, ANA)
+        with pytest.raises(Forbidden, match="ana may not submit for research/bob"):
+            took(desk, ANA, "research/bob")
