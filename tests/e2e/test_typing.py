@@ -49,11 +49,13 @@ def test_options_reach_the_job_and_defaults_stand_behind_them(box: Box, tmp_path
 
 def test_what_matches_is_cancelled_once_somebody_says_so(box: Box, tmp_path: Path) -> None:
     held = [box.submit("--hold", "-g", 0, "-n", name, "--", "true") for name in ("sweep", "sweep", "other")]
-    assert "yard cancel: which job?" in box("cancel").err
+    assert "cancel which job?" in box("cancel").err
 
     refused = box("cancel", "--name", "sweep")
     assert 2 == refused.code
-    assert f"2 jobs would be cancelled, and nobody is here to say yes: {held[0]}, {held[1]}" in refused.err
+    assert (
+        f"2 jobs would be cancelled, and this is no terminal to ask at: {held[0]}, {held[1]}" in refused.err
+    )
     assert len(held) == len(box("queue", "--mine", "-o", "csv").out.splitlines()) - 1
 
     done = box("cancel", "--name", "sweep", "--state", "PENDING", "--yes")

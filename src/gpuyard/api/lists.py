@@ -38,7 +38,7 @@ def routes(yard: Yard) -> APIRouter:
     add(router, "GET", "/history", api.history, Action.SEE_JOB, "Jobs that have ended, newest first",
         JobsReply, parameters=(*kinds, since, limit(PAGE_MAX), CURSOR), tags=["lists"])  # fmt: skip
     add(router, "GET", "/nodes", api.nodes, Action.SEE_NODES, "The fleet", NodesReply, tags=["lists"])
-    add(router, "GET", "/overview", api.overview, Action.SEE_NODES, "Every GPU and who is on it, every tenant's use",
+    add(router, "GET", "/overview", api.overview, Action.SEE_NODES, "Every GPU and the jobs on it, every tenant's use",
         OverviewReply, tags=["lists"])  # fmt: skip
     add(router, "GET", "/debug/snapshot", api.snapshot, Action.SEE_ALL, "The whole state, to be replayed elsewhere",
         SnapshotReply, tags=["lists"])  # fmt: skip

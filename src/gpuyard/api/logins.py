@@ -16,7 +16,7 @@ class TokenRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    user: Annotated[str, Field(pattern=_USER)] = Field(description="For whom.")
+    user: Annotated[str, Field(pattern=_USER)] = Field(description="The user that the token is for.")
     role: Annotated[str, Field(json_schema_extra={"enum": ROLE_WORDS})] | None = Field(
         None, description="Left out: what the user has in yard.yaml, else user."
     )

@@ -78,7 +78,7 @@ class JobRequest(BaseModel):
     name: Name = Field("", description="For people. Left out: made from the command.")
     tenant: Tenant = Field(
         "",
-        description="For whom it counts, as in research/ana. Left out: the user, where there are no tenants.",
+        description="The tenant that the job counts for, as in research/ana. Left out: the default tenant of the user.",
     )
     klass: Klass = Field("", alias="class", description="How it is treated. Left out: the default class.")
     gpus: int = Field(0, ge=0, le=100_000, description="GPUs of each task.")
@@ -108,8 +108,12 @@ class JobRequest(BaseModel):
         le=NO_LIMIT_MS // SECOND_MS,
         description="When an attempt is stopped. Left out: as its class says.",
     )
-    begin_ms: int = Field(0, ge=0, le=TIME_MS_MAX, description="Not to start before, in ms since 1970.")
-    deadline_ms: int = Field(0, ge=0, le=TIME_MS_MAX, description="When it should be done, in ms since 1970.")
+    begin_ms: int = Field(
+        0, ge=0, le=TIME_MS_MAX, description="The job does not start before, in ms since 1970."
+    )
+    deadline_ms: int = Field(
+        0, ge=0, le=TIME_MS_MAX, description="When the job should be done, in ms since 1970."
+    )
     array: Annotated[str, Field(max_length=1000)] | None = Field(
         None, description="Make it an array of tasks that start one by one: 0-9, 1,3,5 or 0-100:10."
     )

@@ -17,7 +17,8 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show it and chang
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 NoPreviewOption = Annotated[bool, typer.Option("--no-preview", help="Do not simulate the recorded jobs.")]
 DaysOption = Annotated[
-    int, typer.Option("--days", metavar="N", min=1, max=365, help="Simulate the last so many days.")
+    int,
+    typer.Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate."),
 ]
 
 

@@ -9,7 +9,8 @@ from gpuyard.cli.places import client
 def audit(
     user: UserOption = "",
     limit: Annotated[
-        int, Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest.")
+        int,
+        Option("--limit", metavar="N", min=1, max=1000, help="How many to show at most, the newest first."),
     ] = 50,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
@@ -17,7 +18,7 @@ def audit(
 ) -> None:
     """Show what people did, the newest first: submissions, wishes about jobs, nodes, tokens, configurations.
 
-    For admins.
+    Only administrators may see it.
     """
     from gpuyard.cli.watching import repeated
 

@@ -51,7 +51,7 @@ def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
     jobs = counted(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(
-            f"{jobs} would be cancelled, and nobody is here to say yes: {_labels(rows)}",
+            f"{jobs} would be cancelled, and this is no terminal to ask at: {_labels(rows)}",
             "With --yes they are cancelled without a question.",
         )
     for row in rows[:_SHOWN_MAX]:

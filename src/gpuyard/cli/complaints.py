@@ -58,6 +58,14 @@ def complain_of_usage(error: "typer.TyperException") -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         notice(error.format_message())
         return error.exit_code
+    param = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and param is not None:
+        from gpuyard.cli.helpwords import missing
+
+        question, line = missing(param, command)
+        notice(question, style="bold red")
+        notice(line)
+        return error.exit_code
     message = " ".join(error.format_message().split())
     for theirs, ours in _WORDING.items():
         message = message.replace(theirs, ours)

@@ -14,11 +14,14 @@ from gpuyard.errors import BadInput
 def config(
     version: Annotated[
         int | None,
-        typer.Argument(metavar="VERSION", min=1, help="Default: the one in force.", show_default=False),
+        typer.Argument(
+            metavar="VERSION", min=1, help="Which version. Default: the one in force.", show_default=False
+        ),
     ] = None,
     listed: Annotated[bool, typer.Option("-l", "--list", help="List the versions instead.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="With --list: so many.")
+        int,
+        typer.Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show."),
     ] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuyard.errors import BadInput
 
 KEYS = {
-    "tenant": "for whom jobs count",
+    "tenant": "the tenant that jobs count for",
     "class": "how jobs are treated",
     "pool": "pools that will do, with commas",
     "time": "time limit of a job, as in 2h",

@@ -8,6 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from gpuyard.cli.bridge import BareCommand, bare_values, bridge_group, bridged
+from gpuyard.cli.helpwords import reworded
 from gpuyard.cli.lazy import ENTRIES, Entry
 from gpuyard.cli.overall_help import page
 
@@ -44,7 +45,7 @@ def built(name: str, entry: Entry) -> Any:
     if entry.attribute == "app":
         bridge_group(found)
         alone.add_typer(found, name=name, short_help=entry.help)
-        return get_group(alone).commands[name]
+        return reworded(get_group(alone).commands[name])
     bare = bare_values(found)
     kind: Any = type("Bare", (BareCommand,), {"bare": bare}) if bare else TyperCommand
     if entry.cls:
@@ -60,4 +61,4 @@ def built(name: str, entry: Entry) -> Any:
         no_args_is_help=entry.no_args_is_help,
         context_settings=settings,
     )(bridged(found))
-    return get_command(alone)
+    return reworded(get_command(alone))

@@ -60,12 +60,14 @@ def history(
     state: StateOption = None,
     tenant: TenantOption = "",
     user: UserOption = "",
-    name: Annotated[str, Option("-n", "--name", help="Only jobs of this name.", show_default=False)] = "",
+    name: Annotated[
+        str, Option("-n", "--name", metavar="NAME", help="Only jobs of this name.", show_default=False)
+    ] = "",
     since: Annotated[
         str,
         Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
     ] = "",
-    limit: Annotated[int, Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
+    limit: Annotated[int, Option("--limit", metavar="N", min=1, help="How many to show, the newest.")] = 50,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
     watch: WatchOption = None,

@@ -28,7 +28,7 @@ GpuMemory = Annotated[
     Option(
         "--gpu-memory",
         metavar="SIZE",
-        help="Whatever part of a GPU has so much memory and is cheapest: 20G.",
+        help="The cheapest part of a GPU with this much memory: 20G.",
         show_default=False,
     ),
 ]
@@ -43,11 +43,32 @@ Isolated = Annotated[
 ]
 GpuModel = Annotated[
     list[str] | None,
-    Option("--gpu-model", metavar="MODEL", help="A model that will do; may be repeated.", show_default=False),
+    Option(
+        "--gpu-model", metavar="MODEL", help="A GPU model that will do; may be repeated.", show_default=False
+    ),
 ]
-JobName = Annotated[str, Option("-n", "--name", help="For people.", show_default=False)]
-Tenant = Annotated[str, Option("--tenant", metavar="PATH", help="For whom it counts.", show_default=False)]
-Klass = Annotated[str, Option("--class", metavar="CLASS", help="How it is treated.", show_default=False)]
+JobName = Annotated[
+    str,
+    Option(
+        "-n",
+        "--name",
+        metavar="NAME",
+        help="Name of the job. Default: that of its script or program.",
+        show_default=False,
+    ),
+]
+Tenant = Annotated[
+    str, Option("--tenant", metavar="TENANT", help="The tenant that the job counts for.", show_default=False)
+]
+Klass = Annotated[
+    str,
+    Option(
+        "--class",
+        metavar="CLASS",
+        help="The class of the job: its priority, time limit and grace.",
+        show_default=False,
+    ),
+]
 TimeLimit = Annotated[
     str,
     Option(
@@ -58,7 +79,9 @@ TimeLimit = Annotated[
         show_default=False,
     ),
 ]
-Tasks = Annotated[int, Option("--tasks", metavar="N", min=1, help="Tasks that start together or not at all.")]
+Tasks = Annotated[
+    int, Option("--tasks", metavar="N", min=1, help="Number of tasks, which start together or not at all.")
+]
 Cpus = Annotated[
     float, Option("-c", "--cpus", metavar="N", min=0, help="Cores of each task.", show_default=False)
 ]
@@ -68,7 +91,9 @@ Memory = Annotated[
 ]
 Env = Annotated[
     list[str] | None,
-    Option("--env", metavar="NAME=VALUE", help="Set a variable; may be repeated.", show_default=False),
+    Option(
+        "--env", metavar="NAME=VALUE", help="Set a variable of the job; may be repeated.", show_default=False
+    ),
 ]
 Export = Annotated[bool, Option("--export/--no-export", help="Pass on this shell's environment.")]
 Signal = Annotated[
@@ -85,7 +110,7 @@ Array = Annotated[
     Option(
         "--array",
         metavar="INDICES",
-        help="Many tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end no more than 4 at a time.",
+        help="Make it an array of tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end at most 4 run at a time.",
         show_default=False,
     ),
 ]
@@ -100,19 +125,30 @@ After = Annotated[
     ),
 ]
 AfterOne = Annotated[bool, Option("--after-one", help="One of the jobs of --after is enough.")]
-Stdout = Annotated[str, Option("--stdout", metavar="FILE", help="For its output.", show_default=False)]
-Stderr = Annotated[str, Option("--stderr", metavar="FILE", help="For its errors.", show_default=False)]
+Stdout = Annotated[
+    str, Option("--stdout", metavar="FILE", help="File for the output of the job.", show_default=False)
+]
+Stderr = Annotated[
+    str,
+    Option(
+        "--stderr", metavar="FILE", help="File for its errors. Default: with its output.", show_default=False
+    ),
+]
 Retries = Annotated[
     int,
-    Option("--retries", metavar="N", min=0, max=100, help="How often it is tried again if it fails."),
+    Option("--retries", metavar="N", min=0, max=100, help="How often the job is tried again if it fails."),
 ]
-Requeue = Annotated[bool, Option("--requeue/--no-requeue", help="Wait again when its node is lost.")]
-Hold = Annotated[bool, Option("--hold", help="Do not start it before `yard release`.")]
+Requeue = Annotated[
+    bool, Option("--requeue/--no-requeue", help="Whether the job waits again when its node is lost.")
+]
+Hold = Annotated[bool, Option("--hold", help="Keep the job from starting until `yard release`.")]
 
-Quiet = Annotated[bool, Option("-q", "--quiet", help="Say nothing of the wait, nor where it runs.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not say what the job waits for, nor where it runs.")]
 DryRun = Annotated[
     bool,
-    Option("--dry-run", help="Say where and when it would start and what it would cost; submit nothing."),
+    Option(
+        "--dry-run", help="Say where and when the job would start and what it would cost; submit nothing."
+    ),
 ]
 HostProcess = Annotated[
     bool,

@@ -36,7 +36,7 @@ Nodes = Annotated[
     Option(
         "--nodes",
         metavar="N|MIN-MAX",
-        help="Spread the tasks over so many nodes: 2, or 2-4.",
+        help="How many nodes to spread the tasks over: 2, or 2-4.",
         show_default=False,
     ),
 ]

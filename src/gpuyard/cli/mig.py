@@ -27,7 +27,7 @@ def mig(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Show how GPUs are cut into MIG slices, and which job has which.
 
     Nobody has to cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice; `-` in
-    it: nobody uses it. Who wants a GPU cut in one way and no other pins it with `yard mig apply`.
+    it: no job uses it. `yard mig apply` pins a GPU to one layout and no other.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ NodeOption = Annotated[
     ),
 ]
 GpuOption = Annotated[
-    str | None, Option("--gpu", metavar="N", help="Only these GPUs, as 0 or 0,2-3.", show_default=False)
+    str | None, Option("--gpu", metavar="N", help="Only these GPUs: 0, or 0,2-3.", show_default=False)
 ]
 FileOption = Annotated[
     Path | None,

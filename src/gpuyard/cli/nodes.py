@@ -59,7 +59,7 @@ def nodes(
     columns: ColumnsOption = "",
     watch: WatchOption = None,
 ) -> None:
-    """Show the nodes, what is free on them, and who else uses their GPUs."""
+    """Show the nodes, what is free on them, and which GPUs are used from outside the yard."""
     from gpuyard.cli.watching import repeated
 
     wanted = columns or ("" if gpus else wanted_columns("nodes", output))
@@ -141,7 +141,7 @@ def _pins(node: Mapping[str, Any]) -> str:
 
 def drain(
     node: NodeArgument,
-    why: Annotated[str, Option("--why", help="For people.", show_default=False)] = "",
+    why: Annotated[str, Option("--why", metavar="REASON", help="Shown to people.", show_default=False)] = "",
 ) -> None:
     """Let nothing new start on a node. What runs there goes on."""
     with client() as yard:

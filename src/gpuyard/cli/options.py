@@ -69,14 +69,17 @@ class Called(NamedTuple):
     """Its options as they were typed, without the `--` behind them; of a command that carries another one."""
 
 
-OutputOption = Annotated[Output, Option("-o", "--output", help="How to print the result.")]
+OutputOption = Annotated[
+    Output,
+    Option("-o", "--output", metavar="FORM", help="table, wide, json, yaml or csv."),
+]
 
 ColumnsOption = Annotated[
     str,
     Option(
         "--columns",
         metavar="NAMES",
-        help="Only these columns, in this order, as in id,state,gpus.",
+        help="Only these columns, in this order: id,state,gpus. A wrong name lists them all.",
         show_default=False,
     ),
 ]
@@ -91,7 +94,7 @@ WatchOption = Annotated[
         min=1,
         max=86_400,
         bare=str(WATCH_S),
-        help=f"Show it again every so many seconds, {WATCH_S} if none are given, until Ctrl-C.",
+        help=f"Show it again every {WATCH_S} seconds, or as often as you say, until Ctrl-C.",
         show_default=False,
     ),
 ]
@@ -99,13 +102,15 @@ WatchOption = Annotated[
 JobArgument = Annotated[str, Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")]
 StateOption = Annotated[
     list[str] | None,
-    Option("--state", metavar="STATE", help="Only these; may be repeated.", show_default=False),
+    Option("--state", metavar="STATE", help="Only jobs in this state; may be repeated.", show_default=False),
 ]
 TenantOption = Annotated[
-    str, Option("--tenant", metavar="PATH", help="Only this tenant and those below it.", show_default=False)
+    str, Option("--tenant", metavar="TENANT", help="Only this tenant and those below it.", show_default=False)
 ]
-MineOption = Annotated[bool, Option("--mine", help="Only your own.")]
-UserOption = Annotated[str, Option("-u", "--user", help="Only this user's.", show_default=False)]
+MineOption = Annotated[bool, Option("--mine", help="Only your own jobs.")]
+UserOption = Annotated[
+    str, Option("-u", "--user", metavar="USER", help="Only this user's jobs.", show_default=False)
+]
 
 PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",

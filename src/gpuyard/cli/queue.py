@@ -40,7 +40,8 @@ def queue(
     user: UserOption = "",
     mine: MineOption = False,
     limit: Annotated[
-        int | None, Option("--limit", metavar="N", min=1, help="At most so many.", show_default=False)
+        int | None,
+        Option("--limit", metavar="N", min=1, help="How many jobs to show at most.", show_default=False),
     ] = None,
     tasks: Annotated[bool, Option("--tasks", help="A line for each task of an array that waits.")] = False,
     output: OutputOption = Output.TABLE,

@@ -19,7 +19,12 @@ WHOLE_YARD = "/"
 
 @app.command()
 def create(
-    user: Annotated[str, typer.Option("--user", "-u", help="For whom.", show_default=False)],
+    user: Annotated[
+        str,
+        typer.Option(
+            "--user", "-u", metavar="USER", help="The user that the token is for.", show_default=False
+        ),
+    ],
     role: Annotated[
         str,
         typer.Option(
@@ -33,7 +38,7 @@ def create(
         str,
         typer.Option(
             "--tenant",
-            metavar="PATH",
+            metavar="TENANT",
             help="Where the role holds, and everywhere below; / for the whole yard. Default: the user's own place.",
             show_default=False,
         ),
@@ -44,7 +49,9 @@ def create(
             "--days", metavar="N", min=1, help="How long it lasts. Default: 30.", show_default=False
         ),
     ] = None,
-    note: Annotated[str, typer.Option("--note", help="What it is for.", show_default=False)] = "",
+    note: Annotated[
+        str, typer.Option("--note", metavar="NOTE", help="What the token is for.", show_default=False)
+    ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere."""

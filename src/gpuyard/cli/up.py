@@ -26,7 +26,7 @@ PortOption = Annotated[
     ),
 ]
 AuthOption = Annotated[
-    bool, typer.Option("--auth", help="Let in only who has a token, or is in `auth` of yard.yaml.")
+    bool, typer.Option("--auth", help="Let in only people with a token and those in `auth` of yard.yaml.")
 ]
 HostOption = Annotated[
     str,

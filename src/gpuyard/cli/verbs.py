@@ -68,7 +68,7 @@ def cancel(
     if not any(wanted):
         if not jobs:
             raise BadInput(
-                "yard cancel: which job?",
+                "cancel which job?",
                 "yard cancel JOB..., or one of --name, --state, --user, --tenant and --all",
             )
         return _ask("cancel", jobs)
@@ -109,7 +109,7 @@ def requeue(jobs: JobsArgument) -> int:
 def checkpoint(
     job: Annotated[
         str,
-        Argument(metavar="[JOB]", help="Left out: the job that this runs in.", envvar="YARD_JOB_ID"),
+        Argument(metavar="[JOB]", help="Default: the job that this command runs in.", envvar="YARD_JOB_ID"),
     ] = "",
 ) -> None:
     """Say that a running job has just saved its work, so that less of it counts as lost if it is stopped.

@@ -93,8 +93,8 @@ class OidcEntry(Entry):
     user_claim: Word | None = key("The claim that is the name of the user.", default=_OIDC.user_claim)
     groups_claim: Word | None = key("The claim that lists their groups.", default=_OIDC.groups_claim)
     groups: Annotated[dict[str, Annotated[GroupEntry, OrNothing()]], OrNothing()] | None = key(
-        "Groups and what they give. Who is in several gets the first of these that fits. "
-        "Who is in none and not in users is refused. Left out: none.",
+        "Groups and what they give. A person in several of them gets the first that fits; "
+        "a person in none of them and not in users is refused. Left out: none.",
         example={"ml": {"tenant": "research"}},
     )
     session: PositiveMs | None = key("How long a login lasts.", default=q.duration_text(_OIDC.session_ms))
@@ -116,7 +116,7 @@ class AuthEntry(Entry):
     """Who may do what."""
 
     users: Annotated[dict[UserName, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
-        "People by name. Left out: whoever is given a token.",
+        "People by name. Left out: everybody with a token.",
         example={"ana": {"tenant": "research", "role": "tenant-admin"}},
     )
     token_lifetime: PositiveMs | None = key(

@@ -231,10 +231,12 @@ class PolicyEntry(_Entry):
     """A policy made of named parts."""
 
     order: list[Word] | None = _key(
-        "Who goes first: criteria, the first counts most.", default=list(_POLICY.order)
+        "Which job goes first: criteria, the first counts most.", default=list(_POLICY.order)
     )
     placement: Word | None = _key("Which of the nodes that fit is taken.", default=_POLICY.placement)
-    backfill: Word | None = _key("Who may overtake a job that waits for room.", default=_POLICY.backfill)
+    backfill: Word | None = _key(
+        "Which jobs may overtake a job that waits for room.", default=_POLICY.backfill
+    )
     backfill_depth: Count | None = _key(
         "Jobs that cannot start and are looked at in one pass.", default=_POLICY.backfill_depth
     )

@@ -20,6 +20,7 @@ from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State
 from gpuyard.core.admission import gpus_text
+from gpuyard.core.words import memory_text
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import ConfigVersion, How, Store, text_hash
@@ -264,7 +265,9 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
     if here.log_limit_mib != there.log_limit_mib:
-        found.append(f"log_limit is {here.log_limit_mib} MiB here and {there.log_limit_mib} MiB in the file")
+        found.append(
+            f"log_limit is {memory_text(here.log_limit_mib)} here and {memory_text(there.log_limit_mib)} in the file"
+        )
     if here.hands_off != there.hands_off:
         words = ["leave" if each.hands_off else "change" for each in (here, there)]
         found.append(f"card_settings is {words[0]} here and {words[1]} in the file")

@@ -66,7 +66,9 @@ def _fortune(state: State, number: int, gpu: int, used: Held, idle: Held) -> str
         who = names_text(who_is_on(state, number, gpu))
         return f"whole, in use by {who}" if free <= 0 else f"shared by {who}: not cut while it is"
     if idle:
-        return "its slices are idle: used again, or made whole for who asks for that, or after a minute"
+        return (
+            "its slices are idle: used again, or made whole for a job that asks for that, or after a minute"
+        )
     if spare_whole(nodes) <= 0:
         return f"whole and free; not cut, as whole_gpus keeps {count_text(nodes.whole_reserve, 'GPU')} whole"
     return "whole and free; cut when a slice is asked for that fits nowhere else"

@@ -28,6 +28,7 @@ from gpuyard.control.newjobs import (
     why_not,
 )
 from gpuyard.control.people import Person, run_as
+from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import Action
 from gpuyard.core import State
@@ -197,7 +198,7 @@ class Desk:
             at_ms = now_ms if saved_at_ms is None else saved_at_ms
             if not record.started_ms <= at_ms <= now_ms + CLOCK_SKEW_MS:
                 raise Unacceptable(
-                    f"{at_ms} ms is not a time at which this attempt ran: it began at {record.started_ms} ms",
+                    f"this attempt did not run at {time_text(at_ms)}: it began at {time_text(record.started_ms)}",
                     "Leave the time out: then it is now.",
                 )
             at_ms = min(at_ms, now_ms)

@@ -262,7 +262,7 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
     several = "several tenants are called like you" if _called_like(known, who) else "this yard has several"
     return Unacceptable(
         f"the job names no tenant, and {several}: {', '.join(open_to[:_NAMED_MAX])}",
-        f"Say for whom it counts: --tenant {open_to[0]}/{who.name}; for good, set YARD_TENANT or `tenant:` in "
+        f"Name the tenant it counts for: --tenant {open_to[0]}/{who.name}; for good, set YARD_TENANT or `tenant:` in "
         "~/.config/gpuyard/defaults.yaml.",
     )
 
@@ -375,5 +375,5 @@ def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
 
 _NAMED_MAX = 6
 """How many tenants a message names."""
-_MAPPED = "Whoever runs the yard can map names that scripts use, under '{}' in yard.yaml."
+_MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."
 _NOBODY = Person(0, 0, "", False)

@@ -264,7 +264,7 @@ def check_address(options: Options) -> None:
         return
     if not options.auth:
         raise BadInput(
-            f"{options.host} can be reached from other machines, and without --auth nobody has to say who they are",
+            f"{options.host} can be reached from other machines, and without --auth they all could submit jobs",
             "Add --auth, or listen at 127.0.0.1.",
         )
     if options.tls_cert is None and not options.insecure_http:

@@ -236,7 +236,7 @@ class Office:
         if not may_give(who.rights, right) or not self._for_whom(who, asked.user, limit):
             raise Forbidden(
                 f"{who.name} may not make a token for {asked.user} as {right}",
-                "Tenant admins make tokens for those who are in `auth.users` at or below their own place; "
+                "Tenant admins make tokens for people in `auth.users` at or below their own place; "
                 "an admin makes all others.",
             )
         self._check_user(asked.user, right)

@@ -6,12 +6,14 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuyard import __version__
-from gpuyard.cli.lazy import ENTRIES
+from gpuyard.cli.lazy import ENTRIES, build
 from gpuyard.cli.options import PRESETS
 from gpuyard.cli.simulate import Format
 from gpuyard.policies import registry
@@ -47,6 +49,49 @@ def test_every_command_explains_itself(yard: Yard, words: tuple[str, ...]) -> No
     assert yard(*words, "-h").out == done.out
 
 
+TYPES = re.compile(
+    r"<\w+[^<>(]*>|\b(?:TEXT|INTEGER|PATH|FLOAT)\b|<=x|x>=|\{[A-Z]|\.{4}|\b[Ww]hoever\b|\b[Ww]ho (?:wants|has)\b"
+)
+"""Words of a language's types or of its parser, and sentences without one of our nouns."""
+
+
+def test_help_speaks_of_what_people_give(yard: Yard) -> None:
+    def pages(path: list[str], command: Any) -> Iterator[list[str]]:
+        yield path
+        for name, below in (getattr(command, "commands", None) or {}).items():
+            yield from pages([*path, name], below)
+
+    found = [
+        (" ".join(path), line)
+        for name, entry in ENTRIES.items()
+        if name != "slurm"
+        for path in pages([name], build(name, entry))
+        for line in yard(*path, "--help").out.splitlines()
+        if TYPES.search(line)
+    ]
+    assert [] == found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["hold"], "yard hold: which job?\nyard hold JOB...; 'yard hold --help' lists what it takes.\n"),
+        (["show"], "yard show: which job?\nyard show JOB; "),
+        (["logs", "-f"], "yard logs: which job?\nyard logs JOB; "),
+        (["cancel"], "yard: cancel which job?\nyard cancel JOB..., or one of --name"),
+        (["drain"], "yard drain: which node?\nyard drain NODE; "),
+        (["convert"], "yard convert: which file?\nyard convert FILE; "),
+        (["diff"], "yard diff: which file?\nyard diff -f FILE; "),
+        (["token", "create"], "yard token create: which user?\nyard token create --user USER; "),
+        (["completion"], "yard completion: bash|zsh|fish is missing\n"),
+    ],
+)
+def test_what_is_missing_is_asked_for(yard: Yard, words: list[str], message: str) -> None:
+    done = yard(*words)
+    assert (2, "") == (done.code, done.out)
+    assert done.err.startswith(message)
+
+
 def test_help_names_the_commands_and_the_options(yard: Yard) -> None:
     assert all(name in yard("--help").out for name in ("simulate", "validate", "demo", "bench", "--version"))
     simulate = yard("simulate", "--help").out
@@ -79,7 +124,6 @@ def test_without_a_command_the_help_is_a_usage_error(yard: Yard) -> None:
         (["simulat"], "yard: no such command 'simulat'. Did you mean 'simulate'?"),
         (["bench", "decode"], "yard: no such command 'decode'. Did you mean 'decide'?"),
         (["simulate", "--polcy", "fifo"], "yard: no such option: --polcy"),
-        (["simulate", "--gpus", "8"], "yard: missing option '--trace'"),
         (
             ["simulate", "--trace", "x", "--gpus", "0"],
             "yard: invalid value for '--gpus': it should be greater",

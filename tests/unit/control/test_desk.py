@@ -206,7 +206,7 @@ def test_a_running_job_says_that_it_saved_its_work(desk: Rig) -> None:
     # An older one changes nothing; one that cannot be is refused.
     assert said == desk.desk.checkpoint(ROOT, str(job), began_ms).result(10)
     for wrong_ms in (began_ms - 1, began_ms + 10**9):
-        with pytest.raises(Unacceptable, match="not a time at which this attempt ran"):
+        with pytest.raises(Unacceptable, match="this attempt did not run at"):
             desk.desk.checkpoint(ROOT, str(job), wrong_ms).result(10)
     with pytest.raises(Forbidden):
         desk.desk.checkpoint(ANA, str(job), None).result(10)

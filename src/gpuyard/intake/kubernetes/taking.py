@@ -64,7 +64,7 @@ _JOB_LEFT_OUT = {
 _METADATA_LEFT_OUT = {
     "annotations": "they are not kept",
     "labels": "they are not kept",
-    "ownerReferences": "it belongs to whoever submits it",
+    "ownerReferences": "it belongs to the user who submits it",
     "finalizers": "they are not kept",
 }
 
