@@ -21,6 +21,7 @@ from gpuyard.api.routes import CURSOR, USER, add, limit
 from gpuyard.api.schemas import checked
 from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
 from gpuyard.control.audit import audit
+from gpuyard.control.labels import row_label
 from gpuyard.control.newjobs import home_of
 from gpuyard.control.people import NO_UID, Person
 from gpuyard.control.refusals import Impossible
@@ -120,9 +121,18 @@ class _People:
         def node(number: int) -> str:
             return nodes[number].name if number < len(nodes) else str(number)
 
+        def job(job_id: int) -> str:
+            """As people call it; one that is not known any more by its number."""
+            live = self._yard.books.state.jobs.get(job_id)
+            if live is not None:
+                return live.job.label
+            row = self._yard.store.history(job_id)
+            return row_label(row) if row is not None else str(job_id)
+
         def made() -> tuple[list[dict[str, Any]], int | None]:
             who, before = sent.get("user", ""), cursor_of(sent)
-            return audit(self._yard.store, node, user=who, before_seq=before, limit=limit_of(sent, AUDIT_MAX))
+            limit = limit_of(sent, AUDIT_MAX)
+            return audit(self._yard.store, node, job, user=who, before_seq=before, limit=limit)
 
         lines, more = await run_in_threadpool(made)
         return answer({"lines": lines, "next_cursor": id_cursor(more)})

@@ -57,12 +57,12 @@ class _Line:
         self.first, self.events = event, self.events + 1
         return True
 
-    def told(self) -> dict[str, Any]:
+    def told(self, job: Callable[[int], str]) -> dict[str, Any]:
         done, about = self.done, self.done.about
         if self.events > 1 and isinstance(self.first, JobSubmitted):
             about = f"job {self.first.job.array_id}, {self.events} tasks"
         elif self.events > 1 and isinstance(self.first, Requested):
-            about = f"{self.events} jobs, job {self.first.job_id} first"
+            about = f"{self.events} jobs, job {job(self.first.job_id)} first"
         return {
             "seq": self.seq,
             "at_ms": self.at_ms,
@@ -76,6 +76,7 @@ class _Line:
 def audit(
     store: Store,
     node: Callable[[int], str],
+    job: Callable[[int], str] = str,
     *,
     user: str = "",
     before_seq: int | None = None,
@@ -87,20 +88,20 @@ def audit(
     while more and looked_at < _LOOKED_AT_MAX:
         found = store.read_back(_NAMES, before_seq, _BLOCK)
         for seq, event in found:
-            done = _done(event, node)
+            done = _done(event, node, job)
             if (not user or done.who.partition(" ")[0] == user) and not (
                 lines and lines[-1].takes(event, done)
             ):
                 if len(lines) == limit:
-                    return [line.told() for line in lines], before_seq
+                    return [line.told(job) for line in lines], before_seq
                 lines.append(_Line(seq, event, done))
             before_seq = seq
         looked_at += len(found)
         more = len(found) == _BLOCK
-    return [line.told() for line in lines], before_seq if more else None
+    return [line.told(job) for line in lines], before_seq if more else None
 
 
-def _done(event: Event, node: Callable[[int], str]) -> Done:
+def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -> Done:
     match event:
         case ConfigSet():
             return Done(event.by, "configure", f"version {event.number} of the configuration")
@@ -110,7 +111,7 @@ def _done(event: Event, node: Callable[[int], str]) -> Done:
             return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant, array)
         case Requested():
             together = (event.by, event.verb, event.at_ms)
-            return Done(event.by, event.verb.value, f"job {event.job_id}", "", together)
+            return Done(event.by, event.verb.value, f"job {job(event.job_id)}", "", together)
         case NodeCordoned():
             return Done(event.by, "drain", f"node {node(event.node)}: {event.why}")
         case NodeUncordoned():

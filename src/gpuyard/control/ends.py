@@ -4,7 +4,9 @@ from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.plain import to_plain
 from gpuyard.core.records import JobRecord
-from gpuyard.model import AttemptEnded, Event, Outcome, Requested, StopCause
+from gpuyard.core.words import span
+from gpuyard.model import AttemptEnded, Event, JobState, Outcome, Requested, StopCause
+from gpuyard.model.units import SECOND_MS
 from gpuyard.store import HistoryRow, TryRow
 
 _STOPPED = {
@@ -21,6 +23,8 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
     exit_code, why, ended_ms = 0, record.doomed, event.at_ms
     if isinstance(event, AttemptEnded):
         exit_code, why, ended_ms = event.exit_code, event.why, event.ended_ms or event.at_ms
+        if record.state is JobState.CANCELLED:
+            why = "; ".join([text for text in (_cancelled(record, ended_ms), why) if text])
     elif isinstance(event, Requested) and event.by:
         why = f"cancelled by {event.by}"
     return HistoryRow(
@@ -49,6 +53,15 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
             "grants": to_plain(record.grants),
         },
     )
+
+
+def _cancelled(record: JobRecord, ended_ms: int) -> str:
+    """Who cancelled a job that ran, and how long before it ended; empty: that is not known."""
+    by, at_ms = record.wanted_by
+    if not by:
+        return ""
+    late = f" ({span(ended_ms - at_ms)} before it ended)" if ended_ms - at_ms >= SECOND_MS else ""
+    return f"cancelled by {by}{late}"
 
 
 def try_row(state: State, record: JobRecord, event: AttemptEnded) -> TryRow:

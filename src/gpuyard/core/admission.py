@@ -1,6 +1,9 @@
 """Jobs that could never start, told apart at the door instead of waiting for ever."""
 
-from gpuyard.core.shapes import Shape
+from dataclasses import replace
+from typing import Any
+
+from gpuyard.core.shapes import Shape, Shapes
 from gpuyard.core.slicing import gpus_on
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
@@ -49,7 +52,9 @@ def never(state: State, spec: JobSpec) -> Reason | None:
             "ask for whole GPUs, or for a part of one as a fraction",
         )
     if not shape.ways:
-        return Reason(ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, "a smaller ask")
+        return Reason(
+            ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, _instead(state, shape)
+        )
     tenants = state.tenants
     nearest = tenants.nearest(spec.tenant)
     chain = tenants.chain[nearest]
@@ -90,6 +95,31 @@ def never(state: State, spec: JobSpec) -> Reason | None:
                 f"fewer GPUs, or a higher limit for {name}",
             )
     return None
+
+
+def _instead(state: State, shape: Shape) -> str:
+    """What else to ask for: the same on other nodes of the fleet, where they could hold it; else less."""
+    ask = shape.ask
+
+    def fits(**fields: Any) -> bool:
+        return bool(Shapes().of(replace(ask, **fields), state.nodes, state.weights).ways)
+
+    if ask.models:
+        others = [name for name in state.models if name and name not in ask.models and fits(models=(name,))]
+        if others:
+            return f"another GPU model: {' or '.join(others)}"
+    if ask.pools:
+        pools = [
+            pool for pool in sorted(state.nodes.by_pool) if pool not in ask.pools and fits(pools=(pool,))
+        ]
+        if pools:
+            return f"another pool: {' or '.join(pools)}"
+    if (ask.on_nodes or ask.not_nodes or ask.features) and fits(on_nodes=(), not_nodes=(), features=()):
+        return "other nodes than those it asks for"
+    sizes = [MOLDS[name].profile(shape.profile) for name in state.models if name in MOLDS]
+    if shape.profile and not any(sizes):
+        return "a size of slice that the fleet has: `yard mig` lists them"
+    return "a smaller ask"
 
 
 def _why_no_way(state: State, shape: Shape) -> str:

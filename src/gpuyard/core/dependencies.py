@@ -152,13 +152,13 @@ def met(kind: AfterKind, ended: JobState) -> bool:
 
 def _broken_by(state: State, after: After) -> str:
     job_id = _tally(state, after).failed if after.tasks else after.job_id
-    return _broken(after, job_id, state.ends.get(job_id))
+    return _broken(after, state.ended_tasks.get(job_id, str(job_id)), state.ends.get(job_id))
 
 
-def _broken(after: After, job_id: int, ended: JobState | None) -> str:
+def _broken(after: After, label: str, ended: JobState | None) -> str:
     if after.tasks and after.kind is _FAILED:
         return f"all tasks of job {after.job_id} completed, and one was to fail"
-    who = f"a task of job {after.job_id}" if after.tasks else f"job {job_id}"
+    who = f"a task of job {after.job_id}" if after.tasks else f"job {label}"
     how = ended.value if ended is not None else "gone"
     return f"{who} is {how} and was to {'complete' if after.kind is _COMPLETED else 'fail'}"
 
@@ -232,9 +232,12 @@ def ended(state: State, record: JobRecord) -> list[JobRecord]:
     """A job has ended; who has nothing left to wait for."""
     ends = state.ends
     ends[record.id] = record.state
+    if record.job.array_id:
+        state.ended_tasks[record.id] = record.job.label
     if len(ends) > 2 * REMEMBERED_MAX:
         for job_id in sorted(ends)[:REMEMBERED_MAX]:
             del ends[job_id]
+            state.ended_tasks.pop(job_id, None)
     if not state.dependents:
         return []
     ready: list[JobRecord] = []
@@ -246,7 +249,7 @@ def ended(state: State, record: JobRecord) -> list[JobRecord]:
             if met(after.kind, record.state):
                 good.append(after)
             elif _drop(state, waiting_id, after):
-                broken = broken or _broken(after, record.id, record.state)
+                broken = broken or _broken(after, record.job.label, record.state)
         _settle(state, waiting_id, good, broken, ready)
     tally = state.arrays.get(record.job.array_id) if record.job.array_id else None
     if tally is not None:
@@ -323,7 +326,7 @@ def _task_ended(state: State, record: JobRecord, tally: Tally, ready: list[JobRe
         lost = [
             after for after in edges[waiting_id] if after.kind is _FAILED and _drop(state, waiting_id, after)
         ]
-        broken = _broken(lost[0], record.id, record.state) if lost else ""
+        broken = _broken(lost[0], record.job.label, record.state) if lost else ""
         good = [after for after in edges[waiting_id] if after.kind is not _FAILED]
         _settle(state, waiting_id, good, broken, ready)
 
@@ -339,7 +342,7 @@ def _heed_failure(
     for after in edges[waiting_id]:
         if after.kind is _COMPLETED:
             if _drop(state, waiting_id, after):
-                broken = broken or _broken(after, record.id, record.state)
+                broken = broken or _broken(after, record.job.label, record.state)
         elif after.kind is _FAILED and after in waiting.pending:
             del waiting.pending[after]
             settled = After(_ENDED, after.job_id, after.delay_ms, after.tasks)

@@ -69,6 +69,7 @@ def dump(state: State) -> dict[str, Plain]:
         "specs": [to_plain(spec) for spec in specs],
         "jobs": jobs,
         "ends": [[job_id, ended.value] for job_id, ended in sorted(state.ends.items())],
+        "ended_tasks": [[job_id, label] for job_id, label in sorted(state.ended_tasks.items())],
         "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
         "demand_version": state.demand_version,
         "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
@@ -131,6 +132,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "failures": record.failures,
         "not_before_ms": record.begin_ms,
         "wanted": to_plain(record.wanted),
+        "wanted_by": list(record.wanted_by),
         "pending": to_plain(tuple(record.pending)),
         "doomed": record.doomed,
         "earmark": to_plain(record.earmark),
@@ -164,6 +166,8 @@ def load(plain: dict[str, Plain]) -> State:
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
     state.ends = {job_id: JobState(ended) for job_id, ended in plain["ends"]}
+    # A dump of an earlier release does not have them.
+    state.ended_tasks = dict(plain.get("ended_tasks", ()))
     for row in plain["jobs"]:
         _load_job(state, row, specs[row["spec"]])
     dependencies.reindex(state)
@@ -213,6 +217,8 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.bill = Bill(leaf, row["model"], record.shape.gpu_milli, row["rate"])
     record.begin_ms = row["not_before_ms"]
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
+    by, at_ms = row.get("wanted_by", ("", 0))
+    record.wanted_by = (by, at_ms)
     for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):
         setattr(record, name, row[name])
     record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))

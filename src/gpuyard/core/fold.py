@@ -102,9 +102,11 @@ def _requested(state: State, event: Requested) -> None:
         # Who releases a job does not want it to sit out a failure either.
         record.begin_ms = record.job.begin_ms
         requeue_if_due(state, record, event.at_ms)
-    elif not waits and verb in _WANTED_FROM and record.phase in _WANTED_FROM[verb]:
+    elif record.wanted is Verb.CANCEL:
         # A cancellation stands, whatever else is asked for.
-        record.wanted = record.wanted if record.wanted is Verb.CANCEL else verb
+        pass
+    elif not waits and verb in _WANTED_FROM and record.phase in _WANTED_FROM[verb]:
+        record.wanted, record.wanted_by = verb, (event.by, event.at_ms)
 
 
 _WANTED_FROM = {

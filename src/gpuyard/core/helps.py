@@ -23,7 +23,9 @@ _LIMITS_TRIED_MAX = 8
 _PLACE = placer(whole_best_fit, share_best_fit)
 """Where something fits does not depend on what a placement likes best, and this one remembers nothing."""
 
-_ABOUT_SIZE = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.HELD_BACK})
+_ABOUT_SIZE = frozenset(
+    {ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.HELD_BACK, ReasonCode.NEVER_FITS}
+)
 
 
 class Help(NamedTuple):
@@ -52,7 +54,8 @@ def helps(
                 limit_ms, text = DAY_MS, "with a time limit it would start now"
             told.append(Help(text, f"--time {_time(limit_ms)}", LimitTime(record.id, limit_ms)))
     if found in _ABOUT_SIZE:
-        tried = (_spread(record), _fewer(record), _elsewhere(current, record))
+        # The same elsewhere before less of it.
+        tried = (_elsewhere(current, record), _spread(record), _fewer(record))
         for changes in tried:
             for help_ in changes:
                 assert isinstance(help_.lift, AskFor)

@@ -193,6 +193,8 @@ def complete(state: State, at_ms: int, record: JobRecord) -> None:
     else:
         del state.jobs[job_id]
         ends[job_id] = _DONE
+        if record.job[6]:
+            state.ended_tasks[job_id] = record.job.label
 
 
 def _waits_again(record: JobRecord, outcome: Outcome) -> bool:

@@ -41,11 +41,14 @@ class Rare:
         "saved_ms",
         "suspended_ms",
         "wanted",
+        "wanted_by",
+        "wanted_ms",
     )
 
     def __init__(self) -> None:
         self.held = False
-        self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = 0
+        self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = self.wanted_ms = 0
+        self.wanted_by = ""
         self.cause: StopCause | None = None
         self.pending: dict[After, None] = {}
         self.doomed = ""
@@ -258,3 +261,15 @@ class JobRecord:
     def wanted(self, value: Verb | None) -> None:
         if value or self.rare is not None:
             self._rarely().wanted = value
+
+    @property
+    def wanted_by(self) -> tuple[str, int]:
+        """Who asked for the last thing about an attempt, and when; an empty name: nobody is known."""
+        rare = self.rare or _NOTHING_RARE
+        return rare.wanted_by, rare.wanted_ms
+
+    @wanted_by.setter
+    def wanted_by(self, value: tuple[str, int]) -> None:
+        if value[0] or self.rare is not None:
+            rare = self._rarely()
+            rare.wanted_by, rare.wanted_ms = value

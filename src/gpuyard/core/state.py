@@ -57,6 +57,8 @@ class State:
         """Jobs for which slices are kept."""
         self.ends: dict[int, JobState] = {}
         """How the last jobs ended, for those that wait for one of them."""
+        self.ended_tasks: dict[int, str] = {}
+        """As people call those of them that were tasks of an array."""
         self.dependents: dict[int, dict[int, list[After]]] = {}
         """Who waits for a job or an array and how, by its id; by 0: who waits for its namesakes. Derived."""
         self.arrays: dict[int, Tally] = {}

@@ -224,3 +224,14 @@ def test_a_job_waits_all_the_time_that_it_does_not_run(yard: Rig) -> None:
     assert row["ended_ms"] - submitted_ms == row["waited_ms"] + row["ran_ms"]
     assert waited_ms == row["waited_ms"] < 40_000
     JobView.model_validate(row)
+
+
+def test_a_job_that_is_cancelled_while_it_runs_says_who_did_that_and_when(yard: Rig) -> None:
+    job_id = yard.submit()
+    yard.start(job_id)
+    yard.add(Requested(yard.now_ms(), job_id, Verb.CANCEL, "ana"))
+    yard.add(AttemptStopping(yard.now_ms(), job_id, 1, StopCause.CANCEL))
+    yard.time_ms += 9000
+    yard.end(job_id, Outcome.CANCELLED, 143)
+    (row,) = yard.views.history(Filter(), None, None, 9)[0]
+    assert ("CANCELLED", "cancelled by ana (11 s before it ended)") == (row["state"], row["reason"])

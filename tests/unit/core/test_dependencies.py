@@ -340,3 +340,20 @@ def test_one_that_has_met_another_is_not_doomed_by_a_later_end() -> None:
         apply(here.state, JobCancelled(3, job_id))
     assert {22} == waiting(here)
     assert not here.state.doomed
+
+
+def test_a_task_of_an_array_is_called_what_every_list_calls_it() -> None:
+    """Live and remembered, also from a dump: task 3 of array 7 is job 11 to nobody."""
+    here = yard()
+    tasks = {8: 0, 9: 1, 10: 2, 11: 3}
+    for job_id, index in tasks.items():
+        spec = JobSpec("t", Ask(Whole(1)))
+        apply(here.state, JobSubmitted(0, Job(job_id, spec, 0, array_id=7, array_index=index)))
+    submit(here, 12, After(COMPLETED, 11))
+    apply(here.state, AttemptStarted(1, 11, 1, (Grant(0, 1, 1000, 0, 0, 1),)))
+    apply(here.state, AttemptEnded(2, 11, 1, Outcome.FAILED))
+    assert "job 7_3 is FAILED and was to complete" == here.state.jobs[12].doomed
+    for state in (here.state, load(dump(here.state))):
+        spec = JobSpec("t", Ask(Whole(1)), after=(After(COMPLETED, 11),))
+        apply(state, JobSubmitted(2, Job(13, spec, 2)))
+        assert "job 7_3 is FAILED and was to complete" == state.jobs[13].doomed

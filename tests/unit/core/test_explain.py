@@ -220,7 +220,7 @@ def test_what_others_hold_back_is_told_with_their_names() -> None:
     assert [
         "14 of 16 GPUs that are up are in use or held back, and it asks for 4: held back by ops (6, uses 0)"
     ] == texts(found)
-    assert None is found.start_ms
+    assert (2 * HOUR_MS, "when job 1 ends as promised") == (found.start_ms, found.how)
 
 
 # -- its turn --------------------------------------------------------------------------------------------------------

@@ -288,3 +288,13 @@ def test_jobs_of_others_are_named_by_id_only() -> None:
     said = " ".join([reason.text + reason.lifted_by for reason in found.reasons]) + found.how
     assert "job 1" in said
     assert "codename" not in said
+
+
+def test_where_another_gpu_model_would_serve_a_job_that_is_said() -> None:
+    here = Yard("default", [*nodes(1, 8, "A100-80GB"), *nodes(1, 2, "L40S")])
+    job = here.submit(ask(4, models=("H100",)))
+    here.step()
+    told = why(here, job)
+    (reason,) = told.reasons
+    assert "another GPU model: A100-80GB" == reason.lifted_by
+    assert ["--gpu-model A100-80GB"] == [each.flags for each in told.helps]
