@@ -100,6 +100,11 @@ def _jobs(
 
 
 def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called) -> int:
+    if any(fields.get("not_nodes") for fields in jobs):
+        from gpuyard.cli.slurm.exclusions import drop_unknown
+        from gpuyard.cli.streams import notice
+
+        drop_unknown(jobs, lambda text: notice(text, before="warning: ", style="bold yellow"))
     if tried:
         from gpuyard.cli.dry_run import rehearse
 

@@ -130,30 +130,39 @@ def _parts(
     return found
 
 
-def on_whole_nodes(new: NewJob, state: State) -> NewJob | Unacceptable:
+def on_whole_nodes(new: NewJob, state: State) -> NewJob:
     """The job, if it is exclusive, asking for every GPU, core and byte of as many nodes as it needs."""
     if not new.exclusive:
         return new
     nodes = [node for node in state.nodes.node if _will_do(new, node)]
-    sizes = {(node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes}
-    if not sizes:
-        return new
-    if len(sizes) > 1:
-        return Unacceptable(
-            "'exclusive' takes whole nodes, and the nodes that could serve it are not alike",
-            "Say which are meant, with a pool, a GPU model or by name.",
-        )
-    ((_model, gpus, cpu_milli, memory_mib),) = sizes
-    fit = new.tasks
-    for want, have in ((new.gpus, gpus), (new.cpu_milli, cpu_milli), (new.memory_mib, memory_mib)):
-        if want:
-            fit = min(fit, have // want)
-    if fit == 0:
+    alike: dict[_Size, list[Node]] = {}
+    for node in nodes:
+        alike.setdefault((node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib), []).append(node)
+    counts = {size: _nodes_for(new, size) for size in alike}
+    fitting = [size for size in alike if counts[size]]
+    if not fitting:
         # A node is too small even for one task; it is said so when the job is judged.
         return new
-    count = max(new.nodes_min, -(-new.tasks // fit))
+    # The nodes of a job are alike: 1. of a size of which there are enough; 2. that wastes the fewest GPUs; 3. and the
+    # fewest cores; 4. of which there are most; 5. the size itself.
+    size = min(
+        fitting,
+        key=lambda size: (
+            counts[size] > len(alike[size]),
+            size[1] * counts[size],
+            size[2] * counts[size],
+            -len(alike[size]),
+            size,
+        ),
+    )
+    count = counts[size]
+    model, gpus, cpu_milli, memory_mib = size
+    # Where others would do too, it is held to these: pools are of one size each.
+    others = len(alike) > 1
     return replace(
         new,
+        pools=tuple(sorted({node.pool for node in alike[size]})) if others else new.pools,
+        gpu_models=(model,) if others and model else new.gpu_models,
         gpus=gpus,
         cpu_milli=cpu_milli,
         memory_mib=memory_mib,
@@ -162,6 +171,19 @@ def on_whole_nodes(new: NewJob, state: State) -> NewJob | Unacceptable:
         nodes_max=count,
         ranks=new.ranks or (new.tasks if new.batch else 0),
     )
+
+
+_Size = tuple[str, int, int, int]
+"""What tells nodes apart: model and number of GPUs, cores and memory."""
+
+
+def _nodes_for(new: NewJob, size: _Size) -> int:
+    """How many whole nodes of a size the job takes; 0: one is too small for a task."""
+    fit = new.tasks
+    for want, have in zip((new.gpus, new.cpu_milli, new.memory_mib), size[1:], strict=True):
+        if want:
+            fit = min(fit, have // want)
+    return max(new.nodes_min, -(-new.tasks // fit)) if fit else 0
 
 
 def _will_do(new: NewJob, node: Node) -> bool:

@@ -174,9 +174,16 @@ def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
     assert (True, 4) == (recipe.batch, recipe.ranks)
 
     desk.add(NodeAdded(desk.now_ms(), Node("n2", "c", "small", "H100", 4, 16_000, 64_000)))
-    with pytest.raises(Unacceptable, match="are not alike"):
-        desk.submit(exclusive=True)
-    assert desk.submit(exclusive=True, pools=("small",)) > job
+    for fields, pool, gpus in (
+        ({}, ("small",), 4),
+        ({"gpus": 5}, (), 8),
+        ({"pools": ("small",)}, ("small",), 4),
+    ):
+        job = desk.submit(exclusive=True, **fields)
+        desk.books.catch_up()
+        spec = desk.books.state.jobs[job].job.spec
+        # Of several sizes it takes the smallest that will do, and stays with it.
+        assert (Whole(gpus), pool) == (spec.ask.gpus, spec.ask.pools)
 
 
 @pytest.mark.parametrize(

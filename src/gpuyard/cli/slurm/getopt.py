@@ -117,6 +117,12 @@ def _named(grammar: Grammar, name: str, word: str) -> Opt:
     exact = [option for option in close if option.name == name]
     if exact or len({option.key for option in close}) == 1:
         return (exact or close)[0]
+    if name.startswith(("container-", "no-container-")):
+        # Plugins for containers add these to Slurm's commands.
+        raise grammar.stop(
+            f"option '--{name}' asks for an image, and a yard runs none: start the container in the command, "
+            "as in apptainer exec --nv IMAGE COMMAND"
+        )
     if close:
         names = " ".join([f"'--{option.name}'" for option in close])
         raise grammar.stop(f"option '{word}' is ambiguous; possibilities: {names}")

@@ -5,9 +5,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
+from gpuyard.cli.slurm.exclusions import drop_unknown
 from gpuyard.cli.slurm.getopt import Grammar, Opt, read
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.errors import BadInput
@@ -29,6 +31,9 @@ Submits a batch script to the yard: a file, standard input, or --wrap=command. A
 what a yard does not serve is named in a warning, what it cannot do without is refused.
 Partitions are pools, accounts are tenants, a QOS is a class. Output goes to slurm-%j.out unless --output says so."""
 _UNREADABLE = 255
+_COULD_NEVER = "could never start"
+_SPREAD = ("tasks", "batch", "ranks", "gpus", "cpus", "memory_mib")
+"""What differs between tasks that are folded into one for a single node and tasks that may lie on several."""
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 
 
@@ -43,10 +48,12 @@ def run(words: Sequence[str]) -> int:
     taken = take(options, name, text, arguments)
     for warning in taken.warnings:
         print(f"sbatch: warning: {warning.located(name)}", file=sys.stderr)
+    fields = request_of(taken)
+    drop_unknown([fields], lambda text: print(f"sbatch: warning: {text}", file=sys.stderr))
     if taken.handing.test_only:
-        return _test_only(taken)
+        return _test_only(fields)
     with Client() as yard:
-        job = _submitted(yard, request_of(taken))
+        job = _submitted(yard, fields, taken)
         if taken.handing.parsable:
             print(job["id"], flush=True)
         elif not taken.handing.quiet:
@@ -158,10 +165,15 @@ def failed(why: str) -> Stop:
     return error("sbatch", f"Batch job submission failed: {why}")
 
 
-def _submitted(yard: Client, fields: dict[str, Any]) -> Any:
+def _submitted(yard: Client, fields: dict[str, Any], taken: "Intake") -> Any:
     try:
         return yard.submit(fields)
     except Refused as refusal:
+        if taken.job.get("tasks", 1) > 1 and "nodes_min" not in taken.job and _COULD_NEVER in refusal.message:
+            # Too large for one node; nothing says that it has to be one.
+            spread = {name: taken.job[name] for name in _SPREAD if name in taken.job}
+            with suppress(Refused):
+                return yard.submit({name: fields[name] for name in fields if name not in _SPREAD} | spread)
         raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
 
 
@@ -177,13 +189,12 @@ def _waited(yard: Client, job_id: int) -> int:
         pause_s = min(_PAUSE_MAX_S, pause_s * 1.5)
 
 
-def _test_only(taken: "Intake") -> int:
+def _test_only(fields: dict[str, Any]) -> int:
     """When and where it would start, in Slurm's words; the time is the one it starts by at even odds."""
     from gpuyard.cli.slurm.jobs import Pools
     from gpuyard.cli.slurm.times import stamp
     from gpuyard.engines.hostnames import folded
 
-    fields = request_of(taken)
     with Client() as yard:
         try:
             found = yard.dry_run(fields)

@@ -7,6 +7,9 @@ from gpuyard.config.problems import listed, quoted, remedy
 from gpuyard.intake.sbatch.options import BY_LETTER, BY_NAME, GONE, OPTIONS, Option, Takes
 from gpuyard.intake.sbatch.words import Word
 
+_CONTAINERS = ("container-", "no-container-")
+"""Options that the plugins for containers add to sbatch and srun."""
+
 
 class Given(NamedTuple):
     """An option with its value and where it stands."""
@@ -99,6 +102,12 @@ def _named(name: str, word: Word) -> Option:
     if close:
         names = listed(f"--{option.name}" for option in close)
         raise Unreadable(word.line, f"{quoted('--' + name)} may be {names}; write the whole name")
+    if name.startswith(_CONTAINERS):
+        raise Unreadable(
+            word.line,
+            f"--{name} asks for an image, and a yard runs none; start the container in the script instead, "
+            "as in: apptainer exec --nv IMAGE COMMAND",
+        )
     if name in GONE:
         instead = f"; it is --{GONE[name]} now" if GONE[name] else ""
         raise Unreadable(word.line, f"sbatch has no option --{name} any more{instead}")

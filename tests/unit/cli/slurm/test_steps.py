@@ -121,13 +121,16 @@ def test_a_job_without_counted_cores_hands_out_its_gpus() -> None:
         ("verbose,per_task:2", None, ["01", "23"]),
         ("map_gpu:3,1", None, ["3", "1"]),
         ("mask_gpu:0x3,0xc", None, ["01", "23"]),
+        ("mask_gpu:3,c", None, ["01", "23"]),
     ],
 )
 def test_which_gpus_a_task_sees(bind: str, per_task: int | None, seen: list[str]) -> None:
     assert seen == ["".join(map(str, each)) for each in bound(bind, per_task, 4, 2)]
 
 
-@pytest.mark.parametrize("bind", ["map_gpu:9", "single:0", "per_task:3", "nearest", "mask_gpu:0x0"])
+@pytest.mark.parametrize(
+    "bind", ["map_gpu:9", "map_gpu:a", "single:0", "per_task:3", "nearest", "mask_gpu:0x0"]
+)
 def test_a_binding_that_cannot_be_is_refused(bind: str) -> None:
     with pytest.raises(ValueError, match=bind.partition(":")[0]):
         bound(bind, None, 4, 2)

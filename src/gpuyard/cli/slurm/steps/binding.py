@@ -2,7 +2,7 @@
 
 import re
 
-_MAP = re.compile(r"([0-9]{1,4}|0x[0-9a-fA-F]{1,16})(?:\*([0-9]{1,4}))?")
+_MAP = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})(?:\*([0-9]{1,4}))?")
 
 
 def bound(bind: str, per_task: int | None, gpus: int, tasks: int) -> list[tuple[int, ...]]:
@@ -40,7 +40,11 @@ def _listed(said: str, value: str, gpus: int, tasks: int, *, masks: bool) -> lis
         match = _MAP.fullmatch(part.strip())
         if not match:
             raise ValueError(said)
-        number = int(match[1], 16 if masks or match[1].startswith("0x") else 10)
+        # Masks are hexadecimal, with 0x in front or without.
+        hexadecimal = masks or part.strip().startswith("0x")
+        if not hexadecimal and not match[1].isdecimal():
+            raise ValueError(said)
+        number = int(match[1], 16 if hexadecimal else 10)
         places = tuple(bit for bit in range(number.bit_length()) if number >> bit & 1) if masks else (number,)
         if not places or max(places) >= gpus:
             raise ValueError(said)
