@@ -1,6 +1,7 @@
 """`yard service`: the yard as a service of systemd, started with the machine and again after a failure."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,7 @@ UserOption = Annotated[
 NameOption = Annotated[
     str, typer.Option("--name", metavar="NAME", help="The service's name, where there are several yards.")
 ]
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@")
 _FOREGROUND = ("-d", "--detach")
 
 
@@ -33,7 +35,7 @@ def install(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- OPTIONS]",
+            metavar="-- OPTIONS",
             help="Options of `yard up` for the service, after --: `-- --auth --host 0.0.0.0`.",
             show_default=False,
         ),
@@ -52,11 +54,16 @@ def install(
     ] = None,
 ) -> None:
     """Write a unit file, and enable and start the service. Jobs outlive it: stop and restart it as you like."""
+    from gpuyard.cli.streams import notice
     from gpuyard.control.places import SYSTEM_DATA, DataDir
 
     data, given = _checked(list(words or []))
     own = not user and (data is None or data == SYSTEM_DATA)
     text = units.unit(given, user=user, name=name, own_data=own)
+    if any(_PASSWORD.search(word) for word in given):
+        notice(
+            "note: a unit can be read by every user, with the password of --store in it: ~/.pgpass keeps one"
+        )
     if print_:
         print(text, end="")
         return
@@ -76,8 +83,6 @@ def install(
     _systemctl(user, "restart", name)
     print(f"the service {name} is enabled and runs: {path}")
     if user:
-        from gpuyard.cli.streams import notice
-
         notice("note: it ends with your last login, unless you run `loginctl enable-linger`")
 
 

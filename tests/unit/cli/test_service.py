@@ -63,6 +63,12 @@ def test_words_are_quoted_as_systemd_reads_them_and_paths_are_whole(tmp_path: Pa
     assert "%%d$$x" in command
 
 
+def test_a_password_in_the_unit_is_warned_of(tmp_path: Path) -> None:
+    for url, warned in (("postgresql://u:secret@h/d", True), ("postgresql://u@h:5432/d", False)):
+        done = run("install", "--print", "--", "--store", url)
+        assert (0, warned) == (done.returncode, "~/.pgpass" in done.stderr)
+
+
 def test_it_is_written_below_a_root_and_removed_there(tmp_path: Path) -> None:
     done = run("install", "--root", tmp_path, "--", "--port", 7500)
     path = tmp_path / "etc/systemd/system/gpuyard.service"
