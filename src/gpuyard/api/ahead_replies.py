@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from gpuyard.api.caps_replies import CapsReply
+
 
 class BlockerReply(BaseModel):
     """One thing that is in a job's way; `lift` is what would remove it, as a value with its `kind`."""
@@ -80,7 +82,7 @@ class AmountReply(BaseModel):
     exposure: float
 
 
-class TenantShareReply(BaseModel):
+class TenantShareReply(CapsReply):
     """What a tenant is due and has had. Shares are in parts per million, charges in thousandths of a dollar."""
 
     path: str

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel
 
+from gpuyard.api.caps_replies import CapsReply
+
 Pair = list[float | None]
 """As it is, and as it would be; None: it cannot be told."""
 
@@ -96,7 +98,7 @@ class PreviewReply(BaseModel):
     notes: list[str]
 
 
-class TenantReply(BaseModel):
+class TenantReply(CapsReply):
     """A tenant: what it may use, in GPUs by model or `total`, and what it uses."""
 
     tenant: str

@@ -39,6 +39,7 @@ def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
 
 
 def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
+    from gpuyard.cli.caps import cap_columns
     from gpuyard.cli.tables import Column, emit
 
     columns = [
@@ -54,6 +55,7 @@ def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
         Column("BORROWS", lambda row: _amounts(row, "borrowed"), right=True),
         Column("LENDS", lambda row: _amounts(row, "lent"), right=True),
         Column("EXPOSED", lambda row: _amounts(row, "exposure"), right=True),
+        *cap_columns(found["tenants"]),
         Column("RUN", lambda row: str(row["running"]), right=True),
         Column("WAIT", lambda row: str(row["waiting"]), right=True),
     ]

@@ -19,6 +19,7 @@ def tenants(
 def _show(output: Output, wanted: str) -> None:
     with client() as yard:
         found = yard.tenants()
+    from gpuyard.cli.caps import cap_columns
     from gpuyard.cli.tables import Column, emit, number
 
     columns = [
@@ -29,6 +30,7 @@ def _show(output: Output, wanted: str) -> None:
         Column("BORROW", _amount("borrow", "-"), wide=True),
         Column("LEND", _amount("lend", "-"), wide=True),
         Column("IN USE", lambda row: number(row["gpus_used"]), right=True),
+        *cap_columns(found),
         Column("RUNNING", lambda row: str(row["running"]), right=True),
         Column("WAITING", lambda row: str(row["waiting"]), right=True),
     ]

@@ -16,10 +16,12 @@ from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.people import Person
+from gpuyard.control.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State
 from gpuyard.core.admission import gpus_text
+from gpuyard.core.caps import caps
 from gpuyard.core.words import memory_text
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
@@ -239,7 +241,8 @@ class Configurations:
         books = self._books
         with books.lock:
             books.catch_up()
-            return [row for row in _tree(books.state) if sight.knows(row["tenant"])]
+            now_ms = max(self._now_ms(), books.state.now_ms)
+            return [row for row in _tree(books.state, now_ms) if sight.knows(row["tenant"])]
 
 
 def version_view(version: ConfigVersion) -> dict[str, Any]:
@@ -320,7 +323,7 @@ def _notes(state: State, settings: Settings) -> list[str]:
     return found
 
 
-def _tree(state: State) -> list[dict[str, Any]]:
+def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
     tenants = state.tenants
     waiting: dict[str, int] = {}
     for record in state.jobs.values():
@@ -347,6 +350,7 @@ def _tree(state: State) -> list[dict[str, Any]]:
                 "gpus_used": tenants.used[number][0] / 1000,
                 "running": tenants.running[number],
                 "waiting": waiting.get(path, 0),
+                **caps_view(caps(state, number, now_ms)),
             }
         )
     return rows

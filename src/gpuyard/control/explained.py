@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuyard.control.books import Books
 from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
-from gpuyard.control.plain_views import View, gpus_number, time_text
+from gpuyard.control.plain_views import View, caps_view, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.tries import last_try
@@ -277,8 +277,9 @@ def _ended_how(row: HistoryRow, at_ms: int) -> str:
 
 
 def _share_view(row: Row) -> View:
-    plain = {name: value for name, value in asdict(row).items() if name != "amounts"}
-    return {**plain, "amounts": {amount.model: _amount(amount) for amount in row.amounts}}
+    plain = {name: value for name, value in asdict(row).items() if name not in ("amounts", "caps")}
+    amounts = {amount.model: _amount(amount) for amount in row.amounts}
+    return {**plain, "amounts": amounts, **caps_view(row.caps)}
 
 
 def _amount(amount: Amount) -> View:

@@ -7,12 +7,13 @@ from gpuyard.control.labels import row_label
 from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.bits import positions
+from gpuyard.core.caps import Caps
 from gpuyard.core.claims import pinned_mask
 from gpuyard.core.plain import from_plain
 from gpuyard.core.records import JobRecord, waited_ms
 from gpuyard.model import Ask
 from gpuyard.model.requests import request_text
-from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow
 
 View = dict[str, Any]
@@ -39,6 +40,32 @@ def _times(submitted_ms: int, started_ms: int, ended_ms: int) -> View:
         "ended": time_text(ended_ms),
         "ended_ms": ended_ms or None,
     }
+
+
+def caps_view(caps: Caps) -> View:
+    """A tenant's budget and caps, with what is used of them; None where there is none."""
+    found, most = caps.budget, caps.max_gpus_per_job_milli
+    budget = found and {
+        "gpu_hours": _gpu_hours(found.budget_milli_ms),
+        "spent_gpu_hours": _gpu_hours(found.spent_milli_ms),
+        "promised_gpu_hours": _gpu_hours(found.promised_milli_ms),
+        "left_gpu_hours": _gpu_hours(found.left_milli_ms),
+        "window_ms": found.window_ms,
+        "window_end_ms": found.window_end_ms,
+    }
+    per_user = caps.max_gpus_per_user_milli
+    return {
+        "budget": budget,
+        "max_running_jobs": caps.max_running_jobs,
+        "max_gpus_per_job": None if most is None else gpus_number(most),
+        "max_gpus_per_user": None if per_user is None else gpus_number(per_user),
+        "most_gpus_of_a_user": None if per_user is None else gpus_number(caps.most_per_user_milli),
+    }
+
+
+def _gpu_hours(milli_ms: int) -> float:
+    """To a thousandth of a GPU-hour."""
+    return round(milli_ms / (MILLI * HOUR_MS), 3)
 
 
 def limit_s(limit_ms: int) -> int | None:

@@ -6,6 +6,7 @@ from beside what comes of it.
 
 from dataclasses import dataclass
 
+from gpuyard.core.caps import Caps, caps
 from gpuyard.core.policy import Policy
 from gpuyard.core.preempt import protected_until_ms
 from gpuyard.core.records import JobRecord
@@ -70,6 +71,7 @@ class Row:
     waiting: int
     amounts: tuple[Amount, ...]
     """In total, and of each GPU model of which it has a quota."""
+    caps: Caps
 
 
 def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
@@ -86,7 +88,7 @@ def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
     stack = [ROOT]
     while stack:
         number = stack.pop()
-        rows.append(_row(state, number, waiting[number], stoppable, rows))
+        rows.append(_row(state, number, waiting[number], stoppable, rows, caps(state, number, now_ms)))
         stack += sorted(tenants.children[number], key=lambda n: tenants.path[n], reverse=True)
     return rows
 
@@ -97,7 +99,9 @@ def total_of(state: State, number: int) -> int:
     return tenants.usage[number] + tenants.rate[number] * tenants.settings.period_ms
 
 
-def _row(state: State, number: int, waiting: int, stoppable: list[JobRecord], rows: list[Row]) -> Row:
+def _row(
+    state: State, number: int, waiting: int, stoppable: list[JobRecord], rows: list[Row], own: Caps
+) -> Row:
     tenants = state.tenants
     siblings = tenants.children[tenants.parent[number]] if number != ROOT else [ROOT]
     weights = sum([tenants.weight[n] for n in siblings])
@@ -132,6 +136,7 @@ def _row(state: State, number: int, waiting: int, stoppable: list[JobRecord], ro
                 if not column or _matters(state, number, column)
             ]
         ),
+        caps=own,
     )
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from builders import Yard, nodes, tenant
 from gpuyard.core.share import PPM, Row, percent, position, share
-from gpuyard.model import JobClass, Settings
+from gpuyard.model import Budget, JobClass, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 
 CLASSES = (JobClass("batch", min_run_ms=0, grace_ms=1000), JobClass("kept", preemptible=False))
@@ -131,3 +131,55 @@ def test_a_position_names_the_level_that_holds_a_job_back() -> None:
 
 def test_percentages_are_rounded_for_the_eye() -> None:
     assert ["41 %", "66.7 %", "0 %", "0.1 %"] == [percent(ppm) for ppm in (410_000, 666_666, 499, 500)]
+
+
+def test_budgets_and_caps_with_what_is_used_of_them() -> None:
+    """Spent, promised and left are the whole budget, and a window that has closed is not counted, told of or not."""
+    hour_ms = 3_600_000
+    here = Yard(
+        "default",
+        nodes(1),
+        [
+            tenant("a", budget=Budget(20 * hour_ms, 10 * hour_ms), max_running_jobs=4),
+            tenant("b", max_gpus_per_user=3000, max_gpus_per_job=2000),
+        ],
+    )
+    done = here.submit(2, tenant="a/x", limit_ms=hour_ms)
+    here.submit(2, tenant="a/y", limit_ms=3 * hour_ms)
+    here.submit(1, tenant="b/u", limit_ms=hour_ms)
+    here.submit(2, tenant="b/v", limit_ms=hour_ms)
+    here.step()
+    here.now_ms = hour_ms // 2
+    here.end(done)
+    here.now_ms = hour_ms
+    found = {row.path: row.caps for row in share(here.state, here.policy, here.now_ms)}
+    budget = found["a"].budget
+    assert budget is not None
+    # Two GPUs for half an hour, and two for an hour so far; the job that runs may have two more hours of two GPUs.
+    of_hours = [
+        each // (1000 * hour_ms)
+        for each in (
+            budget.budget_milli_ms,
+            budget.spent_milli_ms,
+            budget.promised_milli_ms,
+            budget.left_milli_ms,
+        )
+    ]
+    assert [20, 3, 4, 13] == of_hours
+    assert (10 * hour_ms, 10 * hour_ms) == (budget.window_ms, budget.window_end_ms)
+    assert (4, None, None, 0) == (
+        found["a"].max_running_jobs,
+        found["a"].max_gpus_per_job_milli,
+        found["a"].max_gpus_per_user_milli,
+        found["a"].most_per_user_milli,
+    )
+    assert (None, 2000, 3000, 2000) == (
+        found["b"].max_running_jobs,
+        found["b"].max_gpus_per_job_milli,
+        found["b"].max_gpus_per_user_milli,
+        found["b"].most_per_user_milli,
+    )
+    assert found["b"].budget is None
+    later = {row.path: row.caps for row in share(here.state, here.policy, 11 * hour_ms)}["a"].budget
+    assert later is not None
+    assert (2000 * hour_ms, 20 * hour_ms) == (later.spent_milli_ms, later.window_end_ms)
