@@ -57,6 +57,19 @@ def output(rig: LocalRig, stream: str = "stdout") -> str:
     return rig.engine.log("y-1-1", stream, 0, 1_000_000).decode("utf-8", "surrogateescape")
 
 
+def test_a_job_has_a_folder_of_its_own_that_goes_with_it(open_rig: LocalRig) -> None:
+    account = pwd.getpwnam("nobody")
+    script = (
+        '#!/bin/sh\nmkdir "$SLURM_TMPDIR/a" && echo data >"$SLURM_TMPDIR/a/b" && ls -R "$SLURM_TMPDIR"; pwd'
+    )
+    recipe = Recipe(script=script, uid=account.pw_uid, gid=account.pw_gid, user="nobody")
+    assert Outcome.COMPLETED is run(open_rig, recipe).outcome
+
+    folder = open_rig.data / "attempts" / "y-1-1"
+    assert f"{folder}/tmp:\na\n\n{folder}/tmp/a:\nb\n" in output(open_rig)
+    assert not (folder / "tmp").exists()
+
+
 def environment(rig: LocalRig, **options: object) -> dict[str, str]:
     recipe = Recipe(argv=("/usr/bin/env", "-0"), env=NASTY)
     assert Outcome.COMPLETED is run(rig, recipe, **options).outcome

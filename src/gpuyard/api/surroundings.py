@@ -11,8 +11,8 @@ from gpuyard.errors import BadInput
 _NOT_PASSED_ON = frozenset(
     {"YARD_TOKEN", "YARD_SERVER", "YARD_URL", "YARD_CA", "YARD_DATA", "CUDA_VISIBLE_DEVICES"}
 )
-
 _OF_A_JOB = ("SLURM_", "SLURMD_", "YARD_")
+_OF_A_GANG = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 
 
 def here() -> str:
@@ -27,8 +27,9 @@ def here() -> str:
 
 
 def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
-    """This shell's variables, unless they stay behind, and those given as NAME=VALUE."""
+    """This shell's variables, unless they stay behind, where the job comes from, and those given as NAME=VALUE."""
     env = {name: value for name, value in os.environ.items() if _goes_along(name)} if export else {}
+    env |= {"SLURM_SUBMIT_DIR": here(), "SLURM_SUBMIT_HOST": os.uname().nodename.partition(".")[0]}
     # A variable that is not text cannot go through JSON; it is of no use to most programs either.
     env = {name: value for name, value in env.items() if _is_text(name) and _is_text(value)}
     for each in more:
@@ -41,8 +42,8 @@ def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, s
 
 def _goes_along(name: str) -> bool:
     """Whether a variable is the submitter's own: what the yard says to a job is not said to jobs that it submits."""
-    inside = "YARD_JOB_ID" in os.environ and name.startswith(_OF_A_JOB)
-    return name not in _NOT_PASSED_ON and not inside
+    told = name.startswith(_OF_A_JOB) or name in _OF_A_GANG
+    return name not in _NOT_PASSED_ON and not (told and "YARD_JOB_ID" in os.environ)
 
 
 def _is_text(text: str) -> bool:

@@ -142,4 +142,8 @@ def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch
         restarts=record.attempt - 1,
         array_id=job.array_id,
         array_index=job.array_index,
+        cluster=nodes[record.grants[0].node].cluster,
+        partition=nodes[record.grants[0].node].pool,
+        account=job.spec.tenant,
+        qos=record.klass.name,
     )

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import duration_text
@@ -135,7 +136,7 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
     recipe = Recipe(
         argv=new.command,
         script=new.script,
-        env=new.env,
+        env=new.env | _array_variables(new.array),
         cwd=new.cwd,
         stdout=new.stdout,
         stderr=new.stderr,
@@ -151,6 +152,21 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         ranks=new.ranks or (new.tasks if new.batch else 0),
     )
     return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
+
+
+def _array_variables(indices: tuple[int, ...] | None) -> dict[str, str]:
+    """What Slurm tells each task of an array about all of them. (Of a list at even distances, 1,4,7, Slurm calls the
+    step 1; here it is like the range 1-7:3, whose tasks are the same.)"""
+    if not indices:
+        return {}
+    found = sorted(indices)
+    steps = {after - before for before, after in pairwise(found)}
+    return {
+        "SLURM_ARRAY_TASK_COUNT": str(len(found)),
+        "SLURM_ARRAY_TASK_MIN": str(found[0]),
+        "SLURM_ARRAY_TASK_MAX": str(found[-1]),
+        "SLURM_ARRAY_TASK_STEP": str(steps.pop() if len(steps) == 1 else 1),
+    }
 
 
 def hash_of(blob: bytes) -> str:

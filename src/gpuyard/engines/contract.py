@@ -103,6 +103,13 @@ class Launch:
     """How many attempts ran before this one."""
     array_id: int = 0
     array_index: int = 0
+    cluster: str = ""
+    partition: str = ""
+    """The pool where it runs."""
+    account: str = ""
+    """The tenant for whom it counts."""
+    qos: str = ""
+    """Its class."""
 
 
 @dataclass(frozen=True, slots=True)

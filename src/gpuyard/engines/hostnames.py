@@ -1,4 +1,4 @@
-"""Node names folded into brackets, as Slurm prints them: n1, n2 and n3 are `n[1-3]`."""
+"""Node names folded into brackets, as Slurm prints them: n1, n2 and n3 are `n[1-3]`; numbers by node."""
 
 import re
 from collections.abc import Iterable
@@ -42,6 +42,17 @@ def _ranges(numbers: list[str]) -> str:
         else:
             ranges.append([number, number])
     return ",".join([first if first == last else f"{first}-{last}" for first, last in ranges])
+
+
+def counted(numbers: Iterable[int]) -> str:
+    """Numbers by node as Slurm writes them: `2(x3),1`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][0] == number:
+            runs[-1][1] += 1
+        else:
+            runs.append([number, 1])
+    return ",".join([f"{number}(x{times})" if times > 1 else str(number) for number, times in runs])
 
 
 def indices_folded(indices: Iterable[int]) -> str:

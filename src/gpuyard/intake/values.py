@@ -83,6 +83,8 @@ class Handing:
     """Whether the submitter's environment goes along."""
     export_names: tuple[str, ...] = ()
     """Variables of the submitter that go along where not all do."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables that tell the job what it asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ class Intake:
                 for name, value in submitter.items()
                 if name in wanted or name.startswith("SLURM_")
             }
-        return {**passed, **self.job.get("env", {})}
+        return {**passed, **self.handing.variables, **self.job.get("env", {})}
 
 
 def refuse(problems: Iterable[tuple[int, str]], file: str, hint: str = "") -> BadInput:

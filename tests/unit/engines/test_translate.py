@@ -126,6 +126,43 @@ def test_all_see_all_gpus_and_are_told_which_are_meant_for_them(
     assert [every] * tasks == [env["CUDA_VISIBLE_DEVICES"] for env in envs]  # type: ignore[attr-defined]
 
 
+def test_output_is_streamed_unless_the_job_says_otherwise() -> None:
+    part = Part("box", (), 1000, 1000, 64, 1)
+    (plain,) = plan(Recipe(("x",)), part)["envs"]  # type: ignore[misc]
+    (own,) = plan(Recipe(("x",), env={"PYTHONUNBUFFERED": ""}), part)["envs"]  # type: ignore[misc]
+
+    assert ("1", "") == (plain["PYTHONUNBUFFERED"], own["PYTHONUNBUFFERED"])
+
+
+def test_a_job_is_told_in_slurms_words_what_it_has() -> None:
+    recipe = Recipe(("x",), env={"SLURM_JOB_ACCOUNT": "p12345", "SLURM_SUBMIT_DIR": "/from"}, cwd="/to")
+    parts = (
+        Part("n1", (0, 1), 1000, 2500, 4096, 2),
+        Part("n2", (0, 1), 1000, 2500, 4096, 2),
+        Part("n7", (5,), 1000, 1000, 4096, 1),
+    )
+    one = Launch(
+        "y-7-1", 7, 1, "7", "name", recipe, parts, 0, 0, partition="a100", account="research", qos="batch"
+    )
+    seats = tuple([Seat(part.node, tuple([f"GPU-{part.node}-{i}" for i in range(8)])) for part in parts])
+    envs = plan_of(one, ACCOUNT, place(seats=seats, host="head"))["envs"]
+
+    wanted = {
+        "SLURM_JOB_PARTITION": "a100", "SLURM_JOB_ACCOUNT": "p12345", "SLURM_JOB_QOS": "batch", "SLURM_JOB_USER": "ann",
+        "SLURM_JOB_UID": "1000", "SLURM_NODELIST": "n[1-2,7]", "SLURM_TASKS_PER_NODE": "2(x2),1",
+        "SLURM_JOB_CPUS_PER_NODE": "3(x2),1", "SLURM_MEM_PER_NODE": "4096", "SLURM_SUBMIT_DIR": "/from",
+        "SLURM_SUBMIT_HOST": "head", "SLURM_TMPDIR": "/data/attempts/y-7-1/tmp", "WORLD_SIZE": "5",
+    }  # fmt: skip
+    for env in envs:
+        assert wanted == {name: env[name] for name in wanted}
+    assert ["0,1", "0,1", "2,3", "2,3", "4"] == [env["SLURM_GTIDS"] for env in envs]
+    assert ["2", "2", "2", "2", "1"] == [env["SLURM_GPUS_ON_NODE"] for env in envs]
+    assert ["3", "3", "3", "3", "1"] == [env["SLURM_CPUS_ON_NODE"] for env in envs]
+    asked = Recipe(("x",), env={"SLURM_MEM_PER_CPU": "100"})
+    (other,) = plan(asked, parts[2])["envs"]  # type: ignore[misc]
+    assert "SLURM_MEM_PER_NODE" not in other
+
+
 def test_a_recipe_may_set_its_checkpoint_file_but_not_what_the_yard_grants() -> None:
     env = {"YARD_CHECKPOINT_FILE": "ck", "CUDA_VISIBLE_DEVICES": "0", "YARD_JOB_ID": "1", "PATH": "/mine"}
     made = plan(Recipe(("x",), env=env, cwd="/home/ann/run"), Part("box", (2,), 1000, 1000, 64, 1))

@@ -314,6 +314,7 @@ class LocalEngine:
             lang=os.environ.get("LANG") or "C.UTF-8",
             held=held,
             commands=self._commands,
+            host=machine.hostname(),
             yard=self._yard,
         )
         if self._data.inside.leads_outside(job_folder):

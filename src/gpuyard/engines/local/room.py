@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROOM = "room.json"
 """The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
 STEPS = "steps"
+SCRATCH = "tmp"
+"""The job's own folder for files that go when the attempt ends: SLURM_TMPDIR."""
 LEDGER = "ledger.json"
 """In the folder `steps`: which steps live, by whom they were started, and what they hold."""
 _LEDGER_BYTES_MAX = 4 << 20
@@ -76,8 +78,23 @@ def prepare(plan: dict[str, Any]) -> None:
     os.rename(draft, ROOM)
     with suppress(FileExistsError):
         os.mkdir(STEPS, 0o700)
+    with suppress(FileExistsError):
+        os.mkdir(SCRATCH, 0o700)
     if plan["drop"]:
         os.chown(STEPS, plan["uid"], plan["gid"])
+        os.chown(SCRATCH, plan["uid"], plan["gid"])
+
+
+def sweep() -> None:
+    """Empty the attempt's folder for what nobody needs afterwards."""
+    try:
+        os.rmdir(SCRATCH)
+    except FileNotFoundError:
+        return
+    except OSError:
+        import shutil  # noqa: PLC0415  # most jobs leave nothing there
+
+        shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
 def starters() -> set[int]:
@@ -105,8 +122,8 @@ def clear(folder: str) -> None:
     """Take away what is of no use once the attempt has ended. The folder of steps is the job's own work."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, ROOM))
-    steps = os.path.join(folder, STEPS)
-    if os.path.isdir(steps) and not os.path.islink(steps):
-        import shutil  # noqa: PLC0415  # supervisors never come here
+    for path in (os.path.join(folder, STEPS), os.path.join(folder, SCRATCH)):
+        if os.path.isdir(path) and not os.path.islink(path):
+            import shutil  # noqa: PLC0415  # supervisors never come here
 
-        shutil.rmtree(steps, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)

@@ -381,6 +381,7 @@ class Supervisor:
         end = self._verdict(failure)
         if self.group is not None:
             self.group.remove()
+        room.sweep()
         while True:
             try:
                 self.slot.write(end)

@@ -9,6 +9,7 @@ import os
 import pwd
 import select
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
@@ -188,7 +189,7 @@ def _become(
             os._exit(EXIT_NOT_RUN)
         doing = f"run {argv[0]}"
         dispositions.unblock()
-        os.execvpe(argv[0], argv, env)
+        os.execvpe(argv[0], argv, {**env, **_moment(plan), "SLURM_TASK_PID": str(os.getpid())})
     except OSError as error:
         if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):
             code = EXIT_NOT_FOUND
@@ -200,6 +201,15 @@ def _become(
         _say(mouth, code, f"cannot {doing}: {error!r}")
     finally:
         os._exit(code)
+
+
+def _moment(plan: dict[str, Any]) -> dict[str, str]:
+    """When the job starts and must have ended, in seconds, as Slurm tells it."""
+    start_s = int(time.time())
+    found = {"SLURM_JOB_START_TIME": str(start_s)}
+    if plan["limit_ms"] > 0:
+        found["SLURM_JOB_END_TIME"] = str(start_s + plan["limit_ms"] // 1000)
+    return found
 
 
 def _say(mouth: int, code: int, why: str) -> None:

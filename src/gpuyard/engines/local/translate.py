@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report
-from gpuyard.engines.hostnames import folded
-from gpuyard.engines.local.room import room_of
+from gpuyard.engines.local import variables
+from gpuyard.engines.local.room import SCRATCH, room_of
 from gpuyard.engines.patterns import appends, file_of
 from gpuyard.model import CATALOGUE, Node, Outcome
 from gpuyard.model.units import MILLI
@@ -78,6 +78,8 @@ class Place:
     """What it holds of GPUs that are cut or shared, for others to read."""
     commands: str = ""
     """Where Slurm's commands lie, for jobs that are to have them."""
+    host: str = ""
+    """The machine's name."""
     yard: str = ""
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
@@ -207,9 +209,10 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "LOGNAME": account.user,
         "SHELL": account.shell,
         "LANG": place.lang,
+        # What a program prints is read while it runs.
+        "PYTHONUNBUFFERED": "1",
     }
     tasks = sum([part.tasks for part in parts])
-    ranks = recipe.ranks or tasks
     yard = {
         FOLDER_VARIABLE: place.folder,
         "YARD_ATTEMPT_KEY": launch.key,
@@ -217,25 +220,10 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "YARD_JOB_NAME": launch.name,
         "YARD_ATTEMPT": str(launch.attempt),
         "YARD_RESTART_COUNT": str(launch.restarts),
-        "SLURM_JOB_ID": str(launch.job_id),
-        "SLURM_JOBID": str(launch.job_id),
-        "SLURM_JOB_NAME": launch.name,
-        "SLURM_NTASKS": str(ranks),
-        "SLURM_NPROCS": str(ranks),
-        "SLURM_NNODES": str(len(parts)),
-        "SLURM_JOB_NUM_NODES": str(len(parts)),
-        "SLURM_JOB_NODELIST": folded([part.node for part in parts]),
-        "SLURM_CPUS_PER_TASK": str(max(1, sum([part.cpu_milli for part in parts]) // ranks // 1000)),
-        "SLURM_GPUS": str(sum([len(part.gpus) for part in parts])),
-        "SLURM_RESTART_COUNT": str(launch.restarts),
-        "SLURM_SUBMIT_DIR": recipe.cwd or place.job_folder,
-    }
+        "SLURM_TMPDIR": f"{place.folder}/{SCRATCH}",
+    } | variables.of_job(launch, account.uid, account.gid, account.user)
     if launch.array_id:
-        yard |= {
-            "SLURM_ARRAY_JOB_ID": str(launch.array_id),
-            "SLURM_ARRAY_TASK_ID": str(launch.array_index),
-            "JOB_COMPLETION_INDEX": str(launch.array_index),
-        }
+        yard["JOB_COMPLETION_INDEX"] = str(launch.array_index)
     if tasks > 1 and not recipe.batch:
         yard |= {
             # Also of several nodes, which are all this machine.
@@ -245,7 +233,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         }
     if place.yard:
         base["YARD_DATA"] = place.yard
-    env = base | recipe.env | yard
+    env = base | variables.fallbacks(launch, place.job_folder, place.host) | recipe.env | yard
     if recipe.slurm_commands and place.commands:
         env["PATH"] = f"{place.commands}:{env['PATH']}"
     return env
@@ -269,11 +257,7 @@ def _task_environments(launch: Launch, place: Place) -> Iterator[dict[str, str]]
                 "YARD_GPUS": ",".join([seat.uuids[gpu] for gpu in part.gpus]),
                 "CUDA_VISIBLE_DEVICES": ",".join(devices),
                 "YARD_TASK_GPUS": ",".join(share),
-                "SLURMD_NODENAME": seat.node,
-                "SLURM_NODEID": str(number),
-                "SLURM_PROCID": str(rank),
-                "SLURM_LOCALID": str(local),
-                "SLURM_JOB_GPUS": ",".join([str(gpu) for gpu in part.gpus]),
+                **variables.of_task(launch, number, local),
             }
             if gang:
                 env |= {"RANK": str(rank), "LOCAL_RANK": str(local), "NODE_RANK": str(number)}

@@ -17,6 +17,9 @@ TASKS_MAX = 1024
 """Processes that one job may start with on one node."""
 
 
+_FROM_SUBMITTER = ("SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a plan has to know about where it is followed."""
@@ -76,7 +79,7 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "append": appends(recipe.open_mode, launch.restarts),
         "uid": account.uid,
         "gid": account.gid,
-        "env": _base(account, place) | recipe.env,
+        "env": _base(account, place) | _own_variables(recipe.env),
         "yard": _yard(launch, place) | {"YARD_CHECKPOINT_FILE": checkpoint},
         "dropped": list(LOOSE_VARIABLES),
         "limit_ms": launch.limit_ms,
@@ -96,8 +99,20 @@ def _base(account: Account, place: Place) -> dict[str, str]:
         "LOGNAME": account.user,
         "SHELL": account.shell,
         "LANG": "C.UTF-8",
+        # What a program prints is read while it runs.
+        "PYTHONUNBUFFERED": "1",
     }
     return base | ({"YARD_DATA": place.yard} if place.yard else {})
+
+
+def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The job's own variables. What a script asked for is told by Slurm itself, in its own terms: both together would
+    confuse `srun`."""
+    return {
+        name: value
+        for name, value in env.items()
+        if not name.startswith("SLURM_") or name in _FROM_SUBMITTER or name.startswith("SLURM_ARRAY_TASK_")
+    }
 
 
 def _yard(launch: Launch, place: Place) -> dict[str, str]:
@@ -113,6 +128,7 @@ def _yard(launch: Launch, place: Place) -> dict[str, str]:
         "SLURM_JOB_NAME": launch.name,
         "SLURM_SUBMIT_DIR": launch.recipe.cwd or place.job_folder,
     }
+    yard |= {name: launch.recipe.env[name] for name in _FROM_SUBMITTER if name in launch.recipe.env}
     if launch.recipe.batch:
         ranks = launch.recipe.ranks or sum([part.tasks for part in launch.parts])
         yard |= {"SLURM_NTASKS": str(ranks), "SLURM_NPROCS": str(ranks)}

@@ -16,6 +16,7 @@ from gpuyard.intake.sbatch.layers import Setting, settle
 from gpuyard.intake.sbatch.reading import Reading, Values, read
 from gpuyard.intake.sbatch.shape import shape
 from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
+from gpuyard.intake.sbatch.variables import variables
 from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning, refuse
@@ -149,6 +150,7 @@ def _job(
         wait="wait" in settings,
         export_all=reading.export.everything,
         export_names=reading.export.names,
+        variables=variables(reading, settings),
     )
     return job, handing
 

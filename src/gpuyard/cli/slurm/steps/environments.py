@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpuyard.cli.slurm.steps.asks import Ask
 from gpuyard.cli.slurm.steps.binding import bound
 from gpuyard.cli.slurm.steps.grants import NodeGrant, RoomNode
-from gpuyard.engines.hostnames import folded
+from gpuyard.engines.hostnames import counted, folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ def _of_step(step: int, granted: Sequence[NodeGrant]) -> dict[str, str]:
         "SLURM_STEP_NUM_NODES": str(len(granted)),
         "SLURM_STEP_NODELIST": folded([each.node for each in granted]),
         "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
         "SLURM_TASKS_PER_NODE": per_node,
     }
 
@@ -65,6 +66,8 @@ def _of_node(number: int, each: NodeGrant, node: RoomNode, ask: Ask) -> dict[str
     found = {
         "SLURM_NODEID": str(number),
         "SLURMD_NODENAME": each.node,
+        "SLURM_TOPOLOGY_ADDR": each.node,
+        "SLURM_JOB_GPUS": ",".join([str(index) for index, _device in node.gpus]),
         "YARD_NODE": each.node,
         "YARD_GPUS": ",".join([node.gpus[place][1] for place in each.gpus]),
         "SLURM_GTIDS": ",".join(map(str, each.ranks)),
@@ -72,14 +75,3 @@ def _of_node(number: int, each: NodeGrant, node: RoomNode, ask: Ask) -> dict[str
     }
     cpus = each.cpus or (0 if ask.whole else ask.cpus * len(each.ranks))
     return found | ({"SLURM_CPUS_ON_NODE": str(cpus)} if cpus else {})
-
-
-def counted(numbers: Sequence[int]) -> str:
-    """Numbers by node as Slurm writes them: `2(x3),1`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][0] == number:
-            runs[-1][1] += 1
-        else:
-            runs.append([number, 1])
-    return ",".join([f"{number}(x{times})" if times > 1 else str(number) for number, times in runs])

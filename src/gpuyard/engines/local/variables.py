@@ -1,0 +1,80 @@
+"""The variables that Slurm sets for a job and its tasks, as far as a yard knows what they mean.
+
+`tests/slurm/test_variables.py` holds them name by name against a job on a real Slurm. A few more come from whoever
+submits: where from (`api/surroundings`), and what an sbatch script asked for (`intake/sbatch/variables`).
+"""
+
+from gpuyard.engines.contract import Launch
+from gpuyard.engines.hostnames import counted, folded
+from gpuyard.engines.local.room import ranks_of
+
+
+def fallbacks(launch: Launch, folder: str, host: str) -> dict[str, str]:
+    """What a recipe may know better: names that a script has for its pool, tenant and class, and where it came from."""
+    return {
+        "SLURM_SUBMIT_DIR": launch.recipe.cwd or folder,
+        "SLURM_SUBMIT_HOST": host,
+        "SLURM_JOB_PARTITION": launch.partition,
+        "SLURM_JOB_ACCOUNT": launch.account,
+        "SLURM_JOB_QOS": launch.qos,
+    }
+
+
+def of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, str]:
+    """What is the same for all tasks."""
+    recipe, parts = launch.recipe, launch.parts
+    ranks = sum(ranks_of(launch))
+    nodes = folded([part.node for part in parts])
+    found = {
+        "SLURM_JOB_ID": str(launch.job_id),
+        "SLURM_JOBID": str(launch.job_id),
+        "SLURM_JOB_NAME": launch.name,
+        "SLURM_JOB_UID": str(uid),
+        "SLURM_JOB_GID": str(gid),
+        "SLURM_JOB_USER": user,
+        "SLURM_CLUSTER_NAME": launch.cluster,
+        "SLURM_NTASKS": str(ranks),
+        "SLURM_NPROCS": str(ranks),
+        "SLURM_NNODES": str(len(parts)),
+        "SLURM_JOB_NUM_NODES": str(len(parts)),
+        "SLURM_JOB_NODELIST": nodes,
+        "SLURM_NODELIST": nodes,
+        "SLURM_TASKS_PER_NODE": counted(ranks_of(launch)),
+        "SLURM_JOB_CPUS_PER_NODE": counted([_cores(part.cpu_milli) for part in parts]),
+        "SLURM_CPUS_PER_TASK": str(max(1, sum([part.cpu_milli for part in parts]) // ranks // 1000)),
+        "SLURM_GPUS": str(sum([len(part.gpus) for part in parts])),
+        "SLURM_RESTART_COUNT": str(launch.restarts),
+        "SLURM_PRIO_PROCESS": "0",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+    }
+    if launch.array_id:
+        found |= {
+            "SLURM_ARRAY_JOB_ID": str(launch.array_id),
+            "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+        }
+    memory_mib = parts[0].memory_mib
+    if memory_mib and not any([name.startswith("SLURM_MEM_PER_") for name in recipe.env]):
+        found["SLURM_MEM_PER_NODE"] = str(memory_mib)
+    return found
+
+
+def of_task(launch: Launch, number: int, local: int) -> dict[str, str]:
+    """What differs from task to task. `number`: its node among those of the job; `local`: itself among those there."""
+    part = launch.parts[number]
+    first = sum([each.tasks for each in launch.parts[:number]])
+    there = [first + place for place in range(1 if launch.recipe.batch else part.tasks)]
+    return {
+        "SLURMD_NODENAME": part.node,
+        "SLURM_TOPOLOGY_ADDR": part.node,
+        "SLURM_NODEID": str(number),
+        "SLURM_PROCID": str(first + local),
+        "SLURM_LOCALID": str(local),
+        "SLURM_GTIDS": ",".join(map(str, there)),
+        "SLURM_JOB_GPUS": ",".join([str(gpu) for gpu in part.gpus]),
+        "SLURM_GPUS_ON_NODE": str(len(part.slices) or len(part.gpus)),
+        "SLURM_CPUS_ON_NODE": str(_cores(part.cpu_milli)),
+    }
+
+
+def _cores(cpu_milli: int) -> int:
+    return max(1, -(-cpu_milli // 1000))
