@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+from gpuyard.cli.places import defaults_file
 from gpuyard.errors import BadInput
 
 KEYS = {
@@ -22,17 +23,13 @@ KEYS = {
 }
 """Every key of the file, and what it says."""
 VARIABLES = {"tenant": "YARD_TENANT"}
-_LINE = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?")
-
-
-def file() -> Path:
-    """Where the defaults are."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuyard" / "defaults.yaml"
+_LINE = r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?"
+"""Not compiled here: most people have no such file."""
 
 
 def defaults() -> dict[str, str]:
     """What is wanted unless something else is said, by key."""
-    path = file()
+    path = Path(defaults_file())
     try:
         kept = read(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
@@ -53,7 +50,7 @@ def _said(kept: dict[str, str]) -> dict[str, str]:
 def origin(key: str) -> str:
     """Where a default comes from, for people."""
     variable = VARIABLES.get(key)
-    return variable if variable and os.environ.get(variable) else str(file())
+    return variable if variable and os.environ.get(variable) else defaults_file()
 
 
 def read(text: str, name: str) -> dict[str, str]:
@@ -62,7 +59,7 @@ def read(text: str, name: str) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#") or line.strip() in ("---", "..."):
             continue
-        match = _LINE.fullmatch(line.rstrip())
+        match = re.fullmatch(_LINE, line.rstrip())
         where = f"{name}:{number}"
         if match is None:
             raise BadInput(f"{where}: is not `name: value`", f"Known names: {', '.join(KEYS)}.")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from gpuyard.api.surroundings import environment, here
 from gpuyard.cli.jobplaces import limit_s, variables
 from gpuyard.cli.options import Argument, Called, Option
+from gpuyard.cli.places import has_defaults
 from gpuyard.errors import BadInput, YardError
 
 WordsArgument = Annotated[
@@ -221,6 +222,8 @@ def request(
 
 def fallbacks(*, gpus: bool) -> dict[str, Any]:
     """The fields that a person's defaults make, for what neither the command line nor a file says."""
+    if not has_defaults():
+        return {}
     from gpuyard.cli.defaults import defaults, origin
 
     kept = defaults()

@@ -156,12 +156,13 @@ def moment_ms(option: str, text: str) -> int:
         raise BadInput(f"{option} {error}", f"Also: {option} +2h, two hours from now.") from None
 
 
-_CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]{1,6}))?")
+_CLOCK = r"(?:([0-9]{1,4})-)?([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]{1,6}))?"
+"""Not compiled here: that takes longer than the rest of this module."""
 
 
 def limit_s(option: str, text: str) -> int:
     """A span in seconds: `90s`, `2h`, `1d12h`, or as Slurm has it `90` (minutes), `90:00`, `2:00:00`, `1-12`."""
-    clock = _CLOCK.fullmatch(text.strip())
+    clock = re.fullmatch(_CLOCK, text.strip())
     if clock is None:
         return _parsed(option, text.strip(), "duration_positive_ms") // 1000
     days, *figures = clock.groups()

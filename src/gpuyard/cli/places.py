@@ -1,5 +1,6 @@
 """Options about where the yard is, shared by the commands that need them, and the client they speak with."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,9 +28,20 @@ def client() -> "Client":
     return Client()
 
 
+def defaults_file() -> str:
+    """Where a person's defaults are, if there are any."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(config, "gpuyard", "defaults.yaml")
+
+
+def has_defaults() -> bool:
+    """Whether a person has defaults at all: most have none, and need not wait for them to be read."""
+    return bool(os.environ.get("YARD_TENANT")) or os.path.lexists(defaults_file())
+
+
 def wanted_columns(command: str, output: str) -> str:
     """The columns that a person's defaults name for a table; empty: none, or it is data for a program."""
-    if output not in ("table", "wide"):
+    if output not in ("table", "wide") or not has_defaults():
         return ""
     from gpuyard.cli.defaults import defaults
 
