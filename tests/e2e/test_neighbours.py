@@ -118,3 +118,27 @@ def test_the_owner_is_known_by_the_socket_where_the_url_is_their_own_yards(box: 
     url = f"http://localhost:{box.note()['port']}"
     done = box("nodes", YARD_URL=url)
     assert (0, "") == (done.code, done.err)
+
+
+def test_files_of_a_job_are_as_private_as_its_owners_shell_makes_them(box: Box, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["submit", "--stdout", out, "--", "sh", "-c", f"umask; touch {tmp_path}/made"]
+    done = subprocess.run(
+        box.command(*words), env=box.environment, capture_output=True, text=True, check=True, umask=0o077, cwd=tmp_path
+    )  # fmt: skip
+    box.wait(int(done.stdout), "COMPLETED")
+    assert "0077\n" == out.read_text()
+    assert [0o600, 0o600] == [path.stat().st_mode & 0o777 for path in (out, tmp_path / "made")]
+
+
+@needs_root
+def test_a_server_of_root_takes_no_folder_that_somebody_else_could_change(den: Path) -> None:
+    (den / "theirs").mkdir()
+    (den / "mixed").mkdir()
+    (den / "mixed" / "yard.db").touch()
+    for path in (den / "theirs", den / "mixed" / "yard.db"):
+        os.chown(path, OTHER, OTHER)
+        box = Box(path.parent if path.suffix else path)
+        done = box("up", "-d", "--port", 0, "--emulate", "1 x H100")
+        assert (1, True) == (done.code, f"{path} is user {OTHER}'s" in done.err), done.err
+        assert not (box.data / "token").exists()

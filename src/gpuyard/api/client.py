@@ -26,7 +26,7 @@ from gpuyard.api.client_sharing import SharingCalls
 from gpuyard.api.config_calls import ConfigCalls
 from gpuyard.api.quoting import part as _part
 from gpuyard.api.quoting import query as _query
-from gpuyard.api.surroundings import environment, here
+from gpuyard.api.surroundings import environment, here, umask
 
 __all__ = ["API", "Client", "NoServer", "Refused"]
 
@@ -45,13 +45,16 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
     ) -> Submitted:
         """Submit a job: the fields of `POST /jobs`, as one mapping or by name (`klass` for `class`).
 
-        It runs in this folder and with this environment, as with `yard submit`, unless `cwd` and `env` say otherwise.
+        It runs in this folder and with this environment and umask, as with `yard submit`, unless `cwd`, `env` and
+        `umask` say otherwise.
         """
         wanted = {**(request or {}), **fields}
         if "cwd" not in wanted:
             wanted["cwd"] = here()
         if "env" not in wanted:
             wanted["env"] = environment()
+        if "umask" not in wanted:
+            wanted["umask"] = umask()
         if "klass" in wanted:
             wanted["class"] = wanted.pop("klass")
         body = json.dumps(wanted).encode()

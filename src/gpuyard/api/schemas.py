@@ -119,6 +119,12 @@ class JobRequest(BaseModel):
     )
     env: Env = Field({}, description="Variables of its environment. Up to 256 KiB.")
     cwd: Folder = Field("", description="Folder to run in. Left out: one of its own.")
+    umask: int = Field(
+        0o022,
+        ge=0,
+        le=0o777,
+        description="Permissions that files of the job do not get. 18 is 022, the default.",
+    )
     stdout: Path = Field("", description="File for its output. Left out: kept for `logs`.")
     stderr: Path = Field("", description="File for its errors. Left out: together with its output.")
     open_mode: Literal["", "append", "truncate"] = Field(
@@ -216,6 +222,7 @@ class JobRequest(BaseModel):
             array=None if self.array is None else _array(self.array),
             env=self.env,
             cwd=self.cwd,
+            umask=self.umask,
             stdout=self.stdout,
             stderr=self.stderr,
             warn_signal=self.warn_signal,

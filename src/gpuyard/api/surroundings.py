@@ -26,6 +26,13 @@ def here() -> str:
         ) from None
 
 
+def umask() -> int:
+    """What is kept from others of the files that someone makes."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
+
+
 def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
     """This shell's variables, unless they stay behind, where the job comes from, and those given as NAME=VALUE."""
     env = {name: value for name, value in os.environ.items() if _goes_along(name)} if export else {}

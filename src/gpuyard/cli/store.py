@@ -30,7 +30,9 @@ def copy(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FROM", help="The store: a file such as yard.db, or postgresql://….", show_default=False
+            metavar="FROM",
+            help="The store: a file such as yard.db, postgresql://…, or @FILE that holds this.",
+            show_default=False,
         ),
     ],
     target: Annotated[
@@ -49,9 +51,10 @@ def copy(
     import time
 
     from gpuyard.cli.streams import notice
+    from gpuyard.control.places import named_store
     from gpuyard.store.copying import copy_store
 
-    done = copy_store(source, target, int(time.time()))
+    done = copy_store(named_store(source), named_store(target), int(time.time()))
     said = [f"{done.rows[table]:,} {words[done.rows[table] != 1]}" for table, words in _WORDS.items()]
     print(f"copied to {done.target}: {', '.join(said)}; the next job is {done.next_job_id}")
     if done.writer is not None:

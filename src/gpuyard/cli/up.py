@@ -63,7 +63,8 @@ def up(
         typer.Option(
             "--store",
             metavar="URL",
-            help="postgresql://… Default: a file in the data folder.",
+            help="postgresql://…, or @FILE that holds it: what is typed here stands in `ps`. "
+            "Default: YARD_STORE, else a file in the data folder.",
             show_default=False,
         ),
     ] = "",
@@ -87,7 +88,7 @@ def up(
     Everything is kept in one folder; stop and start it as you like, jobs go on. Without GPUs it emulates
     eight, so that you can try it anywhere.
     """
-    from gpuyard.control.places import DataDir, default_data
+    from gpuyard.control.places import DataDir, default_data, named_store
     from gpuyard.control.serve import Options
 
     folder = DataDir(data or default_data())
@@ -96,7 +97,7 @@ def up(
         port=PORT if port is None else port,
         any_port=port is None,
         config=config.absolute() if config else None,
-        store=store,
+        store=named_store(store),
         emulate=emulate,
         host=host,
         auth=auth,

@@ -16,7 +16,7 @@ from gpuyard.core import State
 from gpuyard.core.admission import never
 from gpuyard.core.plain import Plain, to_plain
 from gpuyard.core.words import span
-from gpuyard.engines.contract import Recipe
+from gpuyard.engines.contract import UMASK, Recipe
 from gpuyard.model import (
     CATALOGUE,
     After,
@@ -71,6 +71,7 @@ class NewJob:
     """Indices of an array's tasks; None: it is no array."""
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
+    umask: int = UMASK
     stdout: str = ""
     stderr: str = ""
     warn_signal: int = 0
@@ -138,6 +139,7 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         script=new.script,
         env=new.env | _array_variables(new.array),
         cwd=new.cwd,
+        umask=new.umask,
         stdout=new.stdout,
         stderr=new.stderr,
         uid=runs_as.uid,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
 SYSTEM_DATA = Path("/var/lib/gpuyard")
+_TRUSTED = ("yard.db", "yard.db-wal", "yard.yaml", "started.json", "token", "yard.pid", "engine")
 
 
 class AlreadyRunning(YardError):
@@ -53,6 +54,27 @@ def likely_data() -> Iterator[Path]:
         yield SYSTEM_DATA
 
 
+def named_store(said: str) -> str:
+    """The URL of a store: as it was said, from a file (`@FILE`), or of `YARD_STORE`; empty: none is named.
+
+    A command line can be read by every user of the machine, and a URL may hold a password.
+    """
+    said = said or os.environ.get("YARD_STORE", "")
+    if not said.startswith("@"):
+        return said
+    path = Path(said[1:])
+    try:
+        with path.open(encoding="utf-8") as file:
+            others, text = os.fstat(file.fileno()).st_mode & 0o077, file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise YardError(f"{path}, which names the store, cannot be read: {error}") from error
+    if others:
+        raise YardError(f"{path}, which names the store, can be read by others", f"chmod 600 {path}")
+    if not text or len(text.split()) != 1:
+        raise YardError(f"{path} names no store", "It holds one line: postgresql://USER:PASSWORD@HOST/NAME")
+    return text
+
+
 class DataDir:
     """The folder of one yard."""
 
@@ -63,6 +85,7 @@ class DataDir:
         """Make the folder, if need be."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            self._check_owner()
             if os.stat(self.root).st_uid == os.geteuid():
                 os.chmod(self.root, 0o711)
         except OSError as error:
@@ -70,6 +93,18 @@ class DataDir:
                 f"{self.root} cannot hold a yard's data: {error.strerror}",
                 "Name another folder with --data, or with YARD_DATA.",
             ) from error
+
+    def _check_owner(self) -> None:
+        """Raise if somebody else could change what the server believes: whom to run jobs as is in it."""
+        mine = {0, os.geteuid()}
+        for path in (self.root, *[self.root / name for name in _TRUSTED]):
+            with suppress(FileNotFoundError):
+                strange = {os.lstat(path).st_uid, os.stat(path).st_uid} - mine
+                if strange:
+                    raise YardError(
+                        f"{path} is user {min(strange)}'s, who could change what this yard runs, and as whom",
+                        "Name another folder with --data, or make this one your own with chown.",
+                    )
 
     @property
     def database(self) -> Path:

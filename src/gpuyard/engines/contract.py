@@ -49,6 +49,9 @@ class Part:
     """MIG slices of those GPUs, where it gets these instead of whole ones."""
 
 
+UMASK = 0o022
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to run a job: everything that is not needed to decide about it. Kept as a blob, by its hash."""
@@ -58,6 +61,8 @@ class Recipe:
     """A script with its #! line, run in place of `argv[0]`; `argv` are then its arguments."""
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
+    umask: int = UMASK
+    """What others may not do with the files that it makes, as its owner's shell had it."""
     stdout: str = ""
     """File for standard output; empty: the engine's own, from which `logs` reads."""
     stderr: str = ""

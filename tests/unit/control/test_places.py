@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.places import DataDir
+from gpuyard.control.places import DataDir, named_store
 from gpuyard.errors import YardError
 
 
@@ -32,3 +32,29 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     place.token_file.chmod(0o644)
     with pytest.raises(YardError, match="can be read by others"):
         place.token()
+
+
+URL = "postgresql://yard:s3cret@db.example.org/yard"
+
+
+def test_a_stores_url_need_not_stand_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the machine can read it there, with its password."""
+    monkeypatch.delenv("YARD_STORE", raising=False)
+    assert ["", URL] == [named_store(""), named_store(URL)]
+    file = tmp_path / "store"
+    file.write_text(f"{URL}\n")
+    file.chmod(0o600)
+    assert URL == named_store(f"@{file}")
+    monkeypatch.setenv("YARD_STORE", f"@{file}")
+    assert [URL, "yard.db"] == [named_store(""), named_store("yard.db")]
+    file.chmod(0o640)
+    with pytest.raises(YardError, match="can be read by others"):
+        named_store("")
+    with pytest.raises(YardError, match="cannot be read"):
+        named_store(f"@{tmp_path}/nothing")
+    file.chmod(0o600)
+    file.write_text("")
+    with pytest.raises(YardError, match="names no store"):
+        named_store("")

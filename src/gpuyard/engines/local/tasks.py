@@ -177,7 +177,8 @@ def _become(
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         # A change of user takes this wish back.
         _die_with(supervisor)
-        os.umask(0o022)
+        # A plan that an older yard wrote says nothing of it.
+        os.umask(plan.get("umask", 0o022))
         doing = f"enter folder {plan['cwd']}"
         os.chdir(plan["cwd"])
         doing = "open standard input and output"

@@ -173,6 +173,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "argv": list(recipe.argv),
         "script": recipe.script,
         "cwd": cwd,
+        "umask": recipe.umask,
         "stdout": file_of(recipe.stdout, launch, account.user),
         "stderr": file_of(recipe.stderr, launch, account.user),
         "append": appends(recipe.open_mode, launch.restarts),

@@ -135,7 +135,8 @@ class Crew:
             _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
             if os.getppid() != above:
                 os._exit(code)
-            os.umask(0o022)
+            # A plan that an older yard wrote says nothing of it.
+            os.umask(plan.get("umask", 0o022))
             doing = "enter folder " + plan["cwd"]
             os.chdir(plan["cwd"])
             doing = "open standard input and output"
