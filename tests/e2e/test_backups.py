@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rigs.kills import Server
 from rigs.postgres import PostgresServer
 
@@ -28,7 +30,7 @@ def end(server: Server) -> None:
     server.process.wait(timeout=60)
 
 
-def test_ids_that_an_old_backup_hands_out_again_are_other_jobs(tmp_path: Path) -> None:
+def test_ids_that_were_given_out_after_a_backup_are_not_given_out_again(tmp_path: Path) -> None:
     server, runs = Server(tmp_path / "yard"), tmp_path / "runs"
     runs.touch()
     server.start()
@@ -42,10 +44,15 @@ def test_ids_that_an_old_backup_hands_out_again_are_other_jobs(tmp_path: Path) -
     for name in ("yard.db-wal", "yard.db-shm"):
         (server.data / name).unlink(missing_ok=True)
     shutil.copy(tmp_path / "backup.db", server.data / "yard.db")
+    with pytest.raises(AssertionError, match="the server ended"):
+        server.start()
+    assert "--older-log" in server.story()
+    server.words = [*server.words, "--older-log"]
     server.start()
     try:
         status, new = submit(server, f"echo fresh; echo new >> {runs}", "new")
-        assert (201, old["id"]) == (status, new["id"])
+        assert 201 == status
+        assert int(str(old["id"])) < int(str(new["id"]))
         wait_for(lambda: runs.read_text() == "old\nnew\n")
         wait_for(lambda: server.call("GET", f"/api/v1/jobs/{new['id']}")[1]["state"] == "COMPLETED")
         assert b"fresh\n" == server.call("GET", f"/api/v1/jobs/{new['id']}/logs")[1]

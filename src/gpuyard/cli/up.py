@@ -39,6 +39,12 @@ CertOption = Annotated[
 KeyOption = Annotated[
     Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
 ]
+OlderOption = Annotated[
+    bool,
+    typer.Option(
+        "--older-log", help="Go on with a store that is older than what runs: a backup was restored."
+    ),
+]
 InsecureOption = Annotated[
     bool, typer.Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
 ]
@@ -82,6 +88,7 @@ def up(
     tls_cert: CertOption = None,
     tls_key: KeyOption = None,
     insecure_http: InsecureOption = False,
+    older_log: OlderOption = False,
 ) -> None:
     """Start the yard on this machine: accept jobs, decide, run them.
 
@@ -104,6 +111,7 @@ def up(
         tls_cert=tls_cert.absolute() if tls_cert else None,
         tls_key=tls_key.absolute() if tls_key else None,
         insecure_http=insecure_http,
+        older_log=older_log,
     )
     if detach:
         _detached(options)

@@ -15,6 +15,7 @@ from typing import Any
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.configs import StartFile, put_start
 from gpuyard.control.loop import Controller, Step
+from gpuyard.control.memory import Witness
 from gpuyard.control.slurm_watch import FIRST_MS, Watcher
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
@@ -67,8 +68,16 @@ class Leader:
     """One process's part in leading: a follower most of the time, or the one that decides."""
 
     def __init__(
-        self, books: Books, engine: Engine, start: StartFile, by: str, holder: str, now_ms: Callable[[], int]
+        self,
+        books: Books,
+        engine: Engine,
+        start: StartFile,
+        by: str,
+        holder: str,
+        now_ms: Callable[[], int],
+        witness: Witness | None = None,
     ) -> None:
+        self._witness = witness
         self.standing = Standing()
         self.note = ""
         """What people should know about the file that this process was started with."""
@@ -185,7 +194,9 @@ class Leader:
         """The loop: of an engine that is driven, or of a cluster that is only looked at."""
         if isinstance(self._engine, ObservedSlurm):
             return Watcher(self._books, self._engine, epoch)
-        return Controller(self._books, self._engine, epoch, stopwatch_ns=time.perf_counter_ns)
+        return Controller(
+            self._books, self._engine, epoch, stopwatch_ns=time.perf_counter_ns, witness=self._witness
+        )
 
     def _configure(self, epoch: int | None) -> None:
         """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""

@@ -13,6 +13,7 @@ from gpuyard.control.act import Pace, Todo, launch, strays, todo
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
+from gpuyard.control.memory import Witness
 from gpuyard.control.observe import attempt_events, by_key, key_of, lost, node_events, refused
 from gpuyard.core import decide
 from gpuyard.core.plain import from_plain
@@ -83,8 +84,11 @@ class Controller:
         *,
         lost_ms: int = LOST_MS,
         stopwatch_ns: Callable[[], int] = lambda: 0,
+        witness: Witness | None = None,
     ) -> None:
         self.books = books
+        self._witness = witness
+        """Tells the engine's folder how far the log has come; None: it remembers nothing, as in a simulation."""
         self.engine = engine
         self.epoch = epoch
         self.yard = books.store.yard
@@ -314,6 +318,8 @@ class Controller:
                 launches.append((record, launch(self.yard, self.books.state, record, recipe)))
         replies = []
         if launches:
+            if self._witness is not None:
+                self._witness.tell(self.books.seq, self.books.state.last_job_id, now_ms, starts=True)
             for record, _launch in launches:
                 self._pace.made("start", key_of(self.yard, record), now_ms)
             try:
@@ -368,6 +374,9 @@ class Controller:
             state = self.books.state
             self.difference = compare(self.yard, state, listing)
             halts, over = strays(self.yard, state, by_key(listing), self._pace, now_ms)
+            if self._witness is not None:
+                halts = [halt for halt in halts if halt.key not in self._witness.adopted]
+                self._witness.tell(self.books.seq, state.last_job_id, now_ms, starts=False)
             alive = {key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts}
             self._pace.forget(alive | state.node_number.keys())
         self._stop(halts, now_ms, step)

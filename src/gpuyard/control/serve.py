@@ -25,6 +25,7 @@ from gpuyard.control.desk import Desk
 from gpuyard.control.doors import Doors
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
+from gpuyard.control.memory import Witness, open_memory
 from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
@@ -33,7 +34,8 @@ from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
 from gpuyard.core.records import JobRecord
-from gpuyard.engines.contract import EngineError
+from gpuyard.engines.contract import EngineError, Phase
+from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import BadInput, YardError
@@ -67,6 +69,8 @@ class Options:
     """Whether people have to say who they are, by a token or a login."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    older_log: bool = False
+    """Whether to go on with a log that is behind what the engine's folder has seen."""
     insecure_http: bool = False
     """Whether to serve others without TLS: something before the server speaks it."""
 
@@ -114,6 +118,7 @@ class Yard:
         except EngineError as error:
             raise YardError(str(error)) from error
         self._undo.append(self.engine.close)
+        witness = self._compare_log()
         self.committer = Committer(self.books, self.now_ms)
         self._undo.append(self.committer.close)
         looks = isinstance(self.engine, ObservedSlurm)
@@ -137,9 +142,25 @@ class Yard:
         )
         holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
-        self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, self.now_ms)
+        self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, self.now_ms, witness)
         self._undo.append(self.leader.stop)
         self._closing = threading.Event()
+
+    def _compare_log(self) -> Witness | None:
+        """Whether the log knows at least what the engine's folder has seen."""
+        self._behind = ""
+        if not isinstance(self.engine, LocalEngine):
+            return None
+        with self.books.lock:
+            self.books.catch_up()
+            owned = {key_of(self.store.yard, record) for record in self.books.state.running.values()}
+        alive = [report.key for report in self.engine.listing() if report.phase is not Phase.ENDED]
+        strange = [key for key in alive if key not in owned]
+        witness, self._behind = open_memory(
+            self.data.engine, self.store, strange, told=self.options.older_log
+        )
+        self.engine.adopt(witness.adopted)
+        return witness
 
     @property
     def office(self) -> Office | None:
@@ -164,7 +185,7 @@ class Yard:
             if taken
             else ()
         )
-        told = (self.leader.note,) if self.leader.note else ()
+        told = tuple([note for note in (self.leader.note, self._behind) if note])
         of_engine = getattr(self.engine, "notes", ())
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
         own = [

@@ -61,6 +61,15 @@ class Store(EventLog, Snapshots, History, Tries, Configs, Tokens):
         with self._backend.writing() as conn:
             return conn.execute(delete(BLOBS).where(BLOBS.c.hash == name)).rowcount > 0
 
+    def skip(self, next_job_id: int, epoch: int) -> None:
+        """Give out no id below this and no epoch up to this any more: the world has seen them."""
+        with self._backend.writing() as conn:
+            found = self._backend.lock_counters(conn)
+            job_id = max(found.next_job_id, next_job_id)
+            self._backend.set_counters(
+                conn, found._replace(next_job_id=job_id, epoch=max(found.epoch, epoch))
+            )
+
     def forget_keys(self, before_ms: int) -> int:
         """Drop idempotency keys older than this; gives how many."""
         with self._backend.writing() as conn:

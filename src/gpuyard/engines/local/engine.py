@@ -104,6 +104,7 @@ class LocalEngine:
         self._trimmer = Trimmer(log_limit_mib << 20)
         if not self._emulated and not hands_off:
             self._notes += persistence.switch_on(str(self._data.root))
+        self._adopted: tuple[str, ...] = ()
         self._claimed: set[str] = set()
         """Keys whose supervisors have answered."""
         limits = {Capability.LIMITS} if self._limits else set()
@@ -156,9 +157,10 @@ class LocalEngine:
         return down
 
     def _busy(self, host: Host) -> tuple[Busy, ...]:
-        """The GPUs of a node that others use."""
+        """The GPUs of a node that others use, and those of attempts that the log does not know."""
+        adopted = self._adopted_on(host)
         if self._emulated:
-            return ()
+            return adopted
         ours = set()
         if any([reading.pids for reading in host.readings]):
             ours = self._watcher.supervisors() | self._sharing.daemon_pids()
@@ -168,7 +170,32 @@ class LocalEngine:
                 gpu for gpu, reading in enumerate(host.readings) if self._sharing.foreign(mold, reading.uuid)
             ]
             busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
-        return busy
+        known = {each.gpu for each in busy}
+        return busy + tuple([each for each in adopted if each.gpu not in known])
+
+    def adopt(self, keys: Sequence[str]) -> None:
+        """Attempts that no log knows any more: their GPUs are not free until they have ended."""
+        self._adopted = tuple(keys)
+
+    def _adopted_on(self, host: Host) -> tuple[Busy, ...]:
+        if not self._adopted:
+            return ()
+        with self._mutex:
+            reports = [self._watcher.look(key) for key in self._adopted]
+        live = [report.key for report in reports if report.phase not in (Phase.ENDED, Phase.UNKNOWN)]
+        self._adopted = tuple(live)
+        found: dict[int, Busy] = {}
+        for key in live:
+            plan = files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
+            held = plan.get("held", {})
+            uuids = {
+                *held.get("gpus", ()),
+                *[each[0] for how in ("slices", "mps") for each in held.get(how, ())],
+            }
+            for gpu, reading in enumerate(host.readings):
+                if reading.uuid in uuids:
+                    found[gpu] = Busy(gpu, 0, f"job {plan.get('job_id')} of an earlier log")
+        return tuple([found[gpu] for gpu in sorted(found)])
 
     def _left_alone(self, host: Host) -> dict[int, tuple[Slice, ...]] | None:
         """How the GPUs of a node are cut, where the yard does not cut them."""

@@ -1,0 +1,89 @@
+"""A store that is older than what the engine's folder has seen: it is refused, or goes on without harm."""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.people import person
+from gpuyard.control.serve import Options, Yard
+from gpuyard.errors import BadInput
+
+
+@contextmanager
+def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
+    found = Yard(Options(data, emulate="2 x H100", older_log=older_log, port=0))
+    try:
+        found.start()
+        until(lambda: bool(found.books.state.nodes.node))
+        yield found
+    finally:
+        found.close()
+
+
+def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
+    new = NewJob(command=argv, gpus=gpus, name="job", cwd="/")
+    return here.desk.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
+
+
+def until(what: Callable[[], bool]) -> None:
+    for _ in range(1500):
+        if what():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+def backup(data: Path, to: Path) -> None:
+    with sqlite3.connect(data / "yard.db") as there, sqlite3.connect(to) as here:
+        there.backup(here)
+
+
+def restore(data: Path, backup: Path | None) -> None:
+    for name in ("yard.db", "yard.db-wal", "yard.db-shm"):
+        (data / name).unlink(missing_ok=True)
+    if backup is not None:
+        shutil.copy(backup, data / "yard.db")
+
+
+@pytest.mark.parametrize("restored", [True, False], ids=["restored", "lost"])
+def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
+    tmp_path: Path, restored: bool
+) -> None:
+    data, kept, stop = tmp_path / "data", tmp_path / "kept.db", tmp_path / "stop"
+    with yard(data) as here:
+        first = submit(here, "true")
+        until(lambda: here.store.history(first) is not None)
+        backup(data, kept)
+        runs = submit(here, "sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done")
+        until((data / "engine" / "jobs" / str(runs)).is_dir)
+        until(lambda: runs in here.books.state.running)
+    restore(data, kept if restored else None)
+    try:
+        with pytest.raises(BadInput, match=f"up to job {runs}, event"):
+            Yard(Options(data, emulate="2 x H100", port=0))
+        with yard(data, older_log=True) as here:
+            assert "run until they end" in " ".join(here.notes)
+            until(lambda: bool(here.books.state.nodes.foreign))
+            # What runs keeps its GPU, and is neither stopped nor given away.
+            one, both = submit(here, "true"), submit(here, "true", gpus=2)
+            assert runs + 1000 < one
+            until(lambda: here.store.history(one) is not None)
+            if not restored:
+                return
+            time.sleep(0.3)
+            assert both in here.books.state.jobs
+            assert here.engine.listing()
+            stop.touch()
+            until(lambda: here.store.history(both) is not None)
+        # Once it was told, it starts by itself.
+        with yard(data) as here:
+            assert both < submit(here, "true")
+    finally:
+        stop.touch()
