@@ -13,14 +13,14 @@ from gpuyard.model.units import SECOND_MS
 from gpuyard.sim.report import human, render, terminal_table
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
-from gpuyard.sim.summary import summarise
+from gpuyard.sim.summary import summaries_of
 
 Summary = dict[str, Any]
 
 
 def publish(study: Study, seed: int, output: Output, report: Path | None) -> list[Summary]:
     """Print the results of a study and write its report."""
-    summaries = [summarise(result) for result in study.results]
+    summaries = summaries_of(study.results)
     emit(_listing(study, seed, summaries), output)
     sys.stdout.flush()
     if report is not None:
@@ -104,6 +104,7 @@ def tenant_grid(names: Sequence[str], summaries: Sequence[Summary], title: str =
             Column("wait mean", [human.duration(each["wait_s"]["mean"]) for each in figures]),
             Column("wait p95", [human.duration(each["wait_s"]["p95"]) for each in figures]),
             Column("GPU-hours", [human.gpu_hours(each["gpu_s"]) for each in figures]),
+            Column("cost", [human.usd(each["cost_usd"]) for each in figures]),
             Column("share", [human.percent(each["share"]) for each in figures]),
             Column("entitled", [human.percent(each["entitled"]) for each in figures]),
         ],

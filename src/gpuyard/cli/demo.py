@@ -49,7 +49,7 @@ def demo(
     from gpuyard.config import loads
     from gpuyard.sim.generate import teams_week
     from gpuyard.sim.study import Study
-    from gpuyard.sim.summary import summarise
+    from gpuyard.sim.summary import summaries_of
 
     if report is not None:
         report_file.check(report)
@@ -66,7 +66,7 @@ def demo(
     )
     with busy("simulating"):
         whole = study.run([yard.policy(name) for name in POLICIES])
-    summaries = [summarise(result) for result in study.results]
+    summaries = summaries_of(study.results)
     names = [result.policy for result in study.results]
     show([comparison.policy_grid(study.results, summaries), comparison.tenant_grid(names, summaries)])
     print()

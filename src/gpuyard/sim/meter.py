@@ -56,6 +56,8 @@ class Meter:
         """Jobs that have ended and are not in their columns yet: id, how long it waited, when it ended."""
         self._cost_milli = 0
         """Micro-dollars an hour x milli-GPU x ms, summed."""
+        self._team_cost: dict[int, int] = {}
+        """The same by team."""
         self._destroyed_milli_ms = 0
         self._unusable: list[list[int]] | None = None
         result.first_submit_ms = trace.submit_ms[0] if len(trace) else 0
@@ -92,8 +94,10 @@ class Meter:
 
     def charge(self, record: JobRecord, ran_ms: int) -> None:
         """An attempt gave its GPUs back. Only asked where nodes have different prices."""
-        for grant in record.grants:
-            self._cost_milli += grant.gpu_milli * ran_ms * self._price[grant.node]
+        cost = sum([grant.gpu_milli * ran_ms * self._price[grant.node] for grant in record.grants])
+        self._cost_milli += cost
+        team = self.team(record.leaf)
+        self._team_cost[team] = self._team_cost.get(team, 0) + cost
 
     def destroyed(self, record: JobRecord, lost_ms: int) -> None:
         """Work of an attempt was for nothing."""
@@ -131,6 +135,13 @@ class Meter:
         result.destroyed_gpu_ms = self._destroyed_milli_ms // MILLI
         cost = used * next(iter(self._price.values()), 0) if self.one_price else self._cost_milli
         result.cost_micro_usd = cost // (MILLI * HOUR_MS)
+        if self.one_price:
+            result.price_micro_usd_h = next(iter(self._price.values()), 0)
+        else:
+            teams = range(len(result.tenants))
+            result.tenant_cost_micro_usd = [
+                self._team_cost.get(team, 0) // (MILLI * HOUR_MS) for team in teams
+            ]
 
     # -- the cluster -------------------------------------------------------------------------------------------
 

@@ -45,6 +45,10 @@ class Result:
     """GPU time (ms x GPU) spent on work that had to be done again, restarts included."""
     used_gpu_ms: int = 0
     cost_micro_usd: int = 0
+    price_micro_usd_h: int | None = None
+    """What an hour of every GPU costs; None: they differ."""
+    tenant_cost_micro_usd: list[int] = field(default_factory=list)
+    """Per tenant, where prices differ."""
     first_submit_ms: int = 0
     last_end_ms: int = 0
     interrupted: bool = False

@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
+from operator import mul
 from typing import Any
 
-from gpuyard.model.units import MICRO_USD, MILLI, SECOND_MS
+from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, SECOND_MS
 from gpuyard.sim.result import Result, Samples
 
 PERCENTS = (50, 95, 99)
@@ -23,15 +24,31 @@ RATIO_DIGITS = 6
 MEAN_DIGITS = 3
 
 
-def summarise(result: Result) -> dict[str, Any]:
+def summaries_of(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """The figures of several policies on one trace, with utilisation over the same time for all of them.
+
+    That is from the first submission until the first policy is through with its jobs. A policy that leaves a few long
+    jobs to the end is not less busy for that. A run that was interrupted compares with nothing.
+    """
+    if any([result.interrupted for result in results]):
+        return [summarise(result) for result in results]
+    results = [whole(result) for result in results]
+    windows = [_window_ms(result) for result in results]
+    until_ms = min([end for start, end in windows if end > start], default=None)
+    return [summarise(result, until_ms) for result in results]
+
+
+def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
     """The figures of one policy on one trace.
 
     - `jct_s`, `wait_s`, `slowdown`: over jobs that ended (COMPLETED or TIMEOUT), so `unfinished` belongs
       beside them.
     - `makespan_s`: from the first submission to the last end.
+    - `utilisation`: until `until_ms`, if that is before its own end; `window_s` says how long that is.
     - `utilisation`, `fragmentation`, `fairness`, `slowdown`: see the functions below.
     - `destroyed_gpu_s`: GPU time of work that had to be done again; part of `used_gpu_s`.
-    - `tenants`: by path; `jobs` and `gpu_s` of jobs that ended, `share` and `entitled` as in `tenant_shares`.
+    - `tenants`: by path; `jobs`, `gpu_s` and `cost_usd` of jobs that ended; `share` and `entitled` as in
+      `tenant_shares`.
     """
     result = whole(result)
     count = len(result.tenants)
@@ -49,7 +66,8 @@ def summarise(result: Result) -> dict[str, Any]:
         "wait_s": spread(_merged(waits)),
         "slowdown": spread(sorted(slowdowns_milli(result))),
         "makespan_s": (result.last_end_ms - result.first_submit_ms) / SECOND_MS if ended else None,
-        "utilisation": utilisation(result, weights),
+        "utilisation": utilisation(result, weights, until_ms),
+        "window_s": (_until(result, until_ms) - result.first_submit_ms) / SECOND_MS,
         "fragmentation": fragmentation(result, weights),
         "fairness": fairness(result.samples),
         "preemptions": result.preemptions,
@@ -118,15 +136,29 @@ def slowdowns_milli(result: Result) -> list[int]:
     return out
 
 
-def utilisation(result: Result, weights: Sequence[int] | None = None) -> float | None:
+def utilisation(
+    result: Result, weights: Sequence[int] | None = None, until_ms: int | None = None
+) -> float | None:
     """Used GPU time over the GPU time of nodes that were up, from the first submission to the last end.
 
-    Where jobs are unfinished, the time runs to the last sample instead, as their GPU time counts too.
+    Where jobs are unfinished, the time runs to the last sample instead, as their GPU time counts too. With `until_ms`
+    it ends there, if that is earlier: what was used later is known from the samples and taken off.
     """
-    start, end = _window_ms(result)
+    start, end = result.first_submit_ms, _until(result, until_ms)
+    used_milli_ms = result.used_gpu_ms * MILLI
+    if end < _window_ms(result)[1]:
+        later = _spans_ms(result, end, _window_ms(result)[1])
+        used_milli_ms -= sum(map(mul, result.samples.used_milli, later))
+        weights = _spans_ms(result, start, end)
     up = _mean(result.samples.up_milli, weights if weights is not None else _weights_ms(result))
     offered = (result.capacity_milli if up is None else up) * (end - start)
-    return round(result.used_gpu_ms * MILLI / offered, RATIO_DIGITS) if offered > 0 else None
+    return round(max(0, used_milli_ms) / offered, RATIO_DIGITS) if offered > 0 else None
+
+
+def _until(result: Result, until_ms: int | None) -> int:
+    """Where the time ends that utilisation is taken over."""
+    start, end = _window_ms(result)
+    return end if until_ms is None else max(start, min(end, until_ms))
 
 
 def fragmentation(result: Result, weights: Sequence[int] | None = None) -> float | None:
@@ -208,10 +240,19 @@ def _tenants(
             "wait_s": spread(waits[index]),
             "jct_s": spread(jcts[index]),
             "gpu_s": micro_gpu_s[index] / (MILLI * SECOND_MS),
+            "cost_usd": _cost_usd(result, index, micro_gpu_s[index]),
             "share": share[0] if share else None,
             "entitled": share[1] if share else None,
         }
     return tenants
+
+
+def _cost_usd(result: Result, tenant: int, milli_ms: int) -> float:
+    """What the GPU time of a tenant's jobs costs."""
+    if result.price_micro_usd_h is not None:
+        return milli_ms * result.price_micro_usd_h // (MILLI * HOUR_MS) / MICRO_USD
+    costs = result.tenant_cost_micro_usd
+    return costs[tenant] / MICRO_USD if tenant < len(costs) else 0.0
 
 
 def _by_tenant(tenant: Iterable[int], values: Iterable[int], count: int) -> list[list[int]]:
@@ -241,15 +282,19 @@ def _window_ms(result: Result) -> tuple[int, int]:
 
 def _weights_ms(result: Result) -> list[int]:
     """How long each sample stands: until the next, within the window; equally where that gives nothing."""
-    start, end = _window_ms(result)
+    weights = _spans_ms(result, *_window_ms(result))
+    return weights if any(weights) else [1] * len(weights)
+
+
+def _spans_ms(result: Result, start: int, end: int) -> list[int]:
+    """How long each sample stands between two times."""
     at = [min(max(ms, start), end) for ms in result.samples.at_ms]
-    weights = [after - before for before, after in zip(at, [*at[1:], end], strict=True)] if at else []
-    return weights if any(weights) else [1] * len(at)
+    return [after - before for before, after in zip(at, [*at[1:], end], strict=True)] if at else []
 
 
 def _mean(values: Sequence[int], weights: Sequence[int]) -> float | None:
     """The weighted mean; None of nothing."""
-    if not len(values) or not len(weights):
+    if not len(values) or not any(weights):
         return None
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 

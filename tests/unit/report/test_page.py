@@ -1,6 +1,7 @@
 """The page as a structure: whole, self-contained, unbreakable by names, readable in every corner case."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -211,3 +212,24 @@ def test_everything_on_a_plot_lies_within_it(html: str) -> None:
             for kind, first, second in re.findall(r"([MLHV])([-\d.]+)(?: ([-\d.]+))?", path):
                 assert 0 <= float(first) <= (height if kind == "V" else 1000)
                 assert not second or 0 <= float(second) <= height
+
+
+def test_a_phone_is_told_that_a_table_goes_on_and_words_are_explained(html: str) -> None:
+    page = Page(html)
+    boxes = [attrs for _tag, attrs in page.seen if attrs.get("class") == "scroll"]
+    hints = [attrs for _tag, attrs in page.seen if attrs.get("class") == "more"]
+    assert (2, 2) == (len(boxes), len(hints))
+    assert 2 == page.all_text().count("Swipe sideways: there are more columns")
+    assert "95 of 100 jobs wait no longer" in page.texts("small")
+    assert "from submission to end" in page.texts("small")
+    assert "p95 slowdown" not in html
+    assert re.search(r"Utilisation is over the same [\d.]+ d for all policies", html)
+
+
+def test_waits_and_cost_of_every_team_stand_beside_each_other(four: list[Result]) -> None:
+    page = Page(render([replace(result, price_micro_usd_h=2_000_000) for result in four], "week"))
+    text = page.all_text()
+    for team in four[0].tenants:
+        assert text.count(f" {team} ") >= len(four)
+    assert "waits longest: " in text
+    assert re.search(r"\$[\d,]+", text)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from gpuyard.sim.report import render
 from gpuyard.sim.result import Result, Samples
-from gpuyard.sim.summary import fairness, nearest_rank, slowdowns_milli, spread, summarise, whole
+from gpuyard.sim.summary import (
+    fairness,
+    nearest_rank,
+    slowdowns_milli,
+    spread,
+    summaries_of,
+    summarise,
+    whole,
+)
 from unit.report.synthetic import DAY_MS, four_policies, simulate, week
 
 KEYS = [
@@ -26,6 +34,7 @@ KEYS = [
     "slowdown",
     "makespan_s",
     "utilisation",
+    "window_s",
     "fragmentation",
     "fairness",
     "preemptions",
@@ -132,7 +141,15 @@ def test_nothing_gives_none_and_not_nan() -> None:
     assert nothing == summary["wait_s"] == summary["jct_s"] == summary["slowdown"] == spread([])
     assert [None] * 4 == [summary[key] for key in ("makespan_s", "utilisation", "fragmentation", "fairness")]
     assert {
-        "a": {"jobs": 0, "wait_s": nothing, "jct_s": nothing, "gpu_s": 0.0, "share": None, "entitled": None}
+        "a": {
+            "jobs": 0,
+            "wait_s": nothing,
+            "jct_s": nothing,
+            "gpu_s": 0.0,
+            "cost_usd": 0.0,
+            "share": None,
+            "entitled": None,
+        }
     } == summary["tenants"]
 
 
@@ -152,6 +169,28 @@ def test_utilisation_is_over_nodes_that_were_up() -> None:
     summary = summarise(result)
     assert round(40 / 60, 6) == summary["utilisation"]
     assert 0.125 == summary["fragmentation"]
+
+
+def test_policies_are_compared_over_the_time_in_which_all_had_work() -> None:
+    """Both use 8 GPUs for 10 s; one leaves a long job of 1 GPU to the end, and is no less busy until then."""
+    quick = ended([(0, 10_000, 8000, 0)], ["a"])
+    quick.samples = samples([[8000, 8000]], [[8000, 8000]], [0, 0], at=[0, 5000])
+    slow = ended([(0, 10_000, 8000, 0), (10_000, 30_000, 1000, 0)], ["a"])
+    slow.samples = samples([[8000, 8000, 1000, 1000]], [[8000] * 4], [0] * 4, at=[0, 5000, 10_000, 25_000])
+
+    assert [1.0, 1.0] == [summary["utilisation"] for summary in summaries_of([quick, slow])]
+    assert [10.0, 10.0] == [summary["window_s"] for summary in summaries_of([quick, slow])]
+    assert round(110 / 320, 6) == summarise(slow)["utilisation"]
+    quick.interrupted = True
+    assert round(110 / 320, 6) == summaries_of([quick, slow])[1]["utilisation"]
+
+
+def test_cost_is_split_among_the_tenants_by_price_and_by_what_each_node_cost() -> None:
+    result = ended([(0, 3_600_000, 2000, 0), (0, 7_200_000, 1000, 1)], ["a", "b"])
+    result.price_micro_usd_h = 1_500_000
+    assert [3.0, 3.0] == [tenant["cost_usd"] for tenant in summarise(result)["tenants"].values()]
+    result.price_micro_usd_h, result.tenant_cost_micro_usd = None, [2_000_000, 7_000_000]
+    assert [2.0, 7.0] == [tenant["cost_usd"] for tenant in summarise(result)["tenants"].values()]
 
 
 def test_utilisation_without_samples_takes_the_capacity() -> None:

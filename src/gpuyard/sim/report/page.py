@@ -11,9 +11,9 @@ from importlib import resources
 from typing import Any
 
 from gpuyard import __version__
-from gpuyard.sim.report import plots, sentences
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.series import Entry, entries_of
+from gpuyard.sim.report import human, plots, sentences
+from gpuyard.sim.report.markup import Markup, el, join, text
+from gpuyard.sim.report.series import TENANTS_MAX, Entry, entries_of
 from gpuyard.sim.report.table import METRICS, comparable, terminal_table
 from gpuyard.sim.result import Result
 
@@ -55,6 +55,7 @@ def render(
         *(el("p", warning, class_="warning", role="note") for warning in sentences.warnings(entries)),
         _headlines(entries),
         _table(entries),
+        _teams(entries) if entries else None,
         el("section", plots.all_plots(entries, origin_ms), class_="plots") if entries else None,
         _foot(command, version),
     )
@@ -106,8 +107,16 @@ def _table(entries: Sequence[Entry]) -> Markup | None:
         return None
     table = terminal_table([entry.result for entry in entries], [entry.summary for entry in entries])
     meaning = {metric.header: metric.meaning for metric in METRICS}
+    plain = {metric.header: metric.plain for metric in METRICS}
     heads = (
-        el("th", column.header, scope="col", class_=column.align, title=meaning.get(column.header))
+        el(
+            "th",
+            column.header,
+            el("small", plain[column.header]) if plain.get(column.header) else None,
+            scope="col",
+            class_=column.align,
+            title=meaning.get(column.header),
+        )
         for column in table.columns
     )
     rows = []
@@ -127,15 +136,107 @@ def _table(entries: Sequence[Entry]) -> Markup | None:
     marked = any(any(column.best) for column in table.columns)
     return el(
         "section",
-        el(
-            "div",
-            el("table", el("thead", el("tr", *heads)), el("tbody", *rows)),
-            class_="scroll",
-            tabindex="0",
-        ),
-        el("p", el("b", "Marked"), " is the best value of a column.", class_="key") if marked else None,
+        _scrolling(el("table", el("thead", el("tr", *heads)), el("tbody", *rows))),
+        _key(entries, marked),
         class_="summary",
     )
+
+
+def _scrolling(table: Markup) -> Markup:
+    """A table that a narrow screen shows a part of, and a line that says so there."""
+    return join(
+        el("p", "Swipe sideways: there are more columns →", class_="more"),
+        el("div", table, class_="scroll", tabindex="0"),
+    )
+
+
+def _key(entries: Sequence[Entry], marked: bool) -> Markup | None:
+    """What is marked, and over which time the policies are compared."""
+    said = []
+    if marked:
+        said.append(join(el("b", "Marked"), " is the best value of a column. "))
+    windows = {entry.summary["window_s"] for entry in entries}
+    if len(entries) > 1 and len(windows) == 1:
+        said.append(
+            text(
+                f"Utilisation is over the same {human.duration(windows.pop())} for all policies: "
+                "until the first of them is through with its jobs."
+            )
+        )
+    return el("p", *said, class_="key") if said else None
+
+
+def _teams(entries: Sequence[Entry]) -> Markup | None:
+    """Waits and cost of each team under each policy."""
+    totals: dict[str, float] = {}
+    for entry in entries:
+        for path, tenant in entry.summary["tenants"].items():
+            totals[path] = max(totals.get(path, 0.0), tenant["gpu_s"])
+    paths = sorted(totals, key=lambda path: (-totals[path], path))
+    if len(paths) < 2:
+        return None
+    heads = [
+        ("team", ""), ("policy", ""), ("jobs", "that ended"), ("wait mean", "of an average job"),
+        ("wait p95", "95 of 100 jobs wait no longer"), ("GPU-hours", "used"), ("cost", "of the GPU time used"),
+    ]  # fmt: skip
+    rows = []
+    for path in paths[:TENANTS_MAX]:
+        for entry in entries:
+            tenant = entry.summary["tenants"].get(path)
+            if tenant is None:
+                continue
+            cells = [
+                human.count(tenant["jobs"]),
+                human.duration(tenant["wait_s"]["mean"]),
+                human.duration(tenant["wait_s"]["p95"]),
+                human.gpu_hours(tenant["gpu_s"]),
+                human.usd(tenant["cost_usd"]),
+            ]
+            chip = el("i", style=f"--c:{entry.colour}")
+            named = entry is entries[0]
+            rows.append(
+                el(
+                    "tr",
+                    el("th", path if named else el("span", path, class_="hint"), scope="row"),
+                    el("td", chip, entry.name, class_="left"),
+                    *[el("td", cell) for cell in cells],
+                    class_="first" if named else None,
+                )
+            )
+    left = len(paths) - TENANTS_MAX
+    columns = [
+        el("th", head, el("small", plain) if plain else None, scope="col", class_=None if plain else "left")
+        for head, plain in heads
+    ]
+    return el(
+        "section",
+        el("h2", _teams_heading(entries, paths)),
+        _scrolling(el("table", el("thead", el("tr", *columns)), el("tbody", *rows))),
+        el("p", f"The {TENANTS_MAX} that used most, of {len(paths)}.", class_="key") if left > 0 else None,
+        class_="summary teams",
+    )
+
+
+def _teams_heading(entries: Sequence[Entry], paths: Sequence[str]) -> str:
+    """Who waits longest on average under each policy."""
+    found: list[tuple[str, str, str]] = []
+    for entry in entries:
+        waits = [
+            (tenant["wait_s"]["mean"], path)
+            for path in paths
+            if (tenant := entry.summary["tenants"].get(path)) and tenant["wait_s"]["mean"] is not None
+        ]
+        if waits:
+            wait, path = max(waits)
+            found.append((entry.name, path, human.duration(wait)))
+    if not found:
+        return "No job of any team ended"
+    (name, path, longest), *rest = found
+    start = f"{path} waits longest: {longest} on average with {name}"
+    others = [
+        f"{wait} with {name}" if who == path else f"{who}, {wait}, with {name}" for name, who, wait in rest
+    ]
+    return "; ".join([start, *others])
 
 
 def _foot(command: str, version: str) -> Markup:

@@ -42,6 +42,11 @@ def utilisation(entries: Sequence[Entry], origin_ms: int) -> Markup:
     span = span_ms(entries)
     heading = sentences.utilisation_heading(entries)
     drawn = "Allocated part of all GPUs over time. A dashed line shows nodes that are up, where some failed."
+    windows = {entry.summary["window_s"] for entry in entries}
+    if len(entries) > 1 and len(windows) == 1:
+        drawn += (
+            f" The percentages are over the first {human.duration(windows.pop())}, in which all had work."
+        )
     bands = []
     if span:
         sampled = [entry for entry in entries if len(entry.result.samples.at_ms)]

@@ -160,7 +160,7 @@ def slowdown_heading(entries: Sequence[Entry], classes: Sequence[Sequence[SizeCl
     if max(each.p95 for _, found in known for each in found) < SLOWED_MIN:
         return "Jobs of every size run as if they were alone"
     gpus = {"1": "1 GPU", PARTS: "up to 1 GPU"}.get(suffers, f"{suffers} GPUs")
-    start = f"Jobs of {gpus} suffer most: p95 slowdown {human.times(factor)} with {name}"
+    start = f"Jobs of {gpus} suffer most: 95 % of them take up to {human.times(factor)} their run time with {name}"
     return _ranking(start, [f"{human.times(factor)} with {name}" for factor, name in rest])
 
 

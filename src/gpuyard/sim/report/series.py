@@ -8,7 +8,7 @@ from typing import Any
 from gpuyard.model.units import MILLI
 from gpuyard.sim.report.scale import Log
 from gpuyard.sim.result import Result
-from gpuyard.sim.summary import nearest_rank, slowdowns_milli, summarise, whole
+from gpuyard.sim.summary import nearest_rank, slowdowns_milli, summaries_of, whole
 
 POINTS_MAX = 400
 CDF_POINTS = 240
@@ -40,7 +40,7 @@ def entries_of(results: Sequence[Result], summaries: Sequence[dict[str, Any]] | 
     """The policies in the order given; summaries are made where the caller has none."""
     results = [whole(result) for result in results]
     if summaries is None:
-        summaries = [summarise(result) for result in results]
+        summaries = summaries_of(results)
     first = 1 if len(results) == 1 else 0
     return [
         Entry(result, summary, f"var(--c{index if index < COLOURS else 1 + (index - 1) % (COLOURS - 1)})")

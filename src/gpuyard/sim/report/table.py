@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from gpuyard.sim.report import human
 from gpuyard.sim.result import Result
-from gpuyard.sim.summary import summarise
+from gpuyard.sim.summary import summaries_of
 
 Align = Literal["left", "right"]
 """As Rich's `justify` takes it."""
@@ -41,6 +41,8 @@ class Metric:
     say: Callable[[float | None], str]
     better: Better
     meaning: str
+    plain: str = ""
+    """What its name means to somebody who does not know the word, in a few words."""
 
 
 METRICS = (
@@ -52,6 +54,7 @@ METRICS = (
         Better.HIGH,
         "Jobs that ended COMPLETED. Not among them: jobs killed at their time limit, jobs no node could "
         "ever hold, and jobs still waiting or running when the simulation stopped.",
+        "jobs that ended well",
     ),
     Metric(
         "wait mean",
@@ -61,14 +64,16 @@ METRICS = (
         Better.LOW,
         "All time a job did not run between its submission and its end: before its first start and "
         "between attempts. Mean over jobs that ended.",
+        "of an average job",
     ),
     Metric(
         "wait p95",
-        "p95 wait",
+        "longest wait but for the worst 5 % of jobs",
         lambda s: s["wait_s"]["p95"],
         human.duration,
         Better.LOW,
         "The wait that 95 % of the jobs that ended did not exceed (nearest rank).",
+        "95 of 100 jobs wait no longer",
     ),
     Metric(
         "JCT mean",
@@ -77,6 +82,7 @@ METRICS = (
         human.duration,
         Better.LOW,
         "Job completion time, from submission to end, waiting included. Mean over jobs that ended.",
+        "from submission to end",
     ),
     Metric(
         "utilisation",
@@ -84,8 +90,10 @@ METRICS = (
         lambda s: s["utilisation"],
         human.percent,
         Better.HIGH,
-        "GPU time allocated to jobs over the GPU time of nodes that were up, from the first submission to "
-        "the last end (to the last sample where jobs are unfinished).",
+        "GPU time allocated to jobs over the GPU time of nodes that were up. For all policies over the same time: from "
+        "the first submission until the first of them is through with its jobs (to the last sample where jobs are "
+        "unfinished).",
+        "of the GPUs are given out",
     ),
     Metric(
         "fragmentation",
@@ -94,6 +102,7 @@ METRICS = (
         human.percent,
         Better.LOW,
         "Idle GPUs that a typical job of this trace could not use, as part of the capacity; mean over time.",
+        "idle, and no use to a job",
     ),
     Metric(
         "fairness",
@@ -103,6 +112,7 @@ METRICS = (
         Better.HIGH,
         "1 minus half the sum over tenants of |share used - share entitled|, mean over the times at which "
         "anything was used or waiting. 1: every tenant had exactly what its weight entitles it to.",
+        "1: all have their due",
     ),
     Metric(
         "preemptions",
@@ -111,6 +121,7 @@ METRICS = (
         human.count,
         Better.NEITHER,
         "How often a running job was stopped to make room for another.",
+        "jobs stopped for others",
     ),
     Metric(
         "lost GPU-h",
@@ -120,6 +131,7 @@ METRICS = (
         Better.LOW,
         "GPU-hours spent on work that had to be done again after a preemption or a node failure, restarts "
         "included.",
+        "work done again",
     ),
     Metric(
         "cost",
@@ -128,6 +140,7 @@ METRICS = (
         human.usd,
         Better.LOW,
         "What the GPU time used costs by the price book; a dash where nothing has a price.",
+        "of the GPU time used",
     ),
 )
 
@@ -160,7 +173,7 @@ class PolicyTable:
 def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> PolicyTable:
     """The policies side by side. Pass the summaries where they are there already."""
     if summaries is None:
-        summaries = [summarise(result) for result in results]
+        summaries = summaries_of(results)
     names = [result.policy for result in results]
     columns = [Column("policy", "left", names, [False] * len(names))]
     for metric in METRICS:

@@ -1,3 +1,15 @@
+// A table that ends at the edge of the screen fades out there, until its end is seen.
+for (const box of document.querySelectorAll(".scroll")) {
+  const look = () => {
+    const end = box.scrollLeft + box.clientWidth >= box.scrollWidth - 2;
+    box.classList.toggle("end", end);
+    if (end && box.scrollLeft === 0) box.previousElementSibling.hidden = true;
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  addEventListener("resize", look);
+  look();
+}
+
 // The crosshair: reads the drawn lines back into values. Everything can be read without it.
 (() => {
   const charts = [...document.querySelectorAll(".chart[data-x]")].map((chart) => ({
