@@ -11,7 +11,7 @@ class Isolation(Enum):
     """How far apart sharers of one GPU are kept."""
 
     STRICT = "strict"
-    """A MIG slice or a whole GPU: memory and faults of others cannot reach it."""
+    """A MIG slice or a whole GPU: memory and bandwidth of its own, and faults of others stay theirs."""
     SHARED = "shared"
     """A capped share of a GPU beside others."""
     ANY = "any"
