@@ -32,11 +32,11 @@ def on_one_node(taken: Intake) -> Intake:
 def as_gang(taken: Intake) -> Intake:
     """The job as so many tasks that all run the same command, for `srun`; what it asks for is shared among them."""
     job: dict[str, Any] = dict(taken.job)
-    if job.get("nodes_min", 1) > 1:
-        return taken
     tasks = job.pop("tasks", 1)
     ranks = job.pop("ranks", tasks)
-    for name in ("batch", "nodes_min", "nodes_max"):
+    # A gang over nodes stays on as many; one that may lie anywhere is not told where.
+    over = job.get("nodes_min", 1) > 1
+    for name in ("batch", *(() if over else ("nodes_min", "nodes_max"))):
         job.pop(name, None)
     if ranks != tasks:
         for name in _COUNTED:

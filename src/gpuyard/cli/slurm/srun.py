@@ -44,7 +44,6 @@ Runs a command on the yard, shows what it writes as it comes, and ends with its 
 once, as a gang. Inside a job it starts the processes there, on what the job has; --label marks their lines."""
 _REFUSED = {
     "pty": "there are no terminals on a yard",
-    "multi-prog": "all tasks run the same command",
     "no-allocate": "every command needs an allocation",
     "jobid": "a command cannot be put into another job",
     "het-group": "there are no heterogeneous jobs",
@@ -71,6 +70,8 @@ def run(words: Sequence[str]) -> int:
             raise error("srun", f"--{name} is not served: {why}")
     if not given.rest:
         raise Stop("srun: fatal: No command given to execute.")
+    if given.has("multi-prog") and not os.environ.get("YARD_JOB_ID"):
+        raise error("srun", "--multi-prog is served inside a job only: submit a script with sbatch")
     if os.environ.get("SLURM_JOB_ID") and os.environ.get("YARD_JOB_ID"):
         from gpuyard.cli.slurm.steps.stepping import run_step
 

@@ -246,6 +246,21 @@ def test_input_and_output_of_tasks(job: Job) -> None:
     assert ["0\n", "1\n"] == [(job.folder / f"-7.2.0{n}").read_text(encoding="utf-8") for n in range(2)]
 
 
+def test_what_goes_along_with_a_step(job: Job) -> None:
+    job.environment |= {"KEPT": "k", "LEFT": "l"}
+    tell = 'echo "$KEPT|$LEFT|$NEW|$SLURM_PROCID|$CUDA_VISIBLE_DEVICES"'
+    assert (0, ["k|l|n|0|G10"], "") == job("-n1 --gpus=1 --export=ALL,NEW=n", tell)
+    assert (0, ["k||n|0|G10"], "") == job("-n1 --gpus=1 --export=KEPT,NEW=n", tell)
+
+
+def test_tasks_of_one_step_may_run_different_programs(job: Job) -> None:
+    (job.folder / "sh").write_text("# who does what\n0 echo head %t\n1-2 echo worker %t %o\n* echo rest\n")
+    # `srun --multi-prog sh -c …`: the first word is the file.
+    assert (0, ["head 0", "rest", "worker 1 0", "worker 2 1"], "") == job("-n4 --multi-prog", "")
+    (job.folder / "sh").write_text("0 echo head\n")
+    assert (1, [], "srun: error: sh: there is no program for task 1\n") == job("-n2 --multi-prog", "")
+
+
 def test_one_task_that_fails_ends_the_others_where_that_is_asked_for(job: Job) -> None:
     began = time.monotonic()
     code, _, err = job("-n3 -K", "[ $SLURM_PROCID = 1 ] && exit 3; exec sleep 600")

@@ -137,7 +137,12 @@ def test_several_nodes_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("options", "tasks", "gpus", "cpus"),
-    [("", 1, 0, 1), ("-n 4 --gpus-per-task=1", 4, 1, 1), ("-N1 -n 4 --gres=gpu:8 -c2", 4, 2, 2)],
+    [
+        ("", 1, 0, 1),
+        ("-n 4 --gpus-per-task=1", 4, 1, 1),
+        ("-N1 -n 4 --gres=gpu:8 -c2", 4, 2, 2),
+        ("-N2 --ntasks-per-node=2 --gpus-per-node=4", 4, 2, 1),
+    ],
 )
 def test_srun_runs_as_a_gang(options: str, tasks: int, gpus: int, cpus: float) -> None:
     fields = as_gang(taken(options)).request()

@@ -95,7 +95,8 @@ def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int
         tasks, tasks_said = per_node * (nodes_min or nodes), True
     if tasks > TASKS_MAX:
         raise error("srun", f"Invalid numeric value {str(tasks)!r} for --ntasks.", 255)
-    exact = given.has("exact") or given.has("cpus-per-task") or given.has("threads-per-core")
+    per_gpu = _number(given, "cpus-per-gpu", 0)
+    exact = given.has("exact") or per_gpu > 0 or given.has("cpus-per-task") or given.has("threads-per-core")
     gpus, per_node_gpus, per_task_gpus, types = _gpus(given)
     memory = next((name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if given.has(name)), "")
     return Ask(
@@ -107,7 +108,7 @@ def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int
         on_nodes=tuple(_value(given, "nodelist", expand, nobody)),
         not_nodes=tuple(_value(given, "exclude", expand, nobody)),
         first_node=_value(given, "relative", _whole, 0),
-        cpus=_number(given, "cpus-per-task", 1),
+        cpus=per_gpu * (per_task_gpus or 1) if per_gpu else _number(given, "cpus-per-task", 1),
         cpus_said=given.has("cpus-per-task"),
         whole=not exact,
         overlap=given.has("overlap"),

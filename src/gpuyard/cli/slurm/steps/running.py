@@ -45,7 +45,10 @@ class Files:
 class Manner:
     """How a step is run, apart from what it gets."""
 
-    argv: Sequence[str]
+    argvs: Sequence[Sequence[str]]
+    """Of every task, by rank."""
+    limit_s: int = 0
+    """When the step is ended; 0: with the job."""
     folder: str = ""
     label: bool = False
     append: bool = False
@@ -82,6 +85,9 @@ class Tasks:
                 self._signal(number)
             for rank, pair in sources:
                 self._copiers += [_copied(source, target, rank, len(self._plans)) for source, target in pair]
+            if self._manner.limit_s:
+                self._end_after(self._manner.limit_s, signals.SIGTERM)
+                self._end_after(self._manner.limit_s + _KILL_S, signals.SIGKILL)
             if self._feeders:
                 threading.Thread(target=_feed, args=(self._feeders,), daemon=True).start()
             while self._pids:
@@ -209,7 +215,7 @@ def _become(
     mouth: int,
 ) -> NoReturn:
     """The child: become the task. It dies with `srun`, so that what the step held is free when `srun` is gone."""
-    code = 1
+    code, argv = 1, list(manner.argvs[plan.rank])
     try:
         os.setsid()
         _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signals.SIGKILL), 0, 0, 0)
@@ -230,12 +236,10 @@ def _become(
             except OSError as error:
                 _complain(f"couldn't chdir to `{manner.folder}': {error.strerror}: going to /tmp instead")
                 os.chdir("/tmp")  # as Slurm does
-        os.execvpe(
-            manner.argv[0], list(manner.argv), {**plan.environment, "SLURM_TASK_PID": str(os.getpid())}
-        )
+        os.execvpe(argv[0], argv, {**plan.environment, "SLURM_TASK_PID": str(os.getpid())})
     except OSError as error:
         code = error.errno or errno.ENOEXEC
-        _complain(f"execve(): {manner.argv[0]}: {error.strerror}")
+        _complain(f"execve(): {argv[0]}: {error.strerror}")
     finally:
         os._exit(code)
 

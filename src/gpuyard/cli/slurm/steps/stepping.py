@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from gpuyard.cli.slurm.getopt import Read
+from gpuyard.cli.slurm.steps import programs
 from gpuyard.cli.slurm.steps.asks import Ask, no_step, read_ask, with_variables
 from gpuyard.cli.slurm.steps.environments import TaskPlan, task_plans
 from gpuyard.cli.slurm.steps.grants import BUSY, GRES, Never, NodeGrant, RoomNode, number_of_nodes
@@ -13,6 +14,8 @@ from gpuyard.cli.slurm.steps.ledger import Ledger, pause
 from gpuyard.cli.slurm.steps.running import Files, Manner, Tasks
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.engines import patterns
+from gpuyard.intake.sbatch.amounts import minutes
+from gpuyard.intake.sbatch.exports import export
 
 _SERVED = frozenset(
     {
@@ -20,13 +23,13 @@ _SERVED = frozenset(
         "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-gpu", "gpu-bind", "mem", "mem-per-cpu",
         "mem-per-gpu", "exact", "exclusive", "overlap", "whole", "overcommit", "immediate", "distribution",
         "label", "unbuffered", "output", "error", "input", "open-mode", "chdir", "kill-on-bad-exit", "wait",
-        "jobid", "mpi",
+        "jobid", "mpi", "export", "time", "multi-prog", "cpus-per-gpu",
     }
 )  # fmt: skip
 _ASKS_NOTHING = frozenset(
     {
-        "cpu-bind", "mem-bind", "job-name", "quiet", "verbose", "hint", "time", "preserve-env", "disable-status",
-        "threads", "msg-timeout", "quit-on-interrupt", "slurmd-debug", "accel-bind", "export", "account", "partition",
+        "cpu-bind", "mem-bind", "job-name", "quiet", "verbose", "hint", "preserve-env", "disable-status",
+        "threads", "msg-timeout", "quit-on-interrupt", "slurmd-debug", "accel-bind", "account", "partition",
         "qos", "comment", "propagate", "cpu-freq", "acctg-freq", "resv-ports", "network",
     }
 )  # fmt: skip
@@ -119,12 +122,13 @@ def _taken(ledger: Ledger, ask: Ask, *, quiet: bool) -> tuple[int, tuple[NodeGra
 
 def _ran(read: Read, ask: Ask, step: int, granted: tuple[NodeGrant, ...], nodes: tuple[RoomNode, ...]) -> int:
     try:
-        plans = task_plans(step, ask, granted, nodes, os.environ)
+        plans = task_plans(step, ask, granted, nodes, _base(read))
     except ValueError as wrong:
         raise error("srun", f"Invalid --gpu-bind argument: {wrong}") from None
     job = os.environ.get("SLURM_JOB_ID", "")
     manner = Manner(
-        argv=read.rest,
+        argvs=_commands(read, len(plans)),
+        limit_s=60 * _minutes(read),
         folder=read.last("chdir"),
         label=read.has("label"),
         append=read.last("open-mode").lower().startswith("a"),
@@ -136,6 +140,42 @@ def _ran(read: Read, ask: Ask, step: int, granted: tuple[NodeGrant, ...], nodes:
         return Tasks(f"{job}.{step}", plans, files, manner).run()
     except OSError as wrong:
         raise error("srun", f"Could not open file {wrong.filename}: {wrong.strerror}") from None
+
+
+def _base(read: Read) -> dict[str, str]:
+    """The environment that goes along: all of it, or as --export says; what describes the job always does."""
+    if not read.has("export"):
+        return dict(os.environ)
+    try:
+        said = export(read.last("export"))
+    except ValueError as wrong:
+        raise error("srun", f"--export {wrong}", 255) from None
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if said.everything or name in said.names or name.startswith(("SLURM", "YARD_", "CUDA_"))
+    }
+    # A program is looked for on the PATH of whoever starts it.
+    return {"PATH": os.environ.get("PATH", os.defpath), **kept, **said.values}
+
+
+def _commands(read: Read, tasks: int) -> list[list[str]]:
+    if not read.has("multi-prog"):
+        return [list(read.rest)] * tasks
+    try:
+        with open(read.rest[0], encoding="utf-8") as file:
+            return programs.commands(file.read(), tasks)
+    except OSError as wrong:
+        raise error("srun", f"unable to open configuration file {read.rest[0]}: {wrong.strerror}") from None
+    except ValueError as wrong:
+        raise error("srun", f"{read.rest[0]}: {wrong}") from None
+
+
+def _minutes(read: Read) -> int:
+    try:
+        return minutes(read.last("time")) if read.has("time") else 0
+    except ValueError as wrong:
+        raise error("srun", f"--time {wrong}", 255) from None
 
 
 def _files(read: Read, plan: TaskPlan, step: int, environment: Mapping[str, str]) -> Files:
