@@ -60,7 +60,7 @@ def test_a_job_requeues_itself_from_its_trap_and_goes_on(box: Box, folder: Path)
 #SBATCH --signal=B:USR1@58
 #SBATCH --requeue --open-mode=append
 #SBATCH --output=saved.out
-save() { kill -0 $work && echo "work lives"; touch saved; scontrol requeue $SLURM_JOB_ID; }
+save() { kill -0 $work && echo "work lives"; touch saved; scontrol requeue $SLURM_JOB_ID; exit 0; }
 trap save USR1
 echo "run $SLURM_RESTART_COUNT"
 [ -e saved ] && { echo resumed; exit 0; }

@@ -11,6 +11,7 @@ from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
     AttemptState,
+    AttemptStopping,
     AttemptUnknown,
     CheckpointSeen,
     Event,
@@ -72,6 +73,12 @@ def attempt_events(record: JobRecord, report: Report, now_ms: int) -> list[Event
     if report.phase is Phase.ENDED:
         saved_ms = _saved_ms(record, report.checkpoint_ms)
         outcome = _outcome(record, report)
+        asked = record.wanted is Verb.REQUEUE or record.cause is StopCause.REQUEUE
+        if asked and outcome not in (Outcome.NODE_FAIL, Outcome.CANCELLED):
+            # A job that asks to be requeued and ends at once, before it was told to stop, waits again all the same.
+            if phase is not AttemptState.STOPPING:
+                events.append(AttemptStopping(now_ms, job_id, attempt, StopCause.REQUEUE))
+            outcome = Outcome.PREEMPTED
         ended_ms = report.ended_ms if record.started_ms <= report.ended_ms < now_ms else 0
         why, code = report.why, report.exit_code
         events.append(AttemptEnded(now_ms, job_id, attempt, outcome, saved_ms, code, why, ended_ms))

@@ -282,6 +282,18 @@ def test_people_are_heeded(verb: Verb, state: str, attempts: int) -> None:
     assert (state, attempts) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
 
 
+def test_a_job_that_asks_to_be_requeued_and_ends_at_once_waits_again() -> None:
+    """As from a trap: `scontrol requeue $SLURM_JOB_ID; exit 0`."""
+    here = Here()
+    job_id = here.submit()
+    here.step()
+    here.step(100)
+    here.ask_for(job_id, Verb.REQUEUE)
+    for _ in range(4):
+        here.step(3_600_000)
+    assert ("COMPLETED", 2) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
+
+
 def test_suspended_and_continued() -> None:
     here = Here()
     job_id = here.submit()
