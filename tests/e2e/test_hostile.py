@@ -1,5 +1,6 @@
 """Two hundred submissions that no one should send: each gets a clear 4xx and changes nothing."""
 
+import base64
 import json
 import socket
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from .conftest import Box
 
 OK: dict[str, Any] = {"command": ["true"], "hold": True}
 HUGE = 10**30
+FAR = base64.urlsafe_b64encode(b"b99999999999999999999").decode().rstrip("=")
+"""A cursor as the server makes them, with a number that no store can look for."""
 SPICE = ["'", '"', "`id`", "$(id)", "; rm -rf /", "| cat", "&& true", "> /etc/passwd", "\\", "*", "?", "!", "#",
          "%s%n", "~root", "{a,b}", "<x>", "\n", "\r\n", "\t", "\x1b[31m", "\x00", "\u202e", "\u200b", "../x", "..",
          "../../etc", "a//b", "/abs", "-rf", ".hidden", " lead", "_x"]  # fmt: skip
@@ -242,6 +245,11 @@ def test_each_gets_a_clear_refusal_and_changes_nothing(box: Box) -> None:
         ("GET", "/api/v1/jobs?limit=99999", 422),
         ("GET", "/api/v1/jobs?cursor=x", 422),
         ("GET", "/api/v1/jobs?tenant=%00", 422),
+        ("GET", f"/api/v1/jobs?cursor={FAR}", 422),
+        ("GET", f"/api/v1/history?cursor={FAR}", 422),
+        ("GET", f"/api/v1/audit?cursor={FAR}", 422),
+        ("GET", f"/api/v1/jobs/1/why?at_ms={(1 << 52) - 1}", 422),
+        ("GET", f"/api/v1/history?since_ms={(1 << 52) - 1}", 422),
         ("GET", "/api/v1/history?state=PENDING", 422),
         ("GET", "/api/v1/history?since_ms=-1", 422),
         ("GET", "/api/v1/jobs/999999/logs", 404),

@@ -18,7 +18,8 @@ ENV_NAMES_MAX = 10_000
 PATH_MAX = 4096
 NAME_MAX = 128
 INDEX_MAX = 999_999_999
-TIME_MS_MAX = 1 << 52
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999: no library can write a later one."""
 
 _NAME = re.compile(r"[^\W_][\w .:+=@,-]*")
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.discretion import discreet
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply, RecipeReply
@@ -82,12 +83,9 @@ class Jobs:
         """A job, live or ended; for one that waits, everything that is in its way."""
         who = asker(request.scope)
         view = await run_in_threadpool(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
-        if not who.may(Action.READ_JOB, view["tenant"], view["user"]):
-            # What a job runs and where it writes is its owner's, as what it writes is.
-            view.pop("files", None)
         if not view.get("array"):
             view["used"] = used(view, self._yard.now_ms(), self._price)
-        return answer(view)
+        return answer(discreet(who, view))
 
     def _price(self, node: str) -> int:
         """What an hour of a GPU of a node costs; 0: nobody knows."""
@@ -109,9 +107,10 @@ class Jobs:
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""
         query = request.query_params
-        wanted, before = filter_of(query, asker(request.scope).sight), cursor_of(query)
+        who = asker(request.scope)
+        wanted, before = filter_of(query, who.sight), cursor_of(query)
         found, more = await run_in_threadpool(self._yard.views.jobs, wanted, before, limit_of(query))
-        return answer({"jobs": found, "next_cursor": id_cursor(more)})
+        return answer({"jobs": [discreet(who, view) for view in found], "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
         """Cancel a job, or all live tasks of an array."""

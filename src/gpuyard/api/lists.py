@@ -7,6 +7,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.discretion import discreet
+from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.replies import (
@@ -70,7 +72,8 @@ class _Lists:
     async def history(self, request: Request) -> Response:
         """A page of ended jobs. `since_ms`: those that ended from then on."""
         query = request.query_params
-        wanted, before = filter_of(query, asker(request.scope).sight), cursor_of(query)
+        who = asker(request.scope)
+        wanted, before = filter_of(query, who.sight), cursor_of(query)
         if wanted.states and not wanted.states <= ENDED_STATES:
             wanted = replace(wanted, states=wanted.states & ENDED_STATES)
             if not wanted.states:
@@ -78,10 +81,10 @@ class _Lists:
                     422, "jobs in that state have not ended", "`/queue` and `/jobs` list live ones."
                 )
         since = query.get("since_ms")
-        since_ms = None if since is None else number_of("since_ms", since, 0, 1 << 52)
+        since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
         found, more = await run_in_threadpool(self._yard.views.history, wanted, since_ms, before, most)
-        return answer({"jobs": found, "next_cursor": id_cursor(more)})
+        return answer({"jobs": [discreet(who, view) for view in found], "next_cursor": id_cursor(more)})
 
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it."""

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.ahead_replies import ExplainedReply, ShareReply
+from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import TENANT, add, query
 from gpuyard.api.wire import answer, number_of
@@ -11,8 +12,6 @@ from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
-
-_TIME_MAX_MS = 1 << 52
 
 
 def routes(yard: Yard) -> APIRouter:
@@ -37,7 +36,7 @@ class _Why:
     async def why(self, request: Request, id: str) -> Response:
         """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
         at = request.query_params.get("at_ms")
-        at_ms = None if at is None else number_of("at_ms", at, 0, _TIME_MAX_MS)
+        at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
         return answer(
             await run_in_threadpool(self._explained.why, label_of(id), at_ms, asker(request.scope).sight)
         )

@@ -16,6 +16,8 @@ LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))
 _TEXT_MAX = 512
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_ID_MAX = (1 << 63) - 1
+"""The largest number that a store can look for."""
 
 
 def encoded(value: Any) -> bytes:
@@ -70,7 +72,7 @@ def cursor_of(query: QueryParams) -> int | None:
         return None
     try:
         plain = base64.urlsafe_b64decode(text[:64] + "=" * (-len(text[:64]) % 4)).decode("ascii")
-        if plain[:1] != "b" or not plain[1:].isdecimal():
+        if plain[:1] != "b" or not plain[1:].isdecimal() or int(plain[1:]) > _ID_MAX:
             raise ValueError(plain)
         return int(plain[1:])
     except ValueError:

@@ -94,6 +94,11 @@ class DataDir:
                 "Name another folder with --data, or with YARD_DATA.",
             ) from error
 
+    def free_bytes(self) -> int:
+        """How much more this process can write here."""
+        found = os.statvfs(self.root)
+        return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
+
     def _check_owner(self) -> None:
         """Raise if somebody else could change what the server believes: whom to run jobs as is in it."""
         mine = {0, os.geteuid()}

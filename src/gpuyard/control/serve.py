@@ -44,6 +44,8 @@ from gpuyard.store import open_store
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+FREE_BYTES_MIN = 1 << 20
+"""With less room in the data folder no job can be written, and none started."""
 STALE_S = 30.0
 """A leader whose last step ended longer ago is not ready."""
 
@@ -239,6 +241,9 @@ class Yard:
                 holder = str(found) if found else ""
             except YardError as trouble:
                 error = error or trouble.message
+        if self.data.free_bytes() < FREE_BYTES_MIN:
+            # Nobody may have written since it filled up: the next one who does finds out.
+            error = error or f"no space is left for {self.data.root}"
         stale = leads and since_s is not None and since_s > STALE_S
         ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder))
         return ready, {

@@ -1,0 +1,29 @@
+"""What a job's reason tells those who may not read the job: why it ended, and not the names of its owner's files."""
+
+import re
+from typing import Any
+
+from gpuyard.control.people import Person
+from gpuyard.control.rights import Action
+
+_PATH = re.compile(r"(?<![^\s'\"(=:])/.*?(?=: |$)", re.DOTALL)
+"""From a slash that begins a word up to what is said about it. Paths may hold blanks: rather too much is taken."""
+
+
+def without_paths(text: str) -> str:
+    """A reason without the paths in it: `cannot enter folder (a path): No such file or directory`."""
+    return _PATH.sub("(a path)", text) if "/" in text else text
+
+
+def discreet(who: Person, view: dict[str, Any]) -> dict[str, Any]:
+    """A job as somebody may see it."""
+    if who.may(Action.READ_JOB, view["tenant"], view["user"]):
+        return view
+    # What a job runs and where it writes is its owner's, as what it writes is.
+    view.pop("files", None)
+    for each in (view, *view.get("jobs", ())):
+        if each.get("reason"):
+            each["reason"] = without_paths(each["reason"])
+    for each in view.get("tries", ()):
+        each["why"] = without_paths(each["why"])
+    return view
