@@ -273,6 +273,8 @@ def _as_nobody(box: Box, theirs: int) -> dict[str, Any]:
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
+            # The folder goes along with the job, and this one need not be theirs.
+            os.chdir("/")
             client = box.client()
             say = "import os; print(os.getuid(), os.environ['USER'])"
             job: dict[str, Any] = dict(client.submit(command=["/usr/bin/env", "python3", "-c", say]))

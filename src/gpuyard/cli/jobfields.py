@@ -135,6 +135,15 @@ Stderr = Annotated[
         "--stderr", metavar="FILE", help="File for its errors. Default: with its output.", show_default=False
     ),
 ]
+OpenMode = Annotated[
+    str,
+    Option(
+        "--open-mode",
+        metavar="append|truncate",
+        help="Whether --stdout and --stderr are written on, or begun anew.",
+        show_default=False,
+    ),
+]
 Retries = Annotated[
     int,
     Option("--retries", metavar="N", min=0, max=100, help="How often the job is tried again if it fails."),
@@ -317,7 +326,7 @@ OPTION_OF = {
     "not_nodes": "--exclude", "time_limit_s": "--time", "begin_ms": "--begin", "deadline_ms": "--deadline",
     "array": "--array", "array_limit": "--array", "dependencies": "--after", "dependencies_any": "--after-one",
     "env": "--env", "cwd": "--chdir", "stdout": "--stdout", "stderr": "--stderr", "warn_signal": "--signal",
-    "warn_s": "--signal", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
+    "warn_s": "--signal", "warn_shell": "--signal", "open_mode": "--open-mode", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
     "hold": "--hold",
 }  # fmt: skip
 """The option of `yard submit` for every field of a job in native YAML; a test holds that none is forgotten."""

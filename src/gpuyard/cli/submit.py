@@ -41,6 +41,7 @@ def submit(
     checkpoint: p.Checkpoint = "",
     stdout: f.Stdout = "",
     stderr: f.Stderr = "",
+    open_mode: f.OpenMode = "",
     env: f.Env = None,
     env_file: p.EnvFile = "",
     export: f.Export = True,
@@ -70,7 +71,7 @@ def submit(
         exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
     )  # fmt: skip
     given |= _more(ctx, array, after, stdout, stderr)
-    flags = {"retries": retries, "hold": hold, "dependencies_any": after_one}
+    flags = {"retries": retries, "hold": hold, "dependencies_any": after_one, "open_mode": open_mode}
     given |= {key: value for key, value in flags.items() if value} | ({} if requeue else {"requeue": False})
     jobs, test_only = _jobs(words, given, host_process, ctx)
     return _handed_in(jobs, dry_run or test_only, output, ctx)

@@ -18,7 +18,7 @@ NOTHING: dict[str, Any] = {
     "chdir": "", "pool": None, "constraint": "", "nodes": "", "node": None, "exclude": None, "exclusive": False,
     "begin": "", "deadline": "", "checkpoint": "",
 }  # fmt: skip
-FROM_SBATCH_ALONE = {"batch", "ranks"}
+FROM_SBATCH_ALONE = {"batch", "ranks", "slurm_commands"}
 """Fields for the shapes of Slurm's batch scripts; a person who types a command has no use for them."""
 
 
