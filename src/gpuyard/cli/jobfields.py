@@ -326,7 +326,8 @@ OPTION_OF = {
     "not_nodes": "--exclude", "time_limit_s": "--time", "begin_ms": "--begin", "deadline_ms": "--deadline",
     "array": "--array", "array_limit": "--array", "dependencies": "--after", "dependencies_any": "--after-one",
     "env": "--env", "cwd": "--chdir", "stdout": "--stdout", "stderr": "--stderr", "warn_signal": "--signal",
-    "warn_s": "--signal", "warn_shell": "--signal", "open_mode": "--open-mode", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
+    "warn_s": "--signal", "warn_shell": "--signal",
+    "open_mode": "--open-mode", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
     "hold": "--hold",
 }  # fmt: skip
 """The option of `yard submit` for every field of a job in native YAML; a test holds that none is forgotten."""
