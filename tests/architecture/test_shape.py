@@ -176,3 +176,19 @@ def test_no_file_names_a_registry_or_one_machine() -> None:
             found.extend(f"{at(path, number)} {match.group()}" for match in TRACES.finditer(line))
 
     assert [] == found
+
+
+def test_every_promise_of_security_names_a_test_that_is_there() -> None:
+    promises = [
+        line
+        for line in (ROOT / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and not line.startswith(("| promise", "|---"))
+    ]
+    assert len(promises) >= 20
+    lost = []
+    for line in promises:
+        named = re.search(r"`(tests/[\w/]+\.py)::(test_\w+)` \|$", line)
+        path = ROOT / named[1] if named else None
+        if named is None or path is None or f"def {named[2]}(" not in path.read_text(encoding="utf-8"):
+            lost.append(line)
+    assert [] == lost
