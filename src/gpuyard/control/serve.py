@@ -19,6 +19,7 @@ from typing import Any
 from gpuyard import __version__
 from gpuyard.config import loads, text_of
 from gpuyard.control.books import Books
+from gpuyard.control.clock import Steady
 from gpuyard.control.committer import Committer
 from gpuyard.control.configs import Configurations, StartFile
 from gpuyard.control.desk import Desk
@@ -115,23 +116,25 @@ class Yard:
         self.store = open_store(self.options.store or self.data.database)
         self._undo.append(self.store.close)
         self.books = Books(self.store)
+        self.books.catch_up()
+        steady_ms = Steady(self.now_ms, self.books.state.now_ms)
         try:
             self.engine = self.fleet.engine(self.data.engine)
         except EngineError as error:
             raise YardError(str(error)) from error
         self._undo.append(self.engine.close)
         witness = self._compare_log()
-        self.committer = Committer(self.books, self.now_ms)
+        self.committer = Committer(self.books, steady_ms)
         self._undo.append(self.committer.close)
         looks = isinstance(self.engine, ObservedSlurm)
         self.desk = Desk(
             self.books,
             self.committer,
-            self.now_ms,
+            steady_ms,
             allow_root=self.fleet.allow_root,
             observed=self.fleet.cluster if looks else "",
         )
-        self.views = Views(self.books, self.now_ms, self.said, self.late)
+        self.views = Views(self.books, steady_ms, self.said, self.late)
         self.doors = Doors(self.books, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth)
         self._undo.append(self.doors.close)
         self.configs = Configurations(
@@ -144,7 +147,7 @@ class Yard:
         )
         holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
-        self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, self.now_ms, witness)
+        self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, steady_ms, witness)
         self._undo.append(self.leader.stop)
         self._closing = threading.Event()
 

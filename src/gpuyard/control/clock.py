@@ -1,0 +1,35 @@
+"""The time that the log is written in: that of the machine, except that it never stands still and never goes back.
+
+Events never go back in time. Where the machine's clock was set forward and back again, all that came after would bear
+one and the same time, and every job would seem to take no time at all. So time goes on from the latest that was told,
+by a clock that nobody sets, until the machine's own has caught up.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Steady:
+    """A clock that goes on where another jumps back. Any thread may ask."""
+
+    def __init__(
+        self,
+        wall_ms: Callable[[], int],
+        since_ms: int = 0,
+        elapsed_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+    ) -> None:
+        """`since_ms` is the time of the last event."""
+        self._wall_ms = wall_ms
+        self._elapsed_ms = elapsed_ms
+        self._lock = threading.Lock()
+        self._told_ms = since_ms
+        self._at_ms = elapsed_ms()
+
+    def __call__(self) -> int:
+        """Now."""
+        with self._lock:
+            elapsed_ms = self._elapsed_ms()
+            reckoned_ms = self._told_ms + max(0, elapsed_ms - self._at_ms)
+            self._told_ms, self._at_ms = max(self._wall_ms(), reckoned_ms), elapsed_ms
+            return self._told_ms
