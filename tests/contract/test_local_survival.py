@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,6 +211,34 @@ def test_a_supervisor_that_is_killed_is_noticed_and_its_job_is_killed(local: Loc
         reply.answer for reply in local.engine.start(EPOCH, [launch(local, "y-1-1", Program())])
     ]
     assert report == look(local, "y-1-1")
+
+
+def test_a_job_that_kills_its_supervisor_again_and_again_has_failed(local: LocalRig) -> None:
+    script = "#!/bin/sh\nkill -9 $PPID\nsleep 60\n"
+    outcomes = []
+    for attempt in (1, 2, 3):
+        key = f"y-1-{attempt}"
+        local.keys.add(key)
+        local.engine.start(EPOCH, [launch(local, key, recipe=Recipe(script=script), restarts=attempt - 1)])
+        report = ended(local, key)
+        outcomes.append(report.outcome)
+        local.engine.forget(EPOCH, [key])
+
+    assert [Outcome.NODE_FAIL, Outcome.NODE_FAIL, Outcome.FAILED] == outcomes
+    assert "its supervisor was killed, in each of 3 attempts" == report.why
+
+
+def test_the_engine_goes_on_when_somebody_has_removed_its_folder(local: LocalRig) -> None:
+    local.engine.start(EPOCH, [launch(local, "y-1-1", Program())])
+    ended(local, "y-1-1")
+    shutil.rmtree(local.data)
+
+    assert local.engine.nodes()
+    assert [] == local.engine.listing()
+    local.keys.add("y-2-1")
+    local.engine.start(EPOCH, [launch(local, "y-2-1", recipe=Recipe(argv=("true",)), job_id=2)])
+    assert Outcome.COMPLETED is ended(local, "y-2-1").outcome
+    assert local.engine.wait(5)
 
 
 def test_another_yard_with_the_same_keys_keeps_its_jobs(local: LocalRig, tmp_path: Path) -> None:

@@ -145,6 +145,15 @@ class Data(Fence):
     def __init__(self, root: Path) -> None:
         # The one true name: processes and groups are found by it.
         super().__init__(os.path.realpath(root))
+        self.wake_fd = -1
+        self._make()
+
+    def mend(self) -> None:
+        """Make the folder anew if it was removed, as a job of the yard's own user can: the yard goes on without it."""
+        if not os.path.isdir(os.path.join(self.root, files.ATTEMPTS)):
+            self._make()
+
+    def _make(self) -> None:
         try:
             for part in ("", files.ATTEMPTS, files.JOBS, files.KEPT):
                 # Jobs of any user pass through on the way to their own folder; nobody lists.
@@ -154,7 +163,13 @@ class Data(Fence):
             with suppress(FileExistsError):
                 os.mkfifo(self.wake, 0o600)
             # Read and write: with a writer of its own a pipe is never at its end.
-            self.wake_fd = os.open(self.wake, os.O_RDWR | os.O_NONBLOCK)
+            fd = os.open(self.wake, os.O_RDWR | os.O_NONBLOCK)
+            if self.wake_fd < 0:
+                self.wake_fd = fd
+            else:
+                # Somebody waits at the old one: it keeps its number.
+                os.dup2(fd, self.wake_fd, inheritable=False)
+                os.close(fd)
             self.inside = Inside(self.root)
         except OSError as error:
             raise Permanent(f"{self.root} cannot hold the engine's data: {error}") from error
@@ -165,6 +180,7 @@ class Data(Fence):
 
     def attempts(self) -> list[str]:
         """Keys of all attempts that are not forgotten."""
+        self.mend()
         return sorted(os.listdir(os.path.join(self.root, files.ATTEMPTS)))
 
     def kept(self, key: str) -> str:

@@ -16,6 +16,8 @@ from gpuyard.engines.local.processes import Identity
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
+_LOST_MAX = 3
+"""So many attempts of a job may lose their supervisors; then it has failed."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
@@ -130,12 +132,23 @@ class Watcher:
             return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT)
         if not self.clear(key):
             return Report(key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms))
-        return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR)
+        return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR, self._lost_before(key))
+
+    def _lost_before(self, key: str) -> int:
+        """How many earlier attempts of a job lost their supervisors, too."""
+        job, _, attempt = key.rpartition("-")
+        earlier = [f"{job}-{number}" for number in range(1, int(attempt))] if attempt.isdecimal() else []
+        folders = [place for each in earlier for place in (self._data.attempt(each), self._data.kept(each))]
+        ends = [files.read(os.path.join(folder, files.END)) for folder in folders]
+        return sum([end is not None and end["why"] == _LOST_SUPERVISOR for end in ends])
 
     def _settle(
-        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str
+        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str, before: int = 0
     ) -> Report:
         end = translate.lost_end(news, claimed_ms, self._now_ms(), why)
+        if before + 1 >= _LOST_MAX:
+            # It may well be the job that kills it: it would be tried again for ever.
+            end |= {"outcome": Outcome.FAILED.value, "why": f"{why}, in each of {before + 1} attempts"}
         with suppress(OSError):
             files.create(os.path.join(folder, files.END), end, durable=True)
         # Read back, since another process may have written it first; on a full disk it is written another time.
@@ -145,15 +158,19 @@ class Watcher:
         """Kill what is left of an attempt without supervisor; whether nothing is."""
         group = Group(os.path.join(self._base, key)) if self._base else None
         until = time.monotonic() + _CLEAR_S_MAX
+        seen_none = 0
         while True:
             left = processes.carrying(translate.FOLDER_VARIABLE, self._data.attempt(key))
             processes.signal_all(left, signal.SIGKILL)
             if group is not None:
                 with suppress(OSError):
                     group.kill()
-            if not left and (group is None or group.empty()):
-                if group is not None:
-                    group.remove()
+            seen_none = 0 if left else seen_none + 1
+            if group is not None and seen_none and group.empty():
+                group.remove()
+                return True
+            if group is None and seen_none > 1:
+                # Without a group, one that was being forked may be missed once.
                 return True
             if time.monotonic() > until:
                 return False
