@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import resource
 import shutil
 import signal
 import sys
@@ -153,6 +154,27 @@ def test_standard_input_is_empty_and_signals_are_as_new(rig: LocalRig) -> None:
     blocked, ignored, bound = [int(line.split()[1], 16) for line in output(rig).splitlines()]
     # Signals 32 and 33 are the C library's own: it lets nobody change them, and some shells pass them on ignored.
     assert (0, 0, 1) == (blocked, ignored & ~(0b11 << 31), bound)
+
+
+@pytest.fixture
+def confined() -> Iterator[None]:
+    """A process as a shell leaves it after `nice` and `ulimit -S`, as a yard is that was started from one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can take back what it gave up")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.setpriority(os.PRIO_PROCESS, 0, 5)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (333, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
+
+
+@pytest.mark.usefixtures("confined")
+def test_priority_and_limits_are_those_of_the_machine_not_of_the_shell(rig: LocalRig) -> None:
+    run(rig, Recipe(argv=("sh", "-c", "nice; grep 'open files' /proc/self/limits")))
+    (of_machine,) = [line for line in Path("/proc/1/limits").read_text().splitlines() if "open files" in line]
+
+    assert ["0", of_machine] == output(rig).splitlines()
 
 
 def test_a_job_is_the_head_of_its_own_session(rig: LocalRig) -> None:

@@ -35,7 +35,10 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines",
         "gpuyard.engines.dispositions",
         "gpuyard.engines.local",
-        *[f"gpuyard.engines.local.{name}" for name in ("cgroups", "files", "peeking", "processes", "room")],
+        *[
+            f"gpuyard.engines.local.{name}"
+            for name in ("cgroups", "files", "limits", "peeking", "processes", "room")
+        ],
         *[f"gpuyard.engines.local.{name}" for name in ("spawner", "supervisor", "tasks")],
     ] == found[:-1]
     assert int(found[-1]) < 100

@@ -12,6 +12,7 @@ import socket
 import sys
 from contextlib import suppress
 
+from gpuyard.engines.local import limits
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.supervisor import SIGNALS, supervise
 
@@ -30,6 +31,7 @@ def main() -> None:
             group = Group(sys.argv[1])
             group.make(memory_mib=0, cpu_milli=0)
             group.join()
+    limits.learn()
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from gpuyard.engines import dispositions
-from gpuyard.engines.local import room
+from gpuyard.engines.local import limits, room
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.files import SCRIPT, STDOUT
 
@@ -171,6 +171,7 @@ def _become(
         if group is not None:
             doing = f"join {group.path}"
             group.join()
+        limits.apply()
         doing = f"become user {plan['user'] or plan['uid']}"
         if plan["drop"]:
             _become_user(plan)

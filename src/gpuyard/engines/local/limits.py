@@ -1,0 +1,61 @@
+"""What a job does not inherit from the shell that the yard was started in: its priority and its resource limits.
+
+A job gets those of the machine's first process, as a service would. Only root can raise what was lowered for good; on a
+yard of an ordinary user a job gets as much of them as it may.
+
+Only the standard library, and little of it: supervisors import this.
+"""
+
+import os
+import resource
+from contextlib import suppress
+
+_NAMES = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max resident set": resource.RLIMIT_RSS,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+}
+_WIDTH = 26
+"""Of the names in the kernel's table."""
+
+_of_the_machine: list[tuple[int, int, int]] = []
+
+
+def learn(table: str = "/proc/1/limits") -> None:
+    """Read the limits of the first process; once, before any job is started."""
+    with suppress(OSError), open(table, encoding="ascii") as file:
+        rows = [(line[:_WIDTH].strip(), line[_WIDTH:].split()) for line in file]
+        _of_the_machine[:] = [
+            (_NAMES[name], _number(values[0]), _number(values[1])) for name, values in rows if name in _NAMES
+        ]
+
+
+def _number(text: str) -> int:
+    return resource.RLIM_INFINITY if text == "unlimited" else int(text)
+
+
+def apply() -> None:
+    """Let the calling process have them."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    for which, soft, hard in _of_the_machine:
+        try:
+            resource.setrlimit(which, (soft, hard))
+        except (ValueError, OSError):
+            most = resource.getrlimit(which)[1]
+            with suppress(ValueError, OSError):
+                resource.setrlimit(which, (_least(soft, most), most))
+
+
+def _least(one: int, other: int) -> int:
+    """The smaller of two limits, where a negative number is none."""
+    if one < 0 or other < 0:
+        return max(one, other)
+    return min(one, other)
