@@ -183,8 +183,8 @@ FAULTS = [
     Planted(
         "a reused pid is taken for the supervisor",
         "engines/local/processes.py",
-        "stat is not None and stat.ticks == who.ticks and stat.state",
-        "stat is not None and stat.state",
+        "stat is not None and stat.ticks == who.ticks and not _gone",
+        "stat is not None and not _gone",
         CONTRACT,
     ),
     Planted(
