@@ -45,11 +45,13 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
     Outcome,
+    Requested,
     Settings,
     StopCause,
     Ticked,
     TokenMade,
     TokenRevoked,
+    Verb,
 )
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 
@@ -127,6 +129,7 @@ class Live:
     attempts: int = 0
     attempt: Attempt | None = None
     held: bool = False
+    boost: int = 0
     deferred: bool = False
     preemptions: int = 0
     saved_ms: int = 0
@@ -388,6 +391,7 @@ class Books:
         self.keys.add(key)
         live.attempts = event.attempt
         live.earmark = None
+        live.boost = 0
         node = self.nodes[event.grants[0].node]
         charge = Charge(live.leaf, live.milli, self.rate(live.job.spec.ask, node), event.at_ms)
         self.charges.append(charge)
@@ -404,6 +408,10 @@ class Books:
                 live.deferred = live.job.begin_ms > event.at_ms
             case JobCancelled():
                 self._over(live, JobState.CANCELLED)
+            case Requested(verb=Verb.TOP):
+                live.boost = 1 + max(other.boost for other in self.jobs.values())
+            case Requested(verb=Verb.BACK):
+                live.boost = 0
             case EarmarkSet():
                 assert live.earmark is None, f"job {event.job_id} has an earmark"
                 live.earmark = Earmark(event.job_id, event.grants, event.expires_ms)

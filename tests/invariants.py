@@ -147,7 +147,10 @@ class PlanCheck:
             "srtf": live.estimate_ms,
             "deadline": deadline_ms,
         }
-        return (*[keys[name] for name in names], job.submitted_ms, job.id)
+        if live.boost:
+            # Whoever was moved to the top comes first, the one moved last before the others.
+            return (-live.boost, *[0 for _name in names], 0, 0)
+        return (0, *[keys[name] for name in names], job.submitted_ms, job.id)
 
     # -- job by job ----------------------------------------------------------------------------------------------
 

@@ -33,8 +33,10 @@ from gpuyard.model import (
     NodeUp,
     Outcome,
     PolicySpec,
+    Requested,
     Settings,
     StopCause,
+    Verb,
 )
 
 picks = st.integers(0, 40)
@@ -160,6 +162,14 @@ class YardMachine(RuleBasedStateMachine):
         """Cancelled, held or released."""
         ids = self.ids(None)
         self.yard.apply(what(self.now(), ids[pick % len(ids)]))
+        self.yard.step()
+
+    @precondition(lambda self: self.has(None))
+    @rule(pick=picks, verb=st.sampled_from((Verb.TOP, Verb.TOP, Verb.BACK)))
+    def moved(self, pick: int, verb: Verb) -> None:
+        """An administrator moves a waiting job to the top of the line, or back."""
+        ids = self.ids(None)
+        self.yard.apply(Requested(self.now(), ids[pick % len(ids)], verb, "root"))
         self.yard.step()
 
     @precondition(lambda self: self.has(*_STOPPABLE))

@@ -82,8 +82,8 @@ class ExplainedYard(Yard):
         assert explanation.start_ms is None or explanation.start_ms >= self.now_ms
         assert live.eligible or codes & {ReasonCode.HELD, ReasonCode.BEGIN}
         if self.policy.spec.order == ("fifo",) and live.eligible:
-            key = (live.job.submitted_ms, job_id)
-            keys = [(other.job.submitted_ms, other.job.id) for other in self.books.waiting()]
+            key = (-live.boost, live.job.submitted_ms, job_id)
+            keys = [(-each.boost, each.job.submitted_ms, each.job.id) for each in self.books.waiting()]
             assert explanation.ahead == sum(other < key for other in keys)
 
 

@@ -21,7 +21,7 @@ from gpuyard.control.desk import Gone
 from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible
-from gpuyard.control.rights import Action
+from gpuyard.control.rights import MOVES, Action
 from gpuyard.control.serve import Yard
 from gpuyard.control.used import used
 from gpuyard.control.views import PAGE_MAX
@@ -55,9 +55,10 @@ def routes(yard: Yard) -> APIRouter:
         body_required=False, problems=(404, 409))  # fmt: skip
     for verb in Verb:
         word = verb.value.capitalize()
-        add(router, "POST", f"/jobs/{verb.value}", api.many(verb), Action.ACT_ON_JOB, f"{word} many jobs", ManyReply,
+        action = Action.MOVE_JOB if verb in MOVES else Action.ACT_ON_JOB
+        add(router, "POST", f"/jobs/{verb.value}", api.many(verb), action, f"{word} many jobs", ManyReply,
             body=ManyRequest, name=f"many_{verb.value}")  # fmt: skip
-        add(router, "POST", f"/jobs/{{id}}/{verb.value}", api.ask(verb), Action.ACT_ON_JOB, f"{word} a job", AskedReply,
+        add(router, "POST", f"/jobs/{{id}}/{verb.value}", api.ask(verb), action, f"{word} a job", AskedReply,
             status=202, problems=(404, 409), name=f"ask_{verb.value}")  # fmt: skip
     return router
 

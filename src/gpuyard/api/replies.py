@@ -145,6 +145,7 @@ class JobView(BaseModel):
     exit_code: int | None = None
     waits_for: str = ""
     held: bool = False
+    moved_by: str = Field(default="", description="Who moved it to the top of the line; empty: nobody did.")
     wanted: str | None = None
     reason: str = ""
     array_id: int | None = None

@@ -97,6 +97,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "suspend": Entry("verbs", "Freeze running jobs; they keep their GPUs."),
         "continue": Entry("verbs", "Let frozen jobs go on.", "continue_"),
         "requeue": Entry("verbs", "Stop running jobs and let them wait again."),
+        "move": Entry("verbs", "Move waiting jobs to the top of the line."),
         "checkpoint": Entry("verbs", "Say that a running job has saved its work."),
     },
     "Other ways in": {

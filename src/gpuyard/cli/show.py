@@ -96,6 +96,8 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     asks.append(f"limit {span(job['time_limit_s'] * 1000)}" if job["time_limit_s"] else "no time limit")
     lines.append(("asks for", ", ".join(asks)))
     lines.append(("submitted", clock(job["submitted_ms"])))
+    if job.get("moved_by"):
+        lines.append(("moved", f"to the top of the line, by {job['moved_by']}"))
     if job["started_ms"]:
         where = " ".join(
             f"{node}[{','.join(map(str, gpus))}]" if gpus else node

@@ -106,6 +106,20 @@ def requeue(jobs: JobsArgument) -> int:
     return _ask("requeue", jobs)
 
 
+def move(
+    jobs: JobsArgument,
+    top: Annotated[bool, Option("--top", help="Before all others that wait.")] = False,
+    back: Annotated[bool, Option("--back", help="Back to where the order has them.")] = False,
+) -> int:
+    """Move waiting jobs to the top of the line, or back. For administrators: everybody else waits longer for it.
+
+    The first of them comes first. Class, fair share and age no longer count for it until it starts; quotas do.
+    """
+    if top == back:
+        raise BadInput("move it where?", "yard move JOB --top, or yard move JOB --back")
+    return _ask("top", jobs[::-1]) if top else _ask("back", jobs)
+
+
 def checkpoint(
     job: Annotated[
         str,

@@ -30,7 +30,7 @@ from gpuyard.control.newjobs import (
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
-from gpuyard.control.rights import Action
+from gpuyard.control.rights import DOES, MOVES, Action
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
@@ -52,6 +52,8 @@ _SLURM_VERBS = {
     Verb.SUSPEND: "scontrol suspend",
     Verb.CONTINUE: "scontrol resume",
     Verb.REQUEUE: "scontrol requeue",
+    Verb.TOP: "scontrol top",
+    Verb.BACK: "scontrol update",
 }
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
@@ -167,13 +169,19 @@ class Desk:
                 raise Gone(f"there is no live job {label}")
             for record in records:
                 _check_owner(who, record)
+            if verb in MOVES and not who.may(Action.MOVE_JOB, ""):
+                raise Forbidden(
+                    f"{who.name} may not {DOES[Action.MOVE_JOB]}: others wait longer for it",
+                    "Ask an administrator of the whole yard.",
+                )
             verdicts = [_verdict(record, verb) for record in records]
             refusals = [verdict for verdict in verdicts if isinstance(verdict, Refusal)]
             if len(refusals) == len(records):
                 raise refusals[0]
             wanted = [record.id for record, verdict in zip(records, verdicts, strict=True) if verdict is True]
             now_ms = max(self._now_ms(), draft.state.now_ms)
-            for job_id in wanted:
+            # Of an array the first task comes first: whoever is moved last is at the top.
+            for job_id in reversed(wanted) if verb is Verb.TOP else wanted:
                 draft.add(Requested(now_ms, job_id, verb, who.signature))
             return {"id": label.id, "label": str(label), "verb": verb.value, "jobs": len(wanted)}
 
@@ -316,3 +324,7 @@ def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
             if stopping and record.cause is StopCause.CANCEL:
                 return Impossible(f"job {label} is being cancelled")
             return not (stopping or record.wanted is Verb.REQUEUE)
+        case Verb.TOP | Verb.BACK:
+            if phase is not None:
+                return Impossible(f"job {label} runs already", "Only a job that waits is moved.")
+            return verb is Verb.TOP or record.boost > 0

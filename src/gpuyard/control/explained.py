@@ -199,11 +199,18 @@ def why_view(
         **_head(record.id, record.job.label, record.job.spec.tenant, found.state.value, now_ms),
         "ahead": found.ahead,
         "waiting": found.waiting,
-        "position": position(state, record) if waits and policy.order.fair else "",
+        "position": _position(state, policy, record) if waits else "",
         **reasons_view(found, sight),
         "start": {"at_ms": found.start_ms, "how": found.how},
         "helps": [{"text": each.text, "flags": each.flags} for each in found.helps],
     }
+
+
+def _position(state: State, policy: Policy, record: JobRecord) -> str:
+    """Why it stands where it does, where that is not its age alone."""
+    if record.moved_by:
+        return f"moved to the top of the line by {record.moved_by}"
+    return position(state, record) if policy.order.fair else ""
 
 
 def reasons_view(found: Explanation, sight: Sight = ALL) -> View:

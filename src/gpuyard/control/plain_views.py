@@ -107,6 +107,7 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
         "exit_code": None,
         "waits_for": waits_for(state, record) if record.pending else "",
         "held": record.held,
+        "moved_by": record.moved_by,
         "wanted": record.wanted.value if record.wanted else None,
         "reason": reason,
         "array_id": job.array_id or None,

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+from gpuyard.model import Verb
+
 
 class Role(IntEnum):
     """What someone may do at a place, each more than the one before it."""
@@ -30,6 +32,9 @@ class Role(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
+MOVES = frozenset({Verb.TOP, Verb.BACK})
+"""What is asked for about a job that puts others behind it."""
+
 ROLES = {role.word: role for role in Role}
 
 
@@ -45,6 +50,8 @@ class Action(Enum):
     SEE_JOB = "see-job"
     SUBMIT = "submit"
     ACT_ON_JOB = "act-on-job"
+    MOVE_JOB = "move-job"
+    """Before the jobs of all others, so for whoever may act on all of them."""
     READ_JOB = "read-job"
     """What is in a job: what it wrote, its script, its environment."""
     SEE_TENANTS = "see-tenants"
@@ -65,6 +72,7 @@ DOES = {
     Action.SEE_JOB: "see jobs",
     Action.SUBMIT: "submit jobs",
     Action.ACT_ON_JOB: "act on jobs",
+    Action.MOVE_JOB: "move jobs to the top of the line",
     Action.READ_JOB: "read what jobs wrote",
     Action.SEE_TENANTS: "see the tenants",
     Action.MAKE_TOKEN: "make tokens",
@@ -93,6 +101,7 @@ _NEEDS = {
     Action.SEE_JOB: _Need(Role.VIEWER, Role.VIEWER),
     Action.SUBMIT: _Need(Role.USER, Role.USER),
     Action.ACT_ON_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
+    Action.MOVE_JOB: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.READ_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
     Action.SEE_TENANTS: _Need(Role.VIEWER, Role.VIEWER),
     Action.MAKE_TOKEN: _Need(Role.TENANT_ADMIN, Role.TENANT_ADMIN),

@@ -133,6 +133,8 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "not_before_ms": record.begin_ms,
         "wanted": to_plain(record.wanted),
         "wanted_by": list(record.wanted_by),
+        "boost": record.boost,
+        "moved_by": record.moved_by,
         "pending": to_plain(tuple(record.pending)),
         "doomed": record.doomed,
         "earmark": to_plain(record.earmark),
@@ -219,6 +221,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
     by, at_ms = row.get("wanted_by", ("", 0))
     record.wanted_by = (by, at_ms)
+    record.move(row.get("boost", 0), row.get("moved_by", ""))
     for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):
         setattr(record, name, row[name])
     record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))

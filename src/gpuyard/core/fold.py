@@ -95,6 +95,8 @@ def _requested(state: State, event: Requested) -> None:
     waits, verb = record.phase is None, event.verb
     if verb is Verb.CANCEL and waits:
         _cancel(state, record)
+    elif verb in (Verb.TOP, Verb.BACK):
+        _move(state, record, event)
     elif verb is Verb.HOLD and waits:
         _hold(state, record)
     elif verb is Verb.RELEASE and waits:
@@ -107,6 +109,19 @@ def _requested(state: State, event: Requested) -> None:
         pass
     elif not waits and verb in _WANTED_FROM and record.phase in _WANTED_FROM[verb]:
         record.wanted, record.wanted_by = verb, (event.by, event.at_ms)
+
+
+def _move(state: State, record: JobRecord, event: Requested) -> None:
+    """A job that waits is moved before all others, or back to where the order has it."""
+    if record.phase is not None:
+        return
+    most = max([other.boost for other in state.jobs.values()])
+    in_line = record.id not in state.deferred
+    if in_line:
+        state.queue.remove(record)
+    record.move(most + 1 if event.verb is Verb.TOP else 0, event.by)
+    if in_line:
+        state.queue.add(record)
 
 
 _WANTED_FROM = {

@@ -109,6 +109,9 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
     if state.nodes.idle:
         wake(state.nodes, grants)
     state.queue.remove(record)
+    if record.rare is not None:
+        # Whoever was moved to the top has come to its turn.
+        record.move(0, "")
     record.attempt = attempt
     record.phase = _STARTING
     record.state = _RUNNING

@@ -53,9 +53,11 @@ from gpuyard.model import (
     RaiseRunningJobs,
     ReleaseHold,
     ReleaseLayout,
+    Requested,
     Settings,
     Tenant,
     Ticked,
+    Verb,
     WithoutAfter,
 )
 from gpuyard.model.lifts import JobLift
@@ -149,6 +151,8 @@ def events_of(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> t
         job_id = job.id
         if record.held and not released:
             events.append(JobHeld(at_ms, job_id))
+        if record.boost:
+            events.append(Requested(at_ms, job_id, Verb.TOP, record.moved_by))
     elif released:
         events.append(JobReleased(at_ms, job_id))
     return events, job_id

@@ -25,6 +25,9 @@ Row = tuple[Any, ...]
 
 _ESTIMATE_MS = itemgetter(-2)
 
+_TOP = -(1 << 62)
+"""Smaller than any key of an order: jobs that somebody moved to the top come first."""
+
 Hopeless = Callable[[JobRecord], bool]
 """Whether a job, and all of its stream, can be seen not to start."""
 
@@ -78,9 +81,12 @@ class WaitQueue:
             self.alone = None
 
     def _sort_in(self, record: JobRecord) -> None:
-        order, leaf = self.order, record.leaf
-        if self._plain:
-            row: Row = (record.job.submitted_ms, record.id, record.estimate_ms, record)
+        order, leaf, rare = self.order, record.leaf, record.rare
+        boost = rare.boost if rare is not None else 0
+        if boost:
+            row: Row = (*[_TOP for _ in order.after], -boost, record.id, record.estimate_ms, record)
+        elif self._plain:
+            row = (record.job.submitted_ms, record.id, record.estimate_ms, record)
         else:
             keys = [c.key(record) for c in order.after]
             row = (*keys, record.job.submitted_ms, record.id, record.estimate_ms, record)
@@ -88,7 +94,7 @@ class WaitQueue:
         apart = order.by_rights or self.tenants.guarded[leaf] or self.tenants.holding
         record.stream = stream = (record.shape.index, leaf if apart else ROOT, priority)
         record.entry = row
-        record.group = key = tuple([c.key(record) for c in order.before]) if order.before else ()
+        record.group = key = self._group_of(record, boost) if self._fair else ()
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group()
@@ -108,6 +114,10 @@ class WaitQueue:
             rows.append(row)
         else:
             insort(rows, row)
+
+    def _group_of(self, record: JobRecord, boost: int) -> tuple[int, ...]:
+        """Jobs that were moved to the top come one by one before all others, whoever is least served."""
+        return (-boost,) if boost else (0, *[c.key(record) for c in self.order.before])
 
     def remove(self, record: JobRecord) -> None:
         """A job started, or no longer waits."""

@@ -31,11 +31,13 @@ class Rare:
     """What few jobs ever need: kept apart, so that the others do not carry it."""
 
     __slots__ = (
+        "boost",
         "cause",
         "doomed",
         "failures",
         "for_job",
         "held",
+        "moved_by",
         "pending",
         "ran_ms",
         "saved_ms",
@@ -48,7 +50,8 @@ class Rare:
     def __init__(self) -> None:
         self.held = False
         self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = self.wanted_ms = 0
-        self.wanted_by = ""
+        self.boost = 0
+        self.wanted_by = self.moved_by = ""
         self.cause: StopCause | None = None
         self.pending: dict[After, None] = {}
         self.doomed = ""
@@ -273,3 +276,19 @@ class JobRecord:
         if value[0] or self.rare is not None:
             rare = self._rarely()
             rare.wanted_by, rare.wanted_ms = value
+
+    @property
+    def boost(self) -> int:
+        """Where it stands among those that somebody moved to the top: the highest first; 0: where the order has it."""
+        return (self.rare or _NOTHING_RARE).boost
+
+    @property
+    def moved_by(self) -> str:
+        """Who moved it to the top."""
+        return (self.rare or _NOTHING_RARE).moved_by
+
+    def move(self, boost: int, by: str) -> None:
+        """Somebody moves it to the top, or (0) back."""
+        if boost or self.rare is not None:
+            rare = self._rarely()
+            rare.boost, rare.moved_by = boost, by if boost else ""

@@ -210,6 +210,10 @@ class Verb(Enum):
     """Let a frozen one go on."""
     REQUEUE = "requeue"
     """Stop it and let it wait again."""
+    TOP = "top"
+    """Let it come before all others that wait, whatever the order says."""
+    BACK = "back"
+    """Put it back where the order has it."""
 
 
 class StopCause(Enum):

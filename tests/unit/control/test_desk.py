@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from gpuyard.control.audit import audit
 from gpuyard.control.desk import Gone
+from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
@@ -219,6 +221,29 @@ def test_a_running_job_says_that_it_saved_its_work(desk: Rig) -> None:
         desk.desk.checkpoint(ANA, str(job), None).result(10)
     with pytest.raises(Gone):
         desk.desk.checkpoint(ROOT, "999", None).result(10)
+
+
+def test_an_administrator_moves_waiting_jobs_to_the_top(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the log and in what is told of the job; nobody moves a job of one's own before those of others."""
+    runs, *_others = [desk.submit() for _ in range(3)]
+    desk.start(runs)
+    array = desk.submit(array=(0, 1))
+    assert 2 == ask(desk, Verb.TOP, array)["jobs"]
+    first, second = (desk.books.state.jobs[array + 1 + index] for index in range(2))
+    assert (2, 1, "root") == (first.boost, second.boost, first.moved_by)
+    assert "root" == desk.views.job(label_of(f"{array}_0"))["moved_by"]
+    told = Explained(desk.books, desk.now_ms).why(label_of(f"{array}_0"))
+    assert told["ahead"] == 0
+    lines, _more = audit(desk.books.store, str)
+    assert ("root", "top", f"2 jobs, job {array + 2} first") == tuple(
+        lines[0][k] for k in ("who", "what", "about")
+    )
+    with pytest.raises(Impossible, match="runs already"):
+        ask(desk, Verb.TOP, runs)
+    assert [1, 0] == [ask(desk, Verb.BACK, array + 1)["jobs"] for _ in range(2)]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(Forbidden, match="ana may not move jobs to the top of the line"):
+        ask(desk, Verb.TOP, desk.submit(ANA), ANA)
 
 
 def test_only_the_owner_and_root_act_on_a_job(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

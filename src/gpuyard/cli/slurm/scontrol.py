@@ -21,18 +21,18 @@ GRAMMAR = Grammar(
 HELP = """\
 Usage: scontrol [-do] COMMAND
   show job [ID] | node [NAMES] | partition [NAME] | hostnames [LIST] | hostlist NAMES
-  hold ID... | release ID... | requeue ID... | suspend ID... | resume ID...
+  hold ID... | release ID... | requeue ID... | suspend ID... | resume ID... | top ID...
   update NodeName=NAMES State=DRAIN Reason=TEXT | update NodeName=NAMES State=RESUME
   ping | version
 Commands and words may be shortened. What a job asked for cannot be changed on a yard: cancel it and submit it again."""
 
 _VERBS = {"hold": "hold", "uhold": "hold", "release": "release", "requeue": "requeue", "suspend": "suspend",
-          "resume": "continue"}  # fmt: skip
+          "resume": "continue", "top": "top"}  # fmt: skip
 """Slurm's words for what is asked for about jobs, and the yard's."""
 _OTHERS = ("show", "update", "ping", "version", "help", "quit", "exit")
 _ADMIN = ("abort", "cancel_reboot", "create", "delete", "errnumstr", "fsdampeningfactor", "getaddrs", "listpids",
           "notify", "power", "reboot", "reconfigure", "requeuehold", "scontrol", "setdebug", "setdebugflags",
-          "shutdown", "takeover", "token", "top", "wait_job", "write", "callerid", "completing", "details")  # fmt: skip
+          "shutdown", "takeover", "token", "wait_job", "write", "callerid", "completing", "details")  # fmt: skip
 
 
 def run(words: Sequence[str]) -> int:
