@@ -15,6 +15,14 @@ def without_paths(text: str) -> str:
     return _PATH.sub("(a path)", text) if "/" in text else text
 
 
+def listed(who: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs as somebody may see them in a list, where little is said of each."""
+    for view in views:
+        if "/" in view["reason"]:
+            discreet(who, view)
+    return views
+
+
 def discreet(who: Person, view: dict[str, Any]) -> dict[str, Any]:
     """A job as somebody may see it."""
     if who.may(Action.READ_JOB, view["tenant"], view["user"]):

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
-from gpuyard.api.discretion import discreet
+from gpuyard.api.discretion import discreet, listed
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply, RecipeReply
@@ -111,7 +111,7 @@ class Jobs:
         who = asker(request.scope)
         wanted, before = filter_of(query, who.sight), cursor_of(query)
         found, more = await run_in_threadpool(self._yard.views.jobs, wanted, before, limit_of(query))
-        return answer({"jobs": [discreet(who, view) for view in found], "next_cursor": id_cursor(more)})
+        return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
         """Cancel a job, or all live tasks of an array."""

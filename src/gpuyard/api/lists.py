@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
-from gpuyard.api.discretion import discreet
+from gpuyard.api.discretion import listed
 from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
@@ -84,7 +84,7 @@ class _Lists:
         since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
         found, more = await run_in_threadpool(self._yard.views.history, wanted, since_ms, before, most)
-        return answer({"jobs": [discreet(who, view) for view in found], "next_cursor": id_cursor(more)})
+        return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
 
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it."""
