@@ -170,34 +170,41 @@ def test_a_yard_moves_to_postgresql_and_its_servers_are_restarted_one_by_one(
         {DATABASE: f"'{postgres_url}'", "--store": f"{GPUS} --store", **ports},
         {DATABASE: make_url(postgres_url).render_as_string()},
     )
-    bare.up()
-    assert 0 == bare("run", "--", "true").code
-    ran = tmp_path / "ran"
-    running = bare.submit("--", "sh", "-c", f"{waits(tmp_path)}; echo moved >> {tmp_path / 'moved'}; exit 9")
-    bare.wait(running, "RUNNING")
-    before = everything(bare)
+    try:
+        bare.up()
+        assert 0 == bare("run", "--", "true").code
+        ran = tmp_path / "ran"
+        running = bare.submit(
+            "--", "sh", "-c", f"{waits(tmp_path)}; echo moved >> {tmp_path / 'moved'}; exit 9"
+        )
+        bare.wait(running, "RUNNING")
+        before = everything(bare)
 
-    operator.types("postgresql.md", "Move a yard there")
-    assert before == everything(bare)
-    operator.types("postgresql.md", "More servers")
+        operator.types("postgresql.md", "Move a yard there")
+        assert before == everything(bare)
+        operator.types("postgresql.md", "More servers")
 
-    submitter = Submitter(bare, ran)
-    submitter.start()
-    operator.types("postgresql.md", "Restart them one by one")
-    time.sleep(1)
-    submitter.over.set()
-    submitter.join()
-    assert [] == submitter.troubles
-    assert len(submitter.ids) > 5
-    # Ids go on, none is given out twice, and whatever was acknowledged ran once.
-    assert list(range(running + 1, running + 1 + len(submitter.ids))) == submitter.ids
-    until(lambda: ran.exists() and len(ran.read_text().split()) >= len(submitter.ids), 60)
-    assert Counter(map(str, submitter.ids)) == Counter(ran.read_text().split())
-    (tmp_path / "go").touch()
-    assert 9 == bare.wait(running, "FAILED")["exit_code"]
-    assert "moved\n" == (tmp_path / "moved").read_text()
-    refused = bare("down", "--port", 1)
-    assert (2, True) == (refused.code, "listens at port 1" in refused.err)
+        submitter = Submitter(bare, ran)
+        submitter.start()
+        operator.types("postgresql.md", "Restart them one by one")
+        time.sleep(1)
+        submitter.over.set()
+        submitter.join()
+        assert [] == submitter.troubles
+        assert len(submitter.ids) > 5
+        # Ids go on, none is given out twice, and whatever was acknowledged ran once.
+        assert list(range(running + 1, running + 1 + len(submitter.ids))) == submitter.ids
+        until(lambda: ran.exists() and len(ran.read_text().split()) >= len(submitter.ids), 60)
+        assert Counter(map(str, submitter.ids)) == Counter(ran.read_text().split())
+        (tmp_path / "go").touch()
+        assert 9 == bare.wait(running, "FAILED")["exit_code"]
+        assert "moved\n" == (tmp_path / "moved").read_text()
+        refused = bare("down", "--port", 1)
+        assert (2, True) == (refused.code, "listens at port 1" in refused.err)
+    finally:
+        # While the store is still there: it goes before the fixture of the yard does.
+        down = bare("down", "--jobs")
+    assert 0 == down.code, down.err
 
 
 def test_a_service_manager_is_told_when_the_server_is_ready_and_jobs_are_not(
