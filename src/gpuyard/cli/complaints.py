@@ -47,6 +47,7 @@ _WORDING = {
     ": Input should be a valid integer, unable to parse string as an integer": ": it should be a whole number",
     ": Input should be a valid number, unable to parse string as a number": ": it should be a number",
     ": Input should": ": it should",
+    "Got unexpected extra argument(s) ": "it takes no word such as ",
 }
 """Typer checks options with pydantic, whose words are for programmers."""
 

@@ -172,7 +172,12 @@ def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> No
         return
     from gpuyard.cli.streams import notice
 
-    notice(f"job {accepted['label']} asks for no GPUs; -g 1 for one, -g 0 if it needs none", before="note: ")
+    behind = next((word for word in fields.get("command", ()) if word.split("=")[0] in ("-g", "--gpus")), "")
+    if behind and fields.get("script"):
+        text = f"asks for no GPUs: {behind} stands behind the script and goes to it; options of yard stand before it"
+    else:
+        text = "asks for no GPUs; -g 1 for one, -g 0 if it needs none"
+    notice(f"job {accepted['label']} {text}", before="note: ")
 
 
 def was_empty(ctx: Called, option: str, value: str) -> bool:
