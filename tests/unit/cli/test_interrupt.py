@@ -85,7 +85,7 @@ def test_ctrl_c_marks_the_table(long_trace: Path) -> None:
 
 
 def test_ctrl_c_before_there_is_anything_to_print(long_trace: Path) -> None:
-    code, out, err = interrupted(0.3, "simulate", "--trace", long_trace, "--gpus", 256, "-o", "json")
+    code, out, err = interrupted(0.6, "simulate", "--trace", long_trace, "--gpus", 256, "-o", "json")
 
     assert 130 == code
     assert "Traceback" not in err
