@@ -192,7 +192,7 @@ def test_a_job_is_the_head_of_its_own_session(rig: LocalRig) -> None:
         (Recipe(argv=("true",), cwd="/no/such/folder"), 126, "cannot enter folder /no/such/folder: "),
         (Recipe(script="#!/no/such/shell\n"), 127, "is the program of its first line there?"),
         (Recipe(argv=("true", "x" * 3_000_000)), 126, "cannot run true: Argument list too long"),
-        (Recipe(argv=("true",), stdout="/no/such/file"), 126, "/no/such/file: No such file or directory"),
+        (Recipe(argv=("true",), stdout="/etc/passwd/file"), 126, "/etc/passwd/file: Not a directory"),
     ],
     ids=["program", "permission", "folder", "interpreter", "length", "output"],
 )
@@ -277,6 +277,29 @@ def test_a_warning_for_steps_reaches_them_and_not_the_shell(rig: LocalRig) -> No
     ended(rig, "y-1-1")
 
     assert ["saved", "shell 0"] == output(rig).splitlines()
+
+
+def test_what_a_shell_started_keeps_its_grace_when_the_shell_dies_of_term(rig: LocalRig) -> None:
+    """The shell has no trap; the training that it started saves its work for a while."""
+    saving = (
+        f"trap 'sleep 0.5; echo saved; exit 0' TERM; echo >>{rig.effects}/y-1-1; while :; do sleep 0.05; done"
+    )
+    rig.keys.add("y-1-1")
+    recipe = Recipe(script=f'#!/bin/bash\nbash -c "{saving}" 2>/dev/null\ntrue\n')
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+    until_alive(rig, "y-1-1")
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 20_000)])
+    report = ended(rig, "y-1-1")
+
+    assert Outcome.CANCELLED is report.outcome
+    assert "saved" in output(rig)
+
+
+def test_the_folder_of_an_output_file_is_made(rig: LocalRig) -> None:
+    out = rig.effects / "logs" / "deep" / "out"
+    run(rig, Recipe(script="#!/bin/sh\necho here\n", stdout=str(out)))
+
+    assert "here\n" == out.read_text()
 
 
 def test_ending_well_after_term_is_still_preempted(rig: LocalRig) -> None:

@@ -1,6 +1,8 @@
 """The local engine as several nodes: what every task is told about its own, and layouts, shares and ends by node."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +171,19 @@ def test_slices_and_shares_are_of_the_node_that_was_named(rig: LocalRig) -> None
     shares = told(rig, "y-2-1", part("a-1", 0, milli=500), part("a-2", 0, milli=500))
     assert ["mps", "mps"] == [task[THROUGH] for task in shares]
     assert 2 == len({task["CUDA_VISIBLE_DEVICES"] for task in shares})
+
+
+def test_emulated_nodes_have_addresses_in_their_jobs_alone(rig: LocalRig) -> None:
+    """`MASTER_ADDR=$(scontrol show hostnames | head -1)` is what scripts say."""
+    if os.geteuid() != 0:
+        pytest.skip("only a yard of root gives emulated nodes their addresses")
+    text = f"#!/bin/sh\ngetent ahostsv4 a-1 > '{rig.effects}/seen'; getent ahostsv4 b-1 >> '{rig.effects}/seen'\n"
+    started = over(rig, "y-1-1", part("a-1", 0), part("b-1", 1), recipe=Recipe(script=text, batch=True))
+    rig.engine.start(EPOCH, [started])
+
+    assert Outcome.COMPLETED is ended(rig, "y-1-1").outcome
+    addresses = {line.split()[0] for line in (rig.effects / "seen").read_text().splitlines()}
+    assert {"127.0.0.1"} == addresses
+    assert (
+        2 == subprocess.run(["getent", "ahostsv4", "a-1"], check=False, stdout=subprocess.DEVNULL).returncode
+    )

@@ -88,7 +88,7 @@ class Scene:
             file.write(f"[{when}.{at_ms % 1000:03d} Control    64] {said}\n")
 
     def end(self, key: str, ended_ms: int, *, again: bool = False, **fields: Any) -> tuple[str, str]:
-        plan = {"held": {"mps": [["GPU-a", 1001]]}, "append": again}
+        plan = {"held": {"mps": [["GPU-a", 1001]]}, "restarts": int(again)}
         end = {
             "outcome": "FAILED",
             "why": "exit code 1",

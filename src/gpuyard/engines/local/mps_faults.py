@@ -170,7 +170,7 @@ class Faults:
             return end
         if fault is None:
             # Not for ever: it may be the job itself that kills it.
-            died = not plan.get("append") and self._died(gpu, uid, end)
+            died = not plan.get("restarts") and self._died(gpu, uid, end)
             return _again(end, _DIED) if died else end
         if self._of(key) & fault.refused:
             return _again(end, _LOST)

@@ -24,6 +24,8 @@ ROOM = "room.json"
 STEPS = "steps"
 SCRATCH = "tmp"
 """The job's own folder for files that go when the attempt ends: SLURM_TMPDIR."""
+NAMES = "hosts"
+"""The machine's own list of names, with those of the job's emulated nodes."""
 LEDGER = "ledger.json"
 """In the folder `steps`: which steps live, by whom they were started, and what they hold."""
 _LEDGER_BYTES_MAX = 4 << 20
@@ -85,6 +87,23 @@ def prepare(plan: dict[str, Any]) -> None:
         os.chown(SCRATCH, plan["uid"], plan["gid"])
 
 
+def write_names(plan: dict[str, Any], system: str) -> None:
+    """Write the machine's list of names, and the names of the job's emulated nodes: they are all this machine.
+
+    `MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -1)` is an address then, as it is on a cluster.
+    """
+    names = plan.get("names")
+    if not names:
+        return
+    known = b""
+    with suppress(OSError), open(system, "rb") as file:
+        known = file.read()
+    lines = "".join([f"127.0.0.1 {name}\n" for name in names]).encode()
+    draft = files.write_draft(NAMES, known.rstrip(b"\n") + b"\n" + lines, durable=False)
+    os.chmod(draft, _READABLE)
+    os.rename(draft, NAMES)
+
+
 def sweep() -> None:
     """Empty the attempt's folder for what nobody needs afterwards."""
     try:
@@ -120,8 +139,9 @@ def starters() -> set[int]:
 
 def clear(folder: str) -> None:
     """Take away what is of no use once the attempt has ended. The folder of steps is the job's own work."""
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(folder, ROOM))
+    for name in (ROOM, NAMES):
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
     for path in (os.path.join(folder, STEPS), os.path.join(folder, SCRATCH)):
         if os.path.isdir(path) and not os.path.islink(path):
             import shutil  # noqa: PLC0415  # supervisors never come here

@@ -97,6 +97,8 @@ class Supervisor:
         """What has not ended since then."""
         self.warned = False
         """Once is enough: a job that has saved its work and asks to be requeued is not warned again."""
+        self.told_all = False
+        """Whether what outlived its tasks was told to stop, too: it may be in groups of its own."""
         self.frozen_at: float | None = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = self.look_at = float("inf")
         self.looker = 0
@@ -115,7 +117,7 @@ class Supervisor:
         failure = None
         try:
             failure = self._start()
-            while any([task.status is None for task in self.tasks]):
+            while any([task.status is None for task in self.tasks]) or self._lingers():
                 self._wait()
                 self._reap()
                 self._obey()
@@ -124,6 +126,24 @@ class Supervisor:
             self.verdict, self.why = "NODE_FAIL", f"its supervisor failed: {error!r}"
         self._sweep()
         self._end(failure)
+
+    def _lingers(self) -> bool:
+        """Whether processes of a job that was told to stop are still there in their grace, though its tasks have ended.
+
+        A shell without a trap dies of TERM at once, and the training that it started is saving its work.
+        """
+        if (
+            not self.verdict
+            or not self.tasks
+            or time.monotonic() >= self.kill_at
+            or self.kill_at == float("inf")
+        ):
+            return False
+        left = self._below() - {self.looker}
+        if left and not self.told_all:
+            self.told_all = True
+            processes.signal_all(left, signal.SIGTERM)
+        return bool(left)
 
     def _start(self) -> Failure | None:
         plan = self.plan

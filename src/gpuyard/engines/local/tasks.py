@@ -23,6 +23,8 @@ EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
 """What shells answer for a program that is not there, and for one that cannot be run."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+_NAMES = "/etc/hosts"
 _READY, _GO = b"r", b"g"
 _MESSAGE_BYTES_MAX = 1000
 _HEED_MS = 50
@@ -31,7 +33,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) != 0:
+    _checked(_libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3))
+
+
+def _checked(answer: int) -> None:
+    if answer != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
@@ -76,6 +82,7 @@ def launch(
     """
     output = _own_output(plan)
     room.prepare(plan)
+    room.write_names(plan, _NAMES)
     argv = plan["argv"]
     if plan["script"]:
         argv = [_write_script(plan), *argv]
@@ -172,6 +179,9 @@ def _become(
             doing = f"join {group.path}"
             group.join()
         limits.apply()
+        doing = "give its nodes their names"
+        if plan.get("names") and os.geteuid() == 0:
+            _know_names()
         doing = f"become user {plan['user'] or plan['uid']}"
         if plan["drop"]:
             _become_user(plan)
@@ -203,6 +213,13 @@ def _become(
         _say(mouth, code, f"cannot {doing}: {error!r}")
     finally:
         os._exit(code)
+
+
+def _know_names() -> None:
+    """See this machine under the names of the job's emulated nodes, and nowhere but in this job."""
+    _checked(_libc.unshare(_CLONE_NEWNS))
+    _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None))
+    _checked(_libc.mount(room.NAMES.encode(), _NAMES.encode(), None, ctypes.c_ulong(_MS_BIND), None))
 
 
 def _moment(plan: dict[str, Any]) -> dict[str, str]:
@@ -262,6 +279,11 @@ def _connect(plan: dict[str, Any], output: int) -> None:
 def _open_output(path: str, append: bool) -> int:
     # Without O_NONBLOCK a named pipe that nobody reads would hold the task, and its supervisor, for ever.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | (0 if append else os.O_TRUNC)
-    fd = os.open(path, flags, 0o644)
+    try:
+        fd = os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        # `--output=logs/%j.out` means that the folder is to be there.
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        fd = os.open(path, flags, 0o644)
     os.set_blocking(fd, True)
     return fd

@@ -277,7 +277,13 @@ def _linger() -> None:
 def _opened(cwd: str, path: str, append: bool) -> int:
     # Without O_NONBLOCK a named pipe that nobody reads would hold the wrapper for ever.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | (0 if append else os.O_TRUNC)
-    fd = os.open(os.path.join(cwd, path), flags, 0o644)
+    whole = os.path.join(cwd, path)
+    try:
+        fd = os.open(whole, flags, 0o644)
+    except FileNotFoundError:
+        # `--output=logs/%j.out` means that the folder is to be there.
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        fd = os.open(whole, flags, 0o644)
     os.set_blocking(fd, True)
     return fd
 
