@@ -92,7 +92,7 @@ def test_a_batch_script_runs_once_on_the_first_node(rig: LocalRig) -> None:
 
 
 def test_a_task_that_fails_on_one_node_ends_those_on_the_others(rig: LocalRig) -> None:
-    program = Program(exit_code=7, only_rank=2, run_ms=1)
+    program = Program(exit_code=7, only_rank=2, run_ms=500)
     made = over(
         rig, "y-1-1", part("a-1", tasks=2), part("a-2"), part("b-1"), recipe=rig.recipe("y-1-1", program)
     )
