@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 SLOWER = 1.05
-BURST, SHORT = 2000, 400
+BURST, SHORT, LISTS = 2000, 400, 60
 KINDS = ("simulate", "start", "load")
 
 
@@ -75,6 +75,11 @@ def load() -> dict[str, float]:
             cpu_s = side.cpu_s()
             side.submit(job_script(Path("/dev/null")), BURST)
             submit_s = side.cpu_s() - cpu_s
+            cpu_s, paths = side.cpu_s(), ("/api/v1/jobs?limit=200", "/api/v1/queue")
+            for _ in range(LISTS):
+                for path in paths:
+                    side._ask("GET", path)
+            list_s = side.cpu_s() - cpu_s
             side.let_go()
             side.settle()
             while side.known():
@@ -92,6 +97,7 @@ def load() -> dict[str, float]:
             side.stop()
     return {
         "server's CPU ms for a submission": 1000 * submit_s / BURST,
+        f"server's CPU ms for both lists, {BURST:,} waiting": 1000 * list_s / LISTS,
         "server's CPU ms for a job that runs": 1000 * run_s / SHORT,
         "wall ms for a job that runs": 1000 * wall_s / SHORT,
     }

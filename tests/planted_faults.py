@@ -302,9 +302,9 @@ FAULTS = [
     ),
     Planted(
         "a share starts beside a slice that is being stopped",
-        "core/nodes.py",
-        "            if not slices and any(gpus >> gpu & 1",
-        "            if slices and any(gpus >> gpu & 1",
+        "core/sharers.py",
+        "    return mask if cut is None else mask | cut_mask(nodes, number)",
+        "    return mask",
         "tests/unit/core/test_slicing.py",
     ),
     Planted(

@@ -1,6 +1,7 @@
 """Options that say where and when a job runs and in which surroundings, shared by `submit` and `run`."""
 
 import os
+import time
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -97,6 +98,7 @@ def place(
 ) -> dict[str, Any]:
     """The fields of a submission that these options make."""
     fields: dict[str, Any] = {}
+    now_ms = time.time_ns() // 1_000_000
     if chdir:
         fields["cwd"] = os.path.abspath(os.path.expanduser(chdir))
         if os.path.isfile(fields["cwd"]):
@@ -113,6 +115,10 @@ def place(
     for key, option, text in (("begin_ms", "--begin", begin), ("deadline_ms", "--deadline", deadline)):
         if text:
             fields[key] = moment_ms(option, text)
+    if fields.get("deadline_ms", now_ms) < now_ms:
+        raise BadInput(
+            f"--deadline {deadline}: that time is over", "Give a time to come, such as +8h or 18:00."
+        )
     if checkpoint:
         fields["checkpoint_s"] = limit_s("--checkpoint-every", checkpoint)
     return fields

@@ -77,3 +77,9 @@ def test_variables_of_a_file(tmp_path: Path) -> None:
         variables(str(file))
     with pytest.raises(BadInput, match="No such file"):
         variables(str(tmp_path / "none"))
+
+
+def test_a_deadline_that_is_over_is_refused() -> None:
+    with pytest.raises(BadInput, match="--deadline 2020-01-01: that time is over"):
+        place(**{**NOTHING, "deadline": "2020-01-01"})
+    assert {} != place(**{**NOTHING, "deadline": "+1h"})
