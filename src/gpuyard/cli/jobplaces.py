@@ -1,8 +1,8 @@
 """Options that say where and when a job runs and in which surroundings, shared by `submit` and `run`."""
 
 import os
-import time
 import re
+import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
