@@ -144,6 +144,11 @@ STYLES = (
           "set -u\necho $SLURM_JOB_NAME $SLURM_NNODES $SLURM_NTASKS $SLURM_RESTART_COUNT", "strict 1 1 0"),
     Style("nodes in cyclic order", "-A ast101 -N 2 -n 4 --gpus-per-node=1 --distribution=cyclic",
           'srun -l printenv SLURMD_NODENAME', "0: big-0001\n1: big-0002\n2: big-0001\n3: big-0002"),
+    Style("two tasks to a GPU", "-A ast101 -N1 --gpus=2 --ntasks-per-gpu=2", "srun solver | cut -d' ' -f 7-",
+          "sees 1\nsees 1\nsees 1\nsees 1"),
+    Style("a head node under pipefail", "-A ast101 -N 2 --ntasks-per-node=1 --gpus-per-node=1",
+          'set -euo pipefail\nfor i in 1 2 3 4 5 6; do head=$(scontrol show hostnames $SLURM_NODELIST | head -n 1); '
+          "done\necho $head", "big-0001"),
     Style("an unknown account", "-A nobody --gres=gpu:1", "true", refused="nobody"),
     Style("an unknown QOS", "-A ast101 -q golden --gres=gpu:1", "true", refused="golden"),
     Style("an unknown partition", "-A ast101 -p gpu-huge --gres=gpu:1", "true", refused="gpu-huge"),

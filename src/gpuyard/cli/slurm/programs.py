@@ -1,5 +1,6 @@
 """Which commands there are, and the way in and out of each."""
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,6 +19,7 @@ _INTERRUPTED = 130
 
 def run_program(name: str, words: Sequence[str]) -> int:
     """Run one of Slurm's commands; its exit code. Only defects of ours escape as exceptions."""
+    _write_at_once()
     try:
         module = import_module(f"gpuyard.cli.slurm.{name}")
         code = _plain(module, words)
@@ -45,6 +47,16 @@ def run_program(name: str, words: Sequence[str]) -> int:
             where = f"{wrong.filename}: " if wrong.filename else ""
             print(f"{name}: error: {where}{wrong.strerror or wrong}", file=sys.stderr)
     return code
+
+
+def _write_at_once() -> None:
+    """Keep what is printed until it is flushed, as C programs do: jobs run with PYTHONUNBUFFERED.
+
+    Without that, `scontrol show hostnames | head -n 1` under `set -o pipefail` fails now and then: `head` leaves after
+    the first line, and what is written later has no reader.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.line_buffering:
+        sys.stdout.reconfigure(write_through=False)
 
 
 def _plain(module: object, words: Sequence[str]) -> int | None:

@@ -1,5 +1,10 @@
 """Command lines are read as the C library reads them, and refused in its words."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 
 from gpuyard.cli.slurm.getopt import Grammar, options, read
@@ -56,3 +61,14 @@ def test_it_is_refused(words: list[str], message: str) -> None:
         read(GRAMMAR, words)
     assert (message, 'Try "squeue --help" for more information') == stop.value.lines
     assert 1 == stop.value.code
+
+
+def test_what_a_command_prints_is_written_at_once_also_where_python_does_not_buffer() -> None:
+    # `scontrol show hostnames | head -n 1` under `set -o pipefail`: `head` leaves after what it reads first.
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reader, writer:
+        words = [sys.executable, "-m", "gpuyard.cli", "slurm", "scontrol", "show", "hostnames", "n[1-3]"]
+        subprocess.run(
+            words, stdout=writer, check=True, timeout=60, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+        )
+        assert reader.recv(1000) == b"n1\nn2\nn3\n"

@@ -129,6 +129,22 @@ def test_which_gpus_a_task_sees(bind: str, per_task: int | None, seen: list[str]
 
 
 @pytest.mark.parametrize(
+    ("words", "variable", "bind"),
+    [
+        ("-n4 --ntasks-per-gpu=2", "", "single:2"),
+        ("-n4", "2", "single:2"),
+        ("-n4 --gpu-bind=none", "2", "none"),
+        ("-n4 --gpus-per-task=1", "2", ""),
+        ("-n4", "", ""),
+    ],
+)
+def test_tasks_that_are_counted_by_gpu_see_one_each(words: str, variable: str, bind: str) -> None:
+    variables = {"SLURM_NTASKS_PER_GPU": variable}
+    given = with_variables(read(GRAMMAR, [*words.split(), "true"]), variables)
+    assert bind == read_ask(given, variables, 4, 1).bind
+
+
+@pytest.mark.parametrize(
     "bind", ["map_gpu:9", "map_gpu:a", "single:0", "per_task:3", "nearest", "mask_gpu:0x0"]
 )
 def test_a_binding_that_cannot_be_is_refused(bind: str) -> None:

@@ -119,7 +119,7 @@ def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int
         gpu_types=types,
         memory_mib=_value(given, memory, amounts.memory_mib, 0) if memory else None,
         memory_per=memory,
-        bind=given.last("gpu-bind"),
+        bind=_bind(given, environment),
         cyclic=given.last("distribution").partition(":")[0].lower() == "cyclic",
         wait_s=_patience(given),
     )
@@ -153,6 +153,15 @@ def _gpus(given: Read) -> tuple[int | None, int | None, int | None, tuple[str, .
     if per_gpu and "gpus" not in found:
         found["gpus"] = -(-_number(given, "ntasks", 1) // per_gpu)
     return found.get("gpus"), found.get("gpus-per-node"), found.get("gpus-per-task"), tuple(types)
+
+
+def _bind(given: Read, environment: Mapping[str, str]) -> str:
+    """Tasks that are counted by GPU share one each, unless it is said how they are bound."""
+    said = given.last("gpu-bind")
+    if said or given.has("gpus-per-task"):
+        return said
+    each = given.last("ntasks-per-gpu") or environment.get("SLURM_NTASKS_PER_GPU", "")
+    return f"single:{each}" if each else ""
 
 
 def _patience(given: Read) -> float | None:
