@@ -139,6 +139,23 @@ def test_a_budget_makes_a_job_wait_for_the_next_window() -> None:
     assert [0, DAY_MS] == list(late.wait_ms)
 
 
+def test_a_job_that_no_window_of_its_budget_can_hold_does_not_keep_the_simulation_going() -> None:
+    settings = Settings(classes=CLASSES, tenants=(Tenant("t", budget=Budget(12 * H, DAY_MS)),))
+    jobs = trace((0, 4 * H, ask(4)), (0, 2 * H, ask(3)), (0, 2 * H, ask(3)))
+    looks = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal looks
+        looks += 1
+        assert looks < 5_000, f"{done} of {total} jobs have ended, and time passes for ever"
+
+    made = Simulation(jobs, [pool()], settings, registry.build(registry.PRESETS["sjf"]))
+    result = made.run(progress)
+    # The first may take 32 GPU-hours by its limit; the third fits into the second window.
+    assert [(2, 0), (3, DAY_MS)] == sorted(zip(result.job_id, result.wait_ms, strict=True))
+    assert (2, 1) == (result.finished, result.unfinished)
+
+
 @pytest.mark.parametrize("policy", sorted(registry.PRESETS))
 def test_nothing_is_lost_under_failures(policy: str) -> None:
     """Every job ends once; what was used is what finished plus what was destroyed; waits add up."""

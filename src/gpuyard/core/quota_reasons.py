@@ -177,7 +177,9 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
         f"{hours_text(spend.spent_milli_ms)} spent, {hours_text(spend.committed_milli_ms)} promised to "
         f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
     )
-    lifted_by = "the next window, a shorter time limit, or a higher budget"
+    lifted_by = "a shorter time limit, or a higher budget"
+    if asked <= spend.budget_milli_ms:
+        lifted_by = f"the next window, {lifted_by}"
     lift = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
     return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, lift)]
 

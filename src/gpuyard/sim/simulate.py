@@ -91,6 +91,8 @@ class Simulation:
         """When there is something to do besides jobs."""
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
+        self._quiet_ms = NEVER_MS
+        """Since when nothing runs and jobs wait. Once every budget was whole again, what waits does so for ever."""
         self._learner = Learner()
         self._learn_at = FIRST_JOBS if policy.rank is not None else NEVER_MS
         """Arrivals since demand was last learned at which it is looked at again."""
@@ -194,7 +196,7 @@ class Simulation:
         now_ms = min(now_ms, self._tick_ms, self._change_ms)
         if now_ms >= self._meter.next_sample_ms:
             self._meter.sample(now_ms, row)
-        if row >= len(self.trace) and not self._alive():
+        if row >= len(self.trace) and not self._alive(now_ms):
             return NEVER_MS
         if self._tick_ms <= now_ms < NEVER_MS:
             apply(self.state, Ticked(now_ms))
@@ -213,15 +215,22 @@ class Simulation:
         self.result.decide_ns.append(perf_counter_ns() - before)
         self._commit(plan, now_ms)
 
-    def _alive(self) -> bool:
+    def _alive(self, now_ms: int) -> bool:
         """Whether anything can still happen once all jobs have arrived."""
         state = self.state
         if state.running or state.earmarks or state.deferred:
+            self._quiet_ms = NEVER_MS
             return True
         if not state.queue.count:
             return False
         # Nothing runs and something waits: only a node that comes back or a budget's next window can help.
-        return bool(self._ends or self._changes) or (state.tenants.budgeted and self._tick_ms < NEVER_MS)
+        if self._ends or self._changes:
+            return True
+        windows = [spend.window_ms for spend in state.tenants.spend if spend is not None]
+        if not windows or self._tick_ms == NEVER_MS:
+            return False
+        self._quiet_ms = min(self._quiet_ms, now_ms)
+        return now_ms <= self._quiet_ms + max(windows)
 
     # -- what happens ------------------------------------------------------------------------------------------
 

@@ -23,6 +23,10 @@ from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.policies import registry
 
 
+def lifted_by(yard: Yard, job_id: int) -> list[str]:
+    return [r.lifted_by for r in why(yard, job_id).reasons if r.code is ReasonCode.BUDGET]
+
+
 def why(yard: Yard, job_id: int, policy: str = "") -> Explanation:
     chosen: Policy = registry.build(registry.PRESETS[policy]) if policy else yard.policy
     found = explain(yard.state, chosen, job_id, yard.now_ms)
@@ -210,6 +214,15 @@ def test_a_budget_says_what_is_spent_and_when_the_window_turns() -> None:
     assert ["t has a budget, and a job without a time limit cannot be counted against it"] == texts(
         why(yard, yard.submit(1))
     )
+
+
+def test_a_job_larger_than_a_whole_budget_is_not_told_to_wait_for_the_next_window() -> None:
+    yard = Yard("fifo", nodes(2), [tenant("t", budget=Budget(10 * HOUR_MS, DAY_MS))])
+    busy(yard, 4)
+    fits, never = yard.submit(4, limit_ms=2 * HOUR_MS), yard.submit(4, limit_ms=3 * HOUR_MS)
+
+    assert ["the next window, a shorter time limit, or a higher budget"] == lifted_by(yard, fits)
+    assert ["a shorter time limit, or a higher budget"] == lifted_by(yard, never)
 
 
 def test_what_others_hold_back_is_told_with_their_names() -> None:
