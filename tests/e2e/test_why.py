@@ -81,7 +81,7 @@ def test_shares_are_a_table_or_the_arithmetic(box: Box, jobs: tuple[int, int]) -
     table, sums = box("share"), box("share", "--explain")
     assert (0, "", 0, "") == (table.code, table.err, sums.code, sums.err)
     assert table.out.startswith("TENANT")
-    assert "= 100.0%" in sums.out
+    assert "of the only member of the yard = 100.0%" in sums.out
     found = json.loads(box("share", "-o", "json").out)
     assert 6 == found["tenants"][0]["amounts"]["total"]["used"]
     missing = box("share", "nobody")

@@ -132,7 +132,11 @@ def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = [("charged", charged)]
     if row["depth"]:
         parent = row["path"].rpartition("/")[0] or "the yard"
-        of = f"of the {row['members']} members of {parent}"
+        of = (
+            f"of the {row['members']} members of {parent}"
+            if row["members"] > 1
+            else f"of the only member of {parent}"
+        )
         lines = [
             ("share", f"weight {row['weight']} / {row['weights']} {of} = {percent(row['share_ppm'])}"),
             *lines,

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from gpuyard.sim.report import human, sentences, terminal_table
 from gpuyard.sim.report.markup import Markup, el, join
 from gpuyard.sim.report.scale import apart, factor_scale, nice_steps, time_ticks, wait_scale
-from gpuyard.sim.report.series import POINTS_MAX, entries_of, mean, slowdown_by_size, tenant_rows, thinned
+from gpuyard.sim.report.series import (
+    POINTS_MAX,
+    SizeClass,
+    entries_of,
+    mean,
+    slowdown_by_size,
+    tenant_rows,
+    thinned,
+)
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import summarise
 from unit.report.synthetic import four_policies, simulate, week
@@ -196,6 +204,16 @@ def test_the_heading_of_tenants_names_the_worst() -> None:
         "With fair, 3.0 % of the GPU time goes to tenants beyond their due, with fifo 20 %; "
         "fifo gives a 20 points too little"
     )
+
+
+def test_the_jobs_that_suffer_most_do_so_under_any_policy() -> None:
+    entries = entries_of([Result("fifo", 8000), Result("fair", 8000)])
+    fifo = [SizeClass("5–8", 9, 10.0, 464.0), SizeClass("17+", 9, 11.0, 290.0)]
+    fair = [SizeClass("5–8", 9, 5.0, 352.0), SizeClass("17+", 9, 23.0, 720.0)]
+
+    assert (
+        "Jobs of 17+ GPUs suffer most: 95 % of them take up to 290× their run time with fifo, 720× with fair"
+    ) == sentences.slowdown_heading(entries, [fifo, fair])
 
 
 def test_many_policies_are_named_in_part() -> None:

@@ -149,15 +149,16 @@ def tenants_heading(entries: Sequence[Entry], rows: Sequence[TenantRow]) -> str:
 
 
 def slowdown_heading(entries: Sequence[Entry], classes: Sequence[Sequence[SizeClass | None]]) -> str:
-    """About the size of job whose 95th percentile is the worst under the first policy that has any."""
+    """About the size of job whose 95th percentile is the worst under any of the policies."""
     known = [(entry, [each for each in found if each]) for entry, found in zip(entries, classes, strict=True)]
     known = [(entry, found) for entry, found in known if found]
     if not known:
         return "No job ended, so no slowdown is known"
-    suffers = max(known[0][1], key=lambda each: (each.p95, each.p50)).name
+    sizes = [each for _, found in known for each in found]
+    suffers = max(sizes, key=lambda each: (each.p95, each.p50, each.name)).name
     said = [(each.p95, entry.name) for entry, found in known for each in found if each.name == suffers]
     (factor, name), *rest = sorted(said, key=lambda pair: pair[0])
-    if max(each.p95 for _, found in known for each in found) < SLOWED_MIN:
+    if max(each.p95 for each in sizes) < SLOWED_MIN:
         return "Jobs of every size run as if they were alone"
     gpus = {"1": "1 GPU", PARTS: "up to 1 GPU"}.get(suffers, f"{suffers} GPUs")
     start = f"Jobs of {gpus} suffer most: 95 % of them take up to {human.times(factor)} their run time with {name}"
