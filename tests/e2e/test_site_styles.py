@@ -149,6 +149,9 @@ STYLES = (
     Style("a head node under pipefail", "-A ast101 -N 2 --ntasks-per-node=1 --gpus-per-node=1",
           'set -euo pipefail\nfor i in 1 2 3 4 5 6; do head=$(scontrol show hostnames $SLURM_NODELIST | head -n 1); '
           "done\necho $head", "big-0001"),
+    Style("what the site has, and what waits", "-A ast101 --gres=gpu:1",
+          "sinfo -h -p big -o %f\njob=$(sbatch --parsable -H -A ast101 -N 2 --gpus-per-node=1 -t 1 --wrap true)\n"
+          'squeue -h -j $job -o "%D %b"', "2 gres:gpu:1\ngpu,nvlink"),
     Style("an unknown account", "-A nobody --gres=gpu:1", "true", refused="nobody"),
     Style("an unknown QOS", "-A ast101 -q golden --gres=gpu:1", "true", refused="golden"),
     Style("an unknown partition", "-A ast101 -p gpu-huge --gres=gpu:1", "true", refused="gpu-huge"),

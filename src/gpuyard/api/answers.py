@@ -49,6 +49,7 @@ Job = TypedDict(
         "gpu_models": list[str],
         "pools": list[str],
         "tasks": int,
+        "nodes_min": int,
         "cpus": float,
         "memory_mib": int,
         "nodes": list[str],
@@ -106,6 +107,8 @@ class Node(TypedDict):
     cpus_free: float
     memory_mib: int
     memory_mib_free: int
+    features: list[str]
+    """What jobs may ask of it by name."""
     jobs: list[str]
     slices: list[list[Any]]
     """MIG slices in use: GPU, profile, first slot, job."""

@@ -121,6 +121,7 @@ class JobView(BaseModel):
     gpus_per_task: str = ""
     gpu_models: list[str] = []
     tasks: int
+    nodes_min: int = Field(default=0, description="Nodes it is spread over at least; 0: not said.")
     cpus: float = 0
     memory_mib: int = 0
     nodes: list[str] = []
@@ -198,6 +199,7 @@ class NodeReply(BaseModel):
     cpus_free: float
     memory_mib: int
     memory_mib_free: int
+    features: list[str]
     jobs: list[str]
     slices: list[list[Any]]
 

@@ -29,6 +29,7 @@ FIELDS = (
     "cpus_free",
     "memory_mib",
     "memory_mib_free",
+    "features",
     "jobs",
     "slices",
 )

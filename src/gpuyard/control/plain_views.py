@@ -91,6 +91,7 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
         "gpu_models": list(spec.ask.models),
         "pools": list(spec.ask.pools),
         "tasks": spec.ask.tasks,
+        "nodes_min": spec.ask.nodes_min,
         "cpus": spec.ask.cpu_milli / MILLI,
         "memory_mib": spec.ask.memory_mib,
         "nodes": [nodes[grant.node].name for grant in record.grants],
@@ -137,6 +138,7 @@ def ended_job(state: State, row: HistoryRow) -> View:
         "gpu_models": list(ask.get("models", ())),
         "pools": list(ask.get("pools", ())),
         "tasks": ask.get("tasks", 1),
+        "nodes_min": ask.get("nodes_min", 0),
         "cpus": ask.get("cpu_milli", 0) / MILLI,
         "memory_mib": ask.get("memory_mib", 0),
         "nodes": [nodes[g["node"]].name for g in grants if g["node"] < len(nodes)],
@@ -185,6 +187,7 @@ def node_view(state: State, number: int) -> View:
         "cpus_free": nodes.cpu_free[number] / MILLI,
         "memory_mib": node.memory_mib,
         "memory_mib_free": nodes.memory_free[number],
+        "features": list(node.features),
         "jobs": [state.jobs[job_id].job.label for job_id in sorted(nodes.on[number]) if job_id in state.jobs],
         "slices": _slices(state, number),
     }

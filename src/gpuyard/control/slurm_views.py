@@ -11,9 +11,9 @@ from gpuyard.store import Store
 
 MORE_COLUMNS = (
     "pools", "gpu_models", "tasks", "cpus", "memory_mib", "begin_ms", "waits_for", "array_id", "array_index",
-    "array_limit", "restarts", "requeue", "ran_ms",
+    "array_limit", "restarts", "requeue", "ran_ms", "nodes_min",
 )  # fmt: skip
-NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0)
+NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0)
 """The same of a job of which others may know nothing."""
 
 
@@ -36,6 +36,7 @@ def more(state: State, record: JobRecord) -> tuple[Any, ...]:
         max(0, record.attempt - 1),
         spec.requeue,
         record.ran_ms,
+        ask.nodes_min,
     )
 
 

@@ -35,8 +35,8 @@ def test_a_live_and_an_ended_job_have_the_same_form(yard: Rig) -> None:
     yard.end(job_id, Outcome.FAILED, 7)
     ended = yard.views.job(label_of("1"))
 
-    # What it waited for is nobody's concern any more.
-    assert live.keys() - {"waits_for"} == ended.keys()
+    # What it waited for, and whose hand moved it up the line, is nobody's concern any more.
+    assert live.keys() - {"waits_for", "moved_by"} == ended.keys()
     assert ("RUNNING", "STARTING", ["n1"], 60, None) == tuple(
         live[key] for key in ("state", "attempt_state", "nodes", "time_limit_s", "exit_code")
     )

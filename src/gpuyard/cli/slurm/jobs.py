@@ -30,6 +30,7 @@ class SlurmJob:
         "memory_mib",
         "name",
         "nodes",
+        "nodes_min",
         "now_ms",
         "partition",
         "pools",
@@ -59,6 +60,8 @@ class SlurmJob:
     """Why it waits, or how it ended, in the yard's words."""
     gpus: int | float
     nodes: list[str]
+    nodes_min: int
+    """Nodes it is spread over at least; 0: not said."""
     partition: str
     submitted_ms: int
     started_ms: int
@@ -127,7 +130,7 @@ class SlurmJob:
     @property
     def node_count(self) -> int:
         """Nodes it has; before it runs, the least it needs."""
-        return len(self.nodes) or 1
+        return len(self.nodes) or self.nodes_min or 1
 
     @property
     def cpu_count(self) -> int:
@@ -196,7 +199,10 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
             job.submitted_ms, job.started_ms, job.limit_s, job.said,
             job.pools, job.gpu_models, job.tasks, job.cpus, job.memory_mib, job.begin_ms, job.waits_for,
             job.array_id, job.array_index, job.array_limit, job.restarts, job.requeue, job.ran_ms,
+            *newer,
         ) = row  # fmt: skip
+        # A server that was started before an upgrade of these commands has no such column.
+        job.nodes_min = newer[0] if newer else 0
         if job.masked:
             # A column without a word would shift those behind it for whoever counts them.
             job.name = job.user = job.tenant = job.klass = "-"
@@ -217,7 +223,7 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.state = state_of(found["state"], found.get("attempt_state") or "")
     job.said, job.gpus, job.tasks = found["reason"], found["gpus"], found["tasks"]
     job.cpus, job.memory_mib = found["cpus"], found["memory_mib"]
-    job.nodes = list(dict.fromkeys(found["nodes"]))
+    job.nodes, job.nodes_min = list(dict.fromkeys(found["nodes"])), found.get("nodes_min", 0)
     job.gpu_models, job.pools = ",".join(found["gpu_models"]), ",".join(found.get("pools", []))
     job.partition = pools.partition(job.nodes, job.pools)
     job.submitted_ms, job.started_ms = found["submitted_ms"], found["started_ms"] or 0

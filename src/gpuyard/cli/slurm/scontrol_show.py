@@ -209,8 +209,8 @@ def _node_block(node: SlurmNode) -> list[str]:
     lines = [
         f"NodeName={node.name} CoresPerSocket={node.cpus} ",
         f"CPUAlloc={node.cpus_used} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad=N/A",
-        "AvailableFeatures=(null)",
-        "ActiveFeatures=(null)",
+        f"AvailableFeatures={node.features}",
+        f"ActiveFeatures={node.features}",
         f"Gres={node.gres}",
         f"NodeAddr={node.name} NodeHostName={node.name} ",
         f"RealMemory={node.memory_mib} AllocMem={node.memory_used} FreeMem={node.memory_mib - node.memory_used} "

@@ -75,7 +75,7 @@ def _used(group: Group) -> str:
 _TABLE: tuple[tuple[str, str, str, Any], ...] = (
     ("a", "available", "AVAIL", lambda _: "up"),
     ("A", "nodeai", "NODES(A/I)", lambda group: "{}/{}".format(*group.counted())),
-    ("b", "features_act", "ACTIVE_FEATURES", lambda _: "(null)"),
+    ("b", "features_act", "ACTIVE_FEATURES", lambda group: _first(group).features),
     ("B", "maxcpuspernode", "MAX_CPUS_PER_NODE", lambda _: "UNLIMITED"),
     ("c", "cpus", "CPUS", lambda group: group.span(node.cpus for node in group.nodes)),
     ("C", "cpusstate", "CPUS(A/I/O/T)", _cpus_state),
@@ -83,7 +83,7 @@ _TABLE: tuple[tuple[str, str, str, Any], ...] = (
     ("D", "nodes", "NODES", lambda group: str(len(group.nodes))),
     ("e", "freemem", "FREE_MEM", lambda group: group.span(n.memory_mib - n.memory_used for n in group.nodes)),
     ("E", "reason", "REASON", _why),
-    ("f", "features", "AVAIL_FEATURES", lambda _: "(null)"),
+    ("f", "features", "AVAIL_FEATURES", lambda group: _first(group).features),
     ("F", "nodeaiot", "NODES(A/I/O/T)", lambda group: "{}/{}/{}/".format(*group.counted()) + str(len(group.nodes))),
     ("g", "groups", "GROUPS", lambda _: "all"),
     ("G", "gres", "GRES", lambda group: _first(group).gres),
@@ -126,6 +126,7 @@ _GROUPING = {
     "t": lambda node: node.state, "T": lambda node: node.state, "G": lambda node: node.gres,
     "E": lambda node: node.why, "u": lambda node: node.why, "U": lambda node: node.why,
     "n": lambda node: node.name, "o": lambda node: node.name, "O": lambda node: node.name,
+    "f": lambda node: node.features, "b": lambda node: node.features,
 }  # fmt: skip
 """Fields that differ from node to node: nodes of one line have the same of those that are shown."""
 

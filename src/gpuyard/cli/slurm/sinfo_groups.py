@@ -28,6 +28,8 @@ class SlurmNode(NamedTuple):
     memory_mib: int
     memory_used: int
     jobs: int
+    features: str
+    """Joined by commas, as Slurm has them."""
 
     @property
     def gres(self) -> str:
@@ -48,6 +50,7 @@ def of_view(node: Mapping[str, Any]) -> SlurmNode:
     return SlurmNode(
         node["name"], node["pool"], _state(node), node["why"], node["gpu_model"], node["gpus"], used,
         cpus, cpus_used, node["memory_mib"], node["memory_mib"] - node["memory_mib_free"], len(node["jobs"]),
+        ",".join(node.get("features", ())) or "(null)",
     )  # fmt: skip
 
 
@@ -96,7 +99,7 @@ class Group(NamedTuple):
         return f"{found[0] if found else 0}{'+' if len(found) > 1 else ''}"
 
 
-NOTHING = SlurmNode("", "", NO_NODE, "", "", 0, 0, 0, 0, 0, 0, 0)
+NOTHING = SlurmNode("", "", NO_NODE, "", "", 0, 0, 0, 0, 0, 0, 0, "(null)")
 """Stands for the nodes of a line that has none."""
 
 _ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")

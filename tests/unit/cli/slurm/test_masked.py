@@ -10,7 +10,7 @@ from gpuyard.cli.slurm.squeue_fields import BY_LETTER
 from gpuyard.control.slurm_views import NOTHING_MORE
 
 OWN = (2, "2", "mine", "a/me", "me", "batch", "RUNNING", "RUNNING", 4, "n1", 5, 1_000, 60, "",
-       "", "", 1, 0, 0, 0, "", 0, 0, 0, 0, True, 0)  # fmt: skip
+       "", "", 1, 0, 0, 0, "", 0, 0, 0, 0, True, 0, 0)  # fmt: skip
 THEIRS = (1, "1", "", "", "", "", "RUNNING", "", 4, "", 0, 0, 0, "", *NOTHING_MORE)
 QUEUE = {"at_ms": 31_000, "rows": [THEIRS, OWN]}
 POOLS = Pools([{"name": "n1", "pool": "local"}])

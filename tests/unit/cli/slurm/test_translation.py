@@ -30,11 +30,23 @@ def job(**more: Any) -> SlurmJob:
         "state": "PENDING", "attempt_state": "", "gpus": 2, "nodes": "", "submitted_ms": 1000, "started_ms": 0,
         "time_limit_s": 0, "reason": "no room", "pools": "", "gpu_models": "", "tasks": 1, "cpus": 4,
         "memory_mib": 0, "begin_ms": 0, "waits_for": "", "array_id": 0, "array_index": 0, "array_limit": 0,
-        "restarts": 0, "requeue": True, "ran_ms": 0,
+        "restarts": 0, "requeue": True, "ran_ms": 0, "nodes_min": 0,
     }  # fmt: skip
     assert list(values) == [*QUEUE_COLUMNS, *MORE_COLUMNS]
     values |= more
     return of_queue({"at_ms": 61_000, "rows": [list(values.values())]}, POOLS)[0]
+
+
+def test_a_waiting_job_counts_the_nodes_that_it_asks_for() -> None:
+    one = job(tasks=2, gpus=8, nodes_min=2)
+    assert ("2", "gres:gpu:4") == tuple(squeue_fields.BY_LETTER[letter].text(one) for letter in "Db")
+    assert "node=2" in one.tres()
+
+
+def test_a_server_of_the_release_before_is_understood() -> None:
+    row = (2, "2", "mine", "a/me", "me", "batch", "RUNNING", "RUNNING", 4, "n1", 5, 1_000, 60, "",
+           "", "", 1, 0, 0, 0, "", 0, 0, 0, 0, True, 0)  # fmt: skip
+    assert 1 == of_queue({"at_ms": 61_000, "rows": [row]}, POOLS)[0].node_count
 
 
 def test_every_reason_of_the_yard_has_a_word() -> None:
