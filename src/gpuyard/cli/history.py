@@ -16,6 +16,8 @@ from gpuyard.cli.options import (
 from gpuyard.cli.places import client, wanted_columns
 
 PAGE = 1000
+SHOWN = 50
+"""So many where nobody says how many."""
 FIELDS = (
     "id",
     "label",
@@ -67,27 +69,39 @@ def history(
         str,
         Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
     ] = "",
-    limit: Annotated[int, Option("--limit", metavar="N", min=1, help="How many to show, the newest.")] = 50,
+    limit: Annotated[
+        int | None,
+        Option(
+            "--limit",
+            metavar="N",
+            min=1,
+            help=f"How many to show, the newest. Default: {SHOWN}.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
     watch: WatchOption = None,
 ) -> None:
     """Show jobs that have ended, the newest first."""
+    from gpuyard.cli.streams import notice
     from gpuyard.cli.watching import repeated
+
+    most = limit or SHOWN
 
     def show() -> None:
         since_ms = _since_ms(since) if since else None
         found: list[Any] = []
         cursor: str | None = None
         with client() as yard:
-            while len(found) < limit:
+            while len(found) < most:
                 page = yard.history(
                     states=state or [],
                     tenant=tenant,
                     user=user,
                     name=name,
                     since_ms=since_ms,
-                    limit=min(PAGE, limit - len(found)),
+                    limit=min(PAGE, most - len(found)),
                     cursor=cursor,
                 )
                 found += page.jobs
@@ -95,6 +109,8 @@ def history(
                 if cursor is None:
                     break
         _print(found, output, columns or wanted_columns("history", output))
+        if cursor is not None and limit is None and watch is None:
+            notice(f"note: these are the newest {SHOWN}, and there are more: --limit 1000000 shows them all")
 
     repeated(show, watch)
 
