@@ -66,8 +66,8 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--host", "0.0.0.0"], "without --auth nobody has to say who they are"),
-        (["--host", "::"], "without --auth nobody has to say who they are"),
+        (["--host", "0.0.0.0"], "without --auth they all could submit jobs"),
+        (["--host", "::"], "without --auth they all could submit jobs"),
         (["--host", "0.0.0.0", "--auth"], "without TLS tokens can be read on the way"),
         (["--host", "yard.invalid", "--auth", "--insecure-http"], "is no address of this machine"),
         (["--host", "203.0.113.7", "--auth", "--insecure-http"], "is no address of this machine"),

@@ -96,7 +96,8 @@ def test_a_program_that_is_not_there_is_named_wherever_one_looks(box: Box, tmp_p
     box.wait(number, "FAILED")
     assert "and had run for 0 s: cannot run no-such-program: No such file" in box("why", number).out
 
-    array = box.submit("--array", "0-1", "--stdout", tmp_path / "no-folder/x", "--", "true")
+    (tmp_path / "file").touch()
+    array = box.submit("--array", "0-1", "--stdout", tmp_path / "file/x", "--", "true")
     box.wait(f"{array}_1", "FAILED")
     assert "exit code 126  cannot open standard input and output" in box("show", array).out
 
@@ -130,4 +131,4 @@ def test_a_yard_whose_pid_is_not_told_is_not_said_to_be_down(bare: Box) -> None:
 
     file.write_text(note)
     assert (1, "") == (done.code, done.out)
-    assert "does not say with which pid" in done.err
+    assert "is locked, and no yard that runs" in done.err
