@@ -231,7 +231,7 @@ class Office:
         if limit is not None and right.narrowed(limit) != right:
             raise Unacceptable(
                 f"{asked.user} is {limit} in yard.yaml; a token cannot make more of them ({right})",
-                "Ask for less, or change `auth.users` and start the yard again.",
+                "Ask for less, or change `auth.users` and put it in force with `yard apply`.",
             )
         if not may_give(who.rights, right) or not self._for_whom(who, asked.user, limit):
             raise Forbidden(

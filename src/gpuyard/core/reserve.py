@@ -212,8 +212,8 @@ def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
 
 
 def _leave(others: dict[int, int], shape: Shape, grant: Grant) -> None:
-    """A share of another user ends."""
-    if grant.user and grant.user != shape.user:
+    """A share of another user ends. Only a share heeds whose the others are: whole GPUs wait for them to be free."""
+    if shape.user and grant.user and grant.user != shape.user:
         for gpu in each(grant.gpus):
             others[gpu] = others.get(gpu, 0) - 1
 

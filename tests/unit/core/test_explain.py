@@ -10,11 +10,13 @@ from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.words import span
 from gpuyard.model import (
+    Ask,
     AttemptConfirmed,
     Budget,
     JobHeld,
     JobSuspended,
     Mig,
+    Milli,
     NodeCordoned,
     NodeDown,
     ReasonCode,
@@ -106,6 +108,18 @@ def test_shares_look_for_the_best_gpu() -> None:
     assert ["2 x 0.35 H100 on one node: the best node has 1 such GPU"] == texts(
         why(yard, yard.submit(share(350, count=2)))
     )
+
+
+def test_whole_gpus_are_promised_for_when_a_users_shares_end_and_nobody_overtakes() -> None:
+    yard = Yard("default", nodes(1, gpus=2))
+    yard.submit(Ask(Milli(1, 250, "ana")), limit_ms=HOUR_MS)
+    yard.step()
+    whole, behind = yard.submit(2, limit_ms=HOUR_MS), yard.submit(1, limit_ms=2 * HOUR_MS)
+
+    assert [] == yard.started(yard.step())
+    found = why(yard, whole)
+    assert (HOUR_MS, "when job 1 ends as promised") == (found.start_ms, found.how)
+    assert 2 * HOUR_MS == why(yard, behind).start_ms
 
 
 def test_cores_and_memory_are_named_where_gpus_are_free() -> None:
