@@ -315,7 +315,8 @@ def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
                 return Impossible(f"job {label} is {phase.value} and cannot be frozen now")
             return phase is not AttemptState.SUSPENDED or record.wanted is Verb.CONTINUE
         case Verb.CONTINUE:
-            if phase is not AttemptState.SUSPENDED and record.wanted is not Verb.SUSPEND:
+            frozen = record.suspended_ms and not stopping
+            if not frozen and record.wanted is not Verb.SUSPEND:
                 return Impossible(f"job {label} is not suspended", "`resume` is for nodes.")
             return record.wanted is not Verb.CONTINUE
         case Verb.REQUEUE:

@@ -128,7 +128,7 @@ _WANTED_FROM = {
     Verb.CANCEL: frozenset(AttemptState),
     Verb.REQUEUE: frozenset(AttemptState) - {AttemptState.STOPPING},
     Verb.SUSPEND: frozenset({AttemptState.STARTING, AttemptState.RUNNING}),
-    Verb.CONTINUE: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
+    Verb.CONTINUE: frozenset(AttemptState) - {AttemptState.STOPPING},
 }
 """In which state of the attempt a wish about it makes sense."""
 
@@ -149,7 +149,9 @@ def _cancel(state: State, record: JobRecord) -> None:
 
 
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
-    current(state, event).phase = AttemptState.RUNNING
+    record = current(state, event)
+    # A frozen attempt that could not be asked for a while is frozen still.
+    record.phase = AttemptState.SUSPENDED if record.suspended_ms else AttemptState.RUNNING
 
 
 def _attempt_unknown(state: State, event: AttemptUnknown) -> None:
@@ -172,8 +174,9 @@ def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
 
 def _job_suspended(state: State, event: JobSuspended) -> None:
     record = current(state, event)
-    record.suspended_ms = event.at_ms
-    state.promise_end(record, record.end_ms + NO_LIMIT_MS)
+    if not record.suspended_ms:
+        record.suspended_ms = event.at_ms
+        state.promise_end(record, record.end_ms + NO_LIMIT_MS)
     record.phase = AttemptState.SUSPENDED
     record.state = JobState.SUSPENDED
     record.wanted = record.wanted if record.wanted is not Verb.SUSPEND else None

@@ -32,7 +32,8 @@ FROM: dict[type, frozenset[AttemptState | None]] = {
     AttemptUnknown: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
     AttemptEnded: frozenset(AttemptState),
     CheckpointSeen: frozenset(AttemptState),
-    JobSuspended: frozenset({AttemptState.STARTING, AttemptState.RUNNING}),
+    # Logs of earlier releases tell it again of a job that was frozen when it could not be asked.
+    JobSuspended: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
     JobContinued: frozenset({AttemptState.SUSPENDED}),
     AttemptStarted: frozenset({None}),
     JobHeld: frozenset({None}),

@@ -19,6 +19,7 @@ from gpuyard.model import (
     GpusTaken,
     Grant,
     Job,
+    JobContinued,
     JobSpec,
     JobState,
     JobSubmitted,
@@ -121,6 +122,22 @@ def test_an_unknown_attempt_keeps_its_gpus_until_it_is_seen_again() -> None:
     assert 0b1110 == here.state.nodes.free_mask[0]
     apply(here.state, AttemptConfirmed(2, 1, 1))
     assert AttemptState.RUNNING is here.state.jobs[1].phase
+
+
+def test_a_frozen_attempt_that_could_not_be_asked_is_frozen_still_and_goes_on_when_told() -> None:
+    here = running()
+    record = here.state.jobs[1]
+    end_ms = record.end_ms
+    apply(here.state, JobSuspended(2, 1))
+    apply(here.state, AttemptUnknown(3, 1, 1))
+    apply(here.state, Requested(4, 1, Verb.CONTINUE))
+    apply(here.state, AttemptConfirmed(5, 1, 1))
+    assert (AttemptState.SUSPENDED, Verb.CONTINUE) == (record.phase, record.wanted)
+    # A log of an earlier release tells it twice.
+    apply(here.state, JobSuspended(6, 1))
+    apply(here.state, JobContinued(12, 1))
+    assert (JobState.RUNNING, AttemptState.RUNNING, None) == (record.state, record.phase, record.wanted)
+    assert end_ms + 10 == record.end_ms
 
 
 def test_a_wish_to_suspend_is_over_once_it_stands_still() -> None:
