@@ -37,6 +37,7 @@ from gpuyard.model import (
     AttemptState,
     CheckpointSeen,
     Event,
+    JobState,
     NodeCordoned,
     NodeUncordoned,
     Requested,
@@ -315,7 +316,7 @@ def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
                 return Impossible(f"job {label} is {phase.value} and cannot be frozen now")
             return phase is not AttemptState.SUSPENDED or record.wanted is Verb.CONTINUE
         case Verb.CONTINUE:
-            frozen = record.suspended_ms and not stopping
+            frozen = record.state is JobState.SUSPENDED and not stopping
             if not frozen and record.wanted is not Verb.SUSPEND:
                 return Impossible(f"job {label} is not suspended", "`resume` is for nodes.")
             return record.wanted is not Verb.CONTINUE

@@ -17,6 +17,7 @@ from gpuyard.model import (
     Event,
     GpusTaken,
     JobContinued,
+    JobState,
     JobSuspended,
     LayoutPinned,
     LayoutReleased,
@@ -85,7 +86,7 @@ def attempt_events(record: JobRecord, report: Report, now_ms: int) -> list[Event
         return events
     if report.phase in _SEEN and phase in (_STARTING, _UNKNOWN):
         events.append(AttemptConfirmed(now_ms, job_id, attempt))
-        phase = _SUSPENDED if record.suspended_ms else _RUNNING
+        phase = _SUSPENDED if record.state is JobState.SUSPENDED else _RUNNING
     if report.phase is Phase.SUSPENDED and phase is _RUNNING and record.wanted is Verb.SUSPEND:
         events.append(JobSuspended(now_ms, job_id))
     elif report.phase is Phase.RUNNING and phase is _SUSPENDED and record.wanted is Verb.CONTINUE:

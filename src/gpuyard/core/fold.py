@@ -151,7 +151,7 @@ def _cancel(state: State, record: JobRecord) -> None:
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
     record = current(state, event)
     # A frozen attempt that could not be asked for a while is frozen still.
-    record.phase = AttemptState.SUSPENDED if record.suspended_ms else AttemptState.RUNNING
+    record.phase = AttemptState.SUSPENDED if record.state is JobState.SUSPENDED else AttemptState.RUNNING
 
 
 def _attempt_unknown(state: State, event: AttemptUnknown) -> None:
@@ -174,7 +174,7 @@ def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
 
 def _job_suspended(state: State, event: JobSuspended) -> None:
     record = current(state, event)
-    if not record.suspended_ms:
+    if record.state is not JobState.SUSPENDED:
         record.suspended_ms = event.at_ms
         state.promise_end(record, record.end_ms + NO_LIMIT_MS)
     record.phase = AttemptState.SUSPENDED
