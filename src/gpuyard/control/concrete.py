@@ -4,6 +4,7 @@
 has so much: a share, a MIG slice or a whole one, as far apart from others as asked.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -134,21 +135,25 @@ def on_whole_nodes(new: NewJob, state: State) -> NewJob:
     """The job, if it is exclusive, asking for every GPU, core and byte of as many nodes as it needs."""
     if not new.exclusive:
         return new
-    nodes = [node for node in state.nodes.node if _will_do(new, node)]
     alike: dict[_Size, list[Node]] = {}
-    for node in nodes:
-        alike.setdefault((node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib), []).append(node)
+    idle: Counter[_Size] = Counter()
+    for number, node in enumerate(state.nodes.node):
+        if _will_do(new, node):
+            size = (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
+            alike.setdefault(size, []).append(node)
+            idle[size] += _is_idle(state, number)
     counts = {size: _nodes_for(new, size) for size in alike}
     fitting = [size for size in alike if counts[size]]
     if not fitting:
         # A node is too small even for one task; it is said so when the job is judged.
         return new
-    # The nodes of a job are alike: 1. of a size of which there are enough; 2. that wastes the fewest GPUs; 3. and the
-    # fewest cores; 4. of which there are most; 5. the size itself.
+    # The nodes of a job are alike: 1. of a size of which there are enough; 2. of which enough are idle now; 3. that
+    # wastes the fewest GPUs; 4. and the fewest cores; 5. of which there are most; 6. the size itself.
     size = min(
         fitting,
         key=lambda size: (
             counts[size] > len(alike[size]),
+            counts[size] > idle[size],
             size[1] * counts[size],
             size[2] * counts[size],
             -len(alike[size]),
@@ -170,6 +175,17 @@ def on_whole_nodes(new: NewJob, state: State) -> NewJob:
         nodes_min=count,
         nodes_max=count,
         ranks=new.ranks or (new.tasks if new.batch else 0),
+    )
+
+
+def _is_idle(state: State, number: int) -> bool:
+    nodes = state.nodes
+    node = nodes.node[number]
+    whole = nodes.free_mask[number].bit_count() == node.gpus and nodes.cpu_free[number] == node.cpu_milli
+    return (
+        whole
+        and nodes.memory_free[number] == node.memory_mib
+        and not (nodes.down[number] or nodes.cordoned[number])
     )
 
 

@@ -16,7 +16,19 @@ from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.core.plain import from_plain
 from gpuyard.engines.contract import Recipe
-from gpuyard.model import Ask, JobClass, JobState, Node, NodeAdded, Outcome, Settings, Tenant, Verb, Whole
+from gpuyard.model import (
+    Ask,
+    JobClass,
+    JobState,
+    Node,
+    NodeAdded,
+    NodeCordoned,
+    Outcome,
+    Settings,
+    Tenant,
+    Verb,
+    Whole,
+)
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
 from rigs.desk import ANA, ROOT, Rig, rig
@@ -186,6 +198,12 @@ def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
         spec = desk.books.state.jobs[job].job.spec
         # Of several sizes it takes the smallest that will do, and stays with it.
         assert (Whole(gpus), pool) == (spec.ask.gpus, spec.ask.pools)
+
+    desk.add(NodeCordoned(desk.now_ms(), 1, "repair"))
+    job = desk.submit(exclusive=True)
+    desk.books.catch_up()
+    # The smallest is shut, and a larger one is idle.
+    assert Whole(8) == desk.books.state.jobs[job].job.spec.ask.gpus
 
 
 @pytest.mark.parametrize(
