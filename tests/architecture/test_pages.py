@@ -52,7 +52,12 @@ def test_readme_says_how_to_install_what_is_alpha_and_which_engine_only_simulate
 
 def test_make_demo_and_setup_end_with_the_line_that_puts_yard_on_the_path() -> None:
     told = subprocess.run(
-        ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        ["make", "--no-print-directory", "-n", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert f'export PATH="{ROOT}/.venv/bin:$PATH"' in told.stdout.splitlines()[-1]
     assert "export PATH=" in (ROOT / "scripts" / "setup").read_text(encoding="utf-8").splitlines()[-1]

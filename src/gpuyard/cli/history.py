@@ -32,6 +32,7 @@ FIELDS = (
     "gpu_models",
     "pools",
     "tasks",
+    "nodes_min",
     "cpus",
     "memory_mib",
     "nodes",

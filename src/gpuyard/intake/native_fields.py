@@ -15,7 +15,7 @@ from gpuyard.intake.sbatch.dependencies import KINDS
 
 OPEN_MODES = ("append", "truncate")
 _DAY_S = 86_400
-_TIME_MS_MAX = 1 << 52
+_TIME_MS_MAX = 253_402_300_799_999
 _YEARS_S = 3650 * _DAY_S
 
 
