@@ -43,9 +43,7 @@ class Previews:
     async def run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
         """Simulate; gives how far it is, and at last the preview."""
         if self.busy:
-            raise Overloaded(
-                "another preview is being made", "Try again when it is done, or use --no-preview."
-            )
+            raise Overloaded("another preview is being made", "Try again when it is done.")
         self.busy = True
         try:
             async for line in self._run(proposal, changed, days):
@@ -68,7 +66,9 @@ class Previews:
         try:
             while True:
                 if asyncio.get_running_loop().time() > until_s:
-                    raise Overloaded(f"the preview took longer than {LIMIT_S:.0f} s", "Ask for fewer --days.")
+                    raise Overloaded(
+                        f"the preview took longer than {LIMIT_S / 60:.0f} min", "Ask for fewer --days."
+                    )
                 try:
                     line = await asyncio.wait_for(process.stdout.readline(), QUIET_S)
                 except TimeoutError:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show it and change nothing.")]
-YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+YesOption = Annotated[
+    bool, typer.Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")
+]
 NoPreviewOption = Annotated[bool, typer.Option("--no-preview", help="Do not simulate the recorded jobs.")]
 DaysOption = Annotated[
     int,
@@ -96,10 +98,7 @@ def _change(
     if difference["obstacles"]:
         raise _in_the_way(difference["obstacles"])
     if days and not difference["same"]:
-        preview = previewed(yard, wanted, days)
-        print()
-        show_preview(preview)
-        show_notes(preview["notes"])
+        _preview(yard, wanted, days, required=dry_run or not yes)
     if dry_run:
         return
     if not yes and not difference["same"]:
@@ -109,6 +108,21 @@ def _change(
     done = put(**wanted, against=against)
     if done["version"] != against:
         print(f"version {done['version']} is in force")
+
+
+def _preview(yard: "Client", wanted: Mapping[str, Any], days: int, *, required: bool) -> None:
+    """What the change would have done; a change that is already decided on does not fail for want of it."""
+    try:
+        preview = previewed(yard, wanted, days)
+    except YardError as error:
+        if required:
+            hint = f"{error.hint} Without a preview: --no-preview. Nothing was changed."
+            raise YardError(f"there is no preview: {error.message}", hint.lstrip()) from error
+        show_notes([f"there is no preview: {error.message}"])
+        return
+    print()
+    show_preview(preview)
+    show_notes(preview["notes"])
 
 
 def _in_the_way(obstacles: list[str]) -> YardError:

@@ -80,6 +80,8 @@ def previewed(yard: "Client", wanted: Mapping[str, Any], days: int) -> dict[str,
             elif name == "preview":
                 found: dict[str, Any] = data
                 return found
+    except OSError as error:
+        raise YardError(f"the connection to the yard broke: {error.strerror or error}") from error
     finally:
         said("")
     raise YardError("the preview ended before it was done", "The log of the yard has the details.")
