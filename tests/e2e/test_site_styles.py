@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from .conftest import Box, Done
+from .conftest import Box, Done, until
 
 SITE = """\
 version: 1
@@ -210,3 +210,40 @@ def test_it_is_refused_at_once_with_what_is_wrong(handed_in: dict[str, Done], st
     assert 0 != done.code
     assert style.refused in done.err
     assert "Traceback" not in done.err
+
+
+def test_names_that_the_file_maps_are_known_to_every_command_and_shown_in_lists(site: Box) -> None:
+    def ask(*words: object) -> list[str]:
+        done = site("slurm", *words)
+        assert (0, "") == (done.code, done.err), words
+        return done.out.split()
+
+    script = 'echo "$SLURM_JOB_PARTITION" >"told-$SLURM_JOB_ID"; sleep 60'
+    submit = ("sbatch", "-A", "project_462", "--parsable", "-q", "premium", "--wrap", script)
+    job, two = [ask(*submit, "--gpus=1", "-p", names)[0] for names in ("gpu-scavenge", "gpu-big,gpu")]
+    unnamed = ask(*submit, "--gres=gpu:v100:1")[0]
+    for number, partition in ((job, "gpu-scavenge"), (two, "gpu-big"), (unnamed, "old")):
+        told = site.data.parent / f"told-{number}"
+        until(lambda told=told: told.exists() and told.read_text().endswith("\n"))  # type: ignore[misc]
+        assert partition == told.read_text().strip()
+        assert [partition] == ask("squeue", "-h", "-j", number, "-o", "%P")
+        assert [partition] == ask("sacct", "-n", "-X", "-j", number, "-o", "partition%20")
+        assert f"Partition={partition}" in ask("scontrol", "show", "job", number)
+    lists = (("squeue", "-h", "-o", "%A"), ("sacct", "-n", "-X", "-s", "R", "-o", "jobid"))
+    for command, p, a, q in zip(lists, ("-p", "-r"), ("-A", "-A"), ("-q", "-q"), strict=True):
+        assert [job] == ask(*command, p, "gpu-scavenge")
+        assert {job, two} == set(ask(*command, p, "big"))
+        assert {job, two, unnamed} == set(ask(*command, a, "m4711_g")) == set(ask(*command, q, "premium"))
+        assert [] == ask(*command, a, "nobody")
+    assert ["gpu", "gpu-big", "gpu-scavenge", "old"] == ask("sinfo", "-h", "-s", "-o", "%R")
+    assert ["gpu-big", "big-[0001-0002]"] == ask("sinfo", "-h", "-p", "gpu-big", "-o", "%R %N")
+    assert ["big", "big-[0001-0002]"] == ask("sinfo", "-h", "-p", "big", "-o", "%R %N")
+    for name in ("gpu-big", "big"):
+        assert {f"PartitionName={name}", "Nodes=big-[0001-0002]"} <= set(
+            ask("scontrol", "show", "partition", name)
+        )
+    assert "Partitions=gpu,gpu-big,gpu-scavenge" in ask("scontrol", "show", "node", "big-0001")
+    assert ask("sshare", "-n", "-A", "project_462") == ask("sshare", "-n", "-A", "lab")
+    assert [] == ask("scancel", "-p", "gpu-scavenge", "-A", "ast101", "-q", "regular")
+    site.wait(job, "CANCELLED")
+    assert [] == ask("scancel", two, unnamed)

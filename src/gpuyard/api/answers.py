@@ -48,6 +48,7 @@ Job = TypedDict(
         "gpus": int | float,
         "gpu_models": list[str],
         "pools": list[str],
+        "partition": str,
         "tasks": int,
         "nodes_min": int,
         "cpus": float,
@@ -123,6 +124,21 @@ class Queue(TypedDict):
     set_aside: int
     columns: list[str]
     rows: list[list[Any]]
+
+
+class ScriptNames(TypedDict):
+    """Names that scripts have for pools, tenants and classes."""
+
+    partitions: dict[str, list[str]]
+    accounts: dict[str, str]
+    qos: dict[str, str]
+
+
+class Fleet(TypedDict):
+    """The fleet, and what scripts call pools, tenants and classes."""
+
+    nodes: list[Node]
+    script_names: ScriptNames
 
 
 class NodeGpus(TypedDict):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuyard.api.answers import Asked, End, Job, Node, Overview, Page, Queue, Standing, Submitted
+from gpuyard.api.answers import Asked, End, Fleet, Job, Node, Overview, Page, Queue, Standing, Submitted
 from gpuyard.api.calling import API, FIRST_PAUSE_S, NoServer, Refused
 from gpuyard.api.client_foresight import ForesightCalls
 from gpuyard.api.client_people import PeopleCalls
@@ -163,7 +163,11 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
 
     def nodes(self) -> list[Node]:
         """The fleet."""
-        found: list[Node] = self._call("GET", f"{API}/nodes")["nodes"]
+        return self.fleet()["nodes"]
+
+    def fleet(self) -> Fleet:
+        """The fleet, and what scripts call pools, tenants and classes."""
+        found: Fleet = self._call("GET", f"{API}/nodes")
         return found
 
     def overview(self) -> Overview:

@@ -87,8 +87,10 @@ class _Lists:
         return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
 
     async def nodes(self, request: Request) -> Response:
-        """Every node, with what is free on it."""
-        return answer({"nodes": await run_in_threadpool(self._yard.views.nodes)})
+        """Every node, with what is free on it, and what scripts call pools, tenants and classes."""
+        views, sight = self._yard.views, asker(request.scope).sight
+        nodes = await run_in_threadpool(views.nodes)
+        return answer({"nodes": nodes, "script_names": await run_in_threadpool(views.script_names, sight)})
 
     async def overview(self, request: Request) -> Response:
         """For a screen that is drawn again and again."""

@@ -204,10 +204,20 @@ class NodeReply(BaseModel):
     slices: list[list[Any]]
 
 
+class ScriptNamesReply(BaseModel):
+    """Names that scripts have for pools, tenants and classes, as yard.yaml maps them."""
+
+    partitions: dict[str, list[str]]
+    accounts: dict[str, str]
+    """Those of tenants that the asker may know of."""
+    qos: dict[str, str]
+
+
 class NodesReply(BaseModel):
     """The fleet."""
 
     nodes: list[NodeReply]
+    script_names: ScriptNamesReply
 
 
 class NodeGpusReply(BaseModel):

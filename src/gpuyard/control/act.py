@@ -12,6 +12,7 @@ from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.records import JobRecord
 from gpuyard.engines.contract import Halt, Launch, Part, Phase, Recipe, Report
+from gpuyard.engines.partition_names import named
 from gpuyard.model import AttemptState, Outcome, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -123,8 +124,9 @@ def _grace_ms(record: JobRecord) -> int:
 
 def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch:
     """The start of a job's current attempt."""
-    job = record.job
+    job, spec = record.job, record.job.spec
     nodes = state.nodes.node
+    pool = nodes[record.grants[0].node].pool
     parts = [
         Part(nodes[g.node].name, positions[g.gpus], g.milli, g.cpu_milli, g.memory_mib, g.tasks, g.slices)
         for g in record.grants
@@ -134,7 +136,7 @@ def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch
         job_id=job.id,
         attempt=record.attempt,
         label=job.label,
-        name=job.spec.name,
+        name=spec.name,
         recipe=recipe,
         parts=tuple(parts),
         limit_ms=0 if record.limit_ms >= NO_LIMIT_MS else record.limit_ms,
@@ -143,7 +145,7 @@ def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch
         array_id=job.array_id,
         array_index=job.array_index,
         cluster=nodes[record.grants[0].node].cluster,
-        partition=nodes[record.grants[0].node].pool,
-        account=job.spec.tenant,
+        partition=named(pool, spec.partition or ",".join(spec.ask.pools), state.settings.partitions),
+        account=spec.tenant,
         qos=record.klass.name,
     )

@@ -84,6 +84,8 @@ class NewJob:
     requeue: bool = True
     hold: bool = False
     pools: tuple[str, ...] = ()
+    partition: str = ""
+    """The names that it has for its pools, where they are not the pools' own."""
     nodes_max: int = 0
     nodes_min: int = 0
     on_nodes: tuple[str, ...] = ()
@@ -190,6 +192,7 @@ def spec_of(new: NewJob, who: Person, tenant: str, recipe: str, after: tuple[Aft
         requeue=new.requeue,
         after=after,
         after_one=new.dependencies_any,
+        partition=new.partition,
     )
 
 
@@ -248,6 +251,7 @@ def in_our_words(new: NewJob, settings: Settings) -> NewJob:
     return replace(
         new,
         pools=tuple(dict.fromkeys(pools)),
+        partition=",".join(new.pools) if any([name in settings.partitions for name in new.pools]) else "",
         tenant=settings.accounts.get(new.tenant, new.tenant),
         klass=settings.qos.get(new.klass, new.klass),
     )

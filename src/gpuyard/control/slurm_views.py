@@ -11,9 +11,9 @@ from gpuyard.store import Store
 
 MORE_COLUMNS = (
     "pools", "gpu_models", "tasks", "cpus", "memory_mib", "begin_ms", "waits_for", "array_id", "array_index",
-    "array_limit", "restarts", "requeue", "ran_ms", "nodes_min",
+    "array_limit", "restarts", "requeue", "ran_ms", "nodes_min", "partition",
 )  # fmt: skip
-NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0)
+NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0, "")
 """The same of a job of which others may know nothing."""
 
 
@@ -37,6 +37,7 @@ def more(state: State, record: JobRecord) -> tuple[Any, ...]:
         spec.requeue,
         record.ran_ms,
         ask.nodes_min,
+        spec.partition,
     )
 
 

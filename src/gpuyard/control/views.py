@@ -349,6 +349,17 @@ class Views:
             state = self._books.state
             return [node_view(state, number) for number in range(len(state.nodes.node))]
 
+    def script_names(self, sight: Sight = ALL) -> View:
+        """Names that scripts have for pools, tenants and classes; of tenants only for those that one may know of."""
+        with self._books.lock:
+            self._books.catch_up()
+            settings = self._books.state.settings
+        return {
+            "partitions": {name: list(pools) for name, pools in settings.partitions.items()},
+            "accounts": {name: path for name, path in settings.accounts.items() if sight.knows(path)},
+            "qos": dict(settings.qos),
+        }
+
     def overview(self, sight: Sight = ALL) -> View:
         """GPUs and tenants, for a screen."""
         with self._books.lock:

@@ -106,6 +106,8 @@ class JobSpec:
     """Jobs it waits for."""
     after_one: bool = False
     """One of them will do."""
+    partition: str = ""
+    """Its pools by the names that it was submitted with; empty: they were the pools' own."""
     origin: str = ""
     """Its id and time of submission where it was seen, `1234@1794738605000`; empty: it was submitted here."""
 

@@ -11,9 +11,10 @@ from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.queue_rows import QUEUE_COLUMNS
 from gpuyard.control.refusals import NotFound
+from gpuyard.control.rights import Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
 from gpuyard.control.views import Filter
-from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Whole
+from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Settings, Whole
 from gpuyard.store import Submission
 from rigs.desk import Rig, rig
 
@@ -155,3 +156,17 @@ def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
 
     assert WAITING == len(rows)
     assert spent_s < QUEUE_CPU_S_MAX
+
+
+def test_names_of_tenants_are_told_to_those_who_may_know_of_them(tmp_path: Path) -> None:
+    names = {"nlp": "research/text", "web": "product"}
+    with rig(
+        tmp_path, settings=Settings(partitions={"gpu": ("a", "b")}, accounts=names, qos={"high": "batch"})
+    ) as yard:
+        views = yard.views
+        assert {
+            "partitions": {"gpu": ["a", "b"]},
+            "accounts": names,
+            "qos": {"high": "batch"},
+        } == views.script_names()
+        assert {"nlp": "research/text"} == views.script_names(Sight(("research",)))["accounts"]

@@ -1,9 +1,10 @@
 """Jobs for Slurm's commands: one shape for what the queue and the history say of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.words import reason, state_of
 from gpuyard.engines.hostnames import folded, indices_folded, natural
 
@@ -168,27 +169,6 @@ def size(mib: int) -> str:
     return f"{int(amount)}{unit}" if amount == int(amount) else f"{amount:.2f}{unit}"
 
 
-class Pools:
-    """Which pool a job is in, told by its nodes or by what it asked for."""
-
-    def __init__(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        self.of_node = {node["name"]: node["pool"] for node in nodes}
-        self.names = sorted(set(self.of_node.values()))
-        self._all = ",".join(self.names)
-
-    @property
-    def default(self) -> str:
-        """The partition that needs no name: the only one there is."""
-        return self.names[0] if len(self.names) == 1 else ""
-
-    def partition(self, nodes: Sequence[str], asked: str) -> str:
-        """Where it runs; before that, where it may."""
-        for node in nodes:
-            if node in self.of_node:
-                return str(self.of_node[node])
-        return asked or self._all
-
-
 def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
     """The rows of a wide queue."""
     now_ms, jobs = found["at_ms"], []
@@ -203,13 +183,14 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
         ) = row  # fmt: skip
         # A server that was started before an upgrade of these commands has no such column.
         job.nodes_min = newer[0] if newer else 0
+        asked = newer[1] if len(newer) > 1 else ""
         if job.masked:
             # A column without a word would shift those behind it for whoever counts them.
             job.name = job.user = job.tenant = job.klass = "-"
         job.state = state_of(state, attempt) if attempt != state else state
         # A gang has a grant for every task, several of them on one node.
         job.nodes = list(dict.fromkeys(nodes.split(","))) if nodes else []
-        job.partition = pools.partition(job.nodes, job.pools)
+        job.partition = pools.partition(job.nodes, asked or job.pools)
         job.ended_ms, job.now_ms, job.indices, job.exit_code, job.start_guess_ms = 0, now_ms, [], None, 0
         jobs.append(job)
     return jobs
@@ -225,7 +206,7 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.cpus, job.memory_mib = found["cpus"], found["memory_mib"]
     job.nodes, job.nodes_min = list(dict.fromkeys(found["nodes"])), found.get("nodes_min", 0)
     job.gpu_models, job.pools = ",".join(found["gpu_models"]), ",".join(found.get("pools", []))
-    job.partition = pools.partition(job.nodes, job.pools)
+    job.partition = pools.partition(job.nodes, found.get("partition") or job.pools)
     job.submitted_ms, job.started_ms = found["submitted_ms"], found["started_ms"] or 0
     job.ended_ms, job.now_ms, job.limit_s = found["ended_ms"] or 0, now_ms, found["time_limit_s"] or 0
     job.array_id, job.array_index = found["array_id"] or 0, found["array_index"] or 0

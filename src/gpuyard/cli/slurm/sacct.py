@@ -11,7 +11,8 @@ from gpuyard.cli.slurm.caller import user_name
 from gpuyard.cli.slurm.columns import Cell, Parsable, cell_lines
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.ids import Wanted, split_ids, wanted_id
-from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.jobs import SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import moment_ms
 from gpuyard.cli.slurm.words import states_named
@@ -93,7 +94,7 @@ def _cells(given: Read) -> list[Cell]:
 
 
 def _jobs(yard: Client, given: Read) -> list[SlurmJob]:
-    pools = Pools(yard.nodes())
+    pools = Pools.of_fleet(yard.fleet())
     now_ms = int(time.time() * 1000)
     if given.has("jobs"):
         jobs = _named(yard, pools, _ids(given), now_ms)
@@ -111,7 +112,7 @@ def _jobs(yard: Client, given: Read) -> list[SlurmJob]:
         and job.submitted_ms <= until_ms
         and (not states or job.state in states)
         and (users is None or job.user in users)
-        and _holds(given, job)
+        and _holds(given, pools, job)
     ]
     found.sort(key=lambda job: (job.array_id or job.id, job.array_index))
     return found if given.has("array") else fold_arrays(found)
@@ -202,18 +203,13 @@ def _users(given: Read) -> set[str] | None:
     return names
 
 
-def _holds(given: Read, job: SlurmJob) -> bool:
+def _holds(given: Read, pools: Pools, job: SlurmJob) -> bool:
     return (
         (not given.has("name") or job.name in given.listed("name"))
-        and (
-            not given.has("partition") or bool(set(given.listed("partition")) & set(job.partition.split(",")))
-        )
-        and (not given.has("qos") or job.klass in given.listed("qos"))
+        and (not given.has("partition") or pools.in_partition(job, given.listed("partition")))
+        and (not given.has("qos") or pools.of_qos(job, given.listed("qos")))
         and (not given.has("nodelist") or bool(set(given.listed("nodelist")) & set(job.nodes)))
-        and (
-            not given.has("accounts")
-            or any(f"{job.tenant}/".startswith(f"{each}/") for each in given.listed("accounts"))
-        )
+        and (not given.has("accounts") or pools.of_account(job.tenant, given.listed("accounts")))
     )
 
 

@@ -191,7 +191,7 @@ def _waited(yard: Client, job_id: int) -> int:
 
 def _test_only(fields: dict[str, Any]) -> int:
     """When and where it would start, in Slurm's words; the time is the one it starts by at even odds."""
-    from gpuyard.cli.slurm.jobs import Pools
+    from gpuyard.cli.slurm.pools import Pools
     from gpuyard.cli.slurm.times import stamp
     from gpuyard.engines.hostnames import folded
 
@@ -202,7 +202,7 @@ def _test_only(fields: dict[str, Any]) -> int:
             raise allocation_failed(refusal.message, refusal.hint) from None
         if not found["would_run"]:
             raise allocation_failed(found["why_never"], found["hint"])
-        pools = Pools(yard.nodes())
+        pools = Pools.of_fleet(yard.fleet())
     nodes = list(dict.fromkeys([each["node"] for each in found["nodes"]]))
     starts = found["starts_by_ms"] or {}
     at_ms = found["now_ms"] if found["starts_now"] else starts.get("p50") or found["bound_ms"]

@@ -7,7 +7,8 @@ from gpuyard.api.client import Client
 from gpuyard.cli.slurm.caller import user_name
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.ids import Wanted, bad_id, split_ids, wanted_id
-from gpuyard.cli.slurm.jobs import Pools, SlurmJob, of_queue
+from gpuyard.cli.slurm.jobs import SlurmJob, of_queue
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.words import LIVE, states_named
 
@@ -117,9 +118,12 @@ def _found(yard: Client, given: Read, ids: list[Wanted]) -> list[str]:
             raise error("scancel", f"Invalid user name: {user}") from None
     elif given.has("user"):
         _check_user(user)
-    jobs = of_queue(yard.queue(user=user, states=known, wide=True), Pools(yard.nodes()))
+    pools = Pools.of_fleet(yard.fleet())
+    jobs = of_queue(yard.queue(user=user, states=known, wide=True), pools)
     return [
-        job.label for job in jobs if (not ids or any(each.holds(job) for each in ids)) and _holds(given, job)
+        job.label
+        for job in jobs
+        if (not ids or any(each.holds(job) for each in ids)) and _holds(given, pools, job)
     ]
 
 
@@ -132,13 +136,13 @@ def _check_user(user: str) -> None:
         raise error("scancel", f"Invalid user name: {user}") from None
 
 
-def _holds(given: Read, job: SlurmJob) -> bool:
+def _holds(given: Read, pools: Pools, job: SlurmJob) -> bool:
     nodes = set(given.listed("nodelist"))
     return (
         (not given.has("name") or job.name in given.listed("name"))
-        and (not given.has("account") or f"{job.tenant}/".startswith(f"{given.last('account')}/"))
-        and (not given.has("partition") or given.last("partition") in job.partition.split(","))
-        and (not given.has("qos") or job.klass == given.last("qos"))
+        and (not given.has("account") or pools.of_account(job.tenant, [given.last("account")]))
+        and (not given.has("partition") or pools.in_partition(job, [given.last("partition")]))
+        and (not given.has("qos") or pools.of_qos(job, [given.last("qos")]))
         and (not nodes or bool(nodes & set(job.nodes)))
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.shown import shown
 from gpuyard.cli.slurm.ids import wanted_id
-from gpuyard.cli.slurm.jobs import Pools, SlurmJob, of_view, size
+from gpuyard.cli.slurm.jobs import SlurmJob, of_view, size
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.sacct_fields import Line, exit_code
 from gpuyard.cli.slurm.sinfo_groups import Group, SlurmNode, groups_of
 from gpuyard.cli.slurm.sinfo_groups import of_view as node_of_view
@@ -78,7 +79,7 @@ def _hosts(what: str, names: Sequence[str]) -> int:
 
 
 def _jobs(yard: Client, names: Sequence[str]) -> list[list[str]]:
-    pools = Pools(yard.nodes())
+    pools = Pools.of_fleet(yard.fleet())
     labels = list(names)
     if not labels:
         labels = [row[1] for row in yard.queue()["rows"]]
@@ -182,7 +183,9 @@ def _files(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
 def _nodes(yard: Client, names: Sequence[str]) -> list[list[str]]:
     from gpuyard.intake.sbatch.hostlists import expand
 
-    nodes = {node["name"]: node_of_view(node) for node in yard.nodes()}
+    fleet = yard.fleet()
+    pools = Pools.of_fleet(fleet)
+    nodes = {node["name"]: node_of_view(node) for node in fleet["nodes"]}
     wanted = list(nodes)
     if names:
         try:
@@ -194,13 +197,13 @@ def _nodes(yard: Client, names: Sequence[str]) -> list[list[str]]:
         # Among the results, as Slurm has it.
         print(f"Node {missing[0]} not found")
         raise Stop
-    return [_node_block(nodes[name]) for name in wanted]
+    return [_node_block(nodes[name], pools) for name in wanted]
 
 
 _LONG_STATES = {"draining": "+DRAIN", "drained": "IDLE+DRAIN"}
 
 
-def _node_block(node: SlurmNode) -> list[str]:
+def _node_block(node: SlurmNode, pools: Pools) -> list[str]:
     state = "MIXED+DRAIN" if node.state == "draining" else _LONG_STATES.get(node.state, node.state.upper())
     held = [f"cpu={node.cpus_used}"] if node.jobs else []
     held += [f"mem={size(node.memory_used)}"] if node.memory_used else []
@@ -216,7 +219,7 @@ def _node_block(node: SlurmNode) -> list[str]:
         f"RealMemory={node.memory_mib} AllocMem={node.memory_used} FreeMem={node.memory_mib - node.memory_used} "
         "Sockets=1 Boards=1",
         f"State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A",
-        f"Partitions={node.pool} ",
+        f"Partitions={','.join(pools.with_pool(node.pool))} ",
         f"CfgTRES={whole}" + (f",gres/gpu={node.gpus}" if node.gpus else ""),
         f"AllocTRES={','.join(held)}",
     ]
@@ -224,15 +227,15 @@ def _node_block(node: SlurmNode) -> list[str]:
 
 
 def _partitions(yard: Client, names: Sequence[str]) -> list[list[str]]:
-    nodes = [node_of_view(node) for node in yard.nodes()]
-    pools = {node.pool for node in nodes}
-    default = next(iter(pools)) if len(pools) == 1 else ""
-    groups = groups_of(nodes, default, lambda _: "")
-    missing = [name for name in names if name not in pools]
+    fleet = yard.fleet()
+    pools = Pools.of_fleet(fleet)
+    missing = [name for name in names if name not in pools.known]
     if missing:
         print(f"Partition {missing[0]} not found")
         raise Stop
-    return [_partition_block(group) for group in groups if not names or group.partition in names]
+    nodes = [node_of_view(node) for node in fleet["nodes"]]
+    wanted = {name: pools.known[name] for name in sorted(names)} if names else pools.listed
+    return [_partition_block(group) for group in groups_of(nodes, wanted, pools.default, lambda _: "")]
 
 
 def _partition_block(group: Group) -> list[str]:

@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.columns import Field, Format, long_format, short_format
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.sinfo_groups import NO_NODE, NOTHING, STATES, Group, SlurmNode, groups_of, of_view
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import head_clock
@@ -144,23 +145,26 @@ def run(words: Sequence[str]) -> int:
         while True:
             if pause or (given.has("long") and not given.has("noheader")):
                 print(head_clock())
-            _print([of_view(node) for node in yard.nodes()], given)
+            fleet = yard.fleet()
+            _print([of_view(node) for node in fleet["nodes"]], Pools.of_fleet(fleet), given)
             if not pause:
                 return 0
             sys.stdout.flush()
             time.sleep(int(pause))
 
 
-def _print(nodes: list[SlurmNode], given: Read) -> None:
-    pools = sorted({node.pool for node in nodes})
-    chosen = _format(given, nodes)
-    default = pools[0] if len(pools) == 1 else ""
-    groups = _groups(_wanted(nodes, given), default, given, chosen)
+def _print(nodes: list[SlurmNode], pools: Pools, given: Read) -> None:
+    partitions = pools.known if given.has("all") else pools.listed
+    if given.has("partition"):
+        partitions = {
+            name: of for name, of in sorted(pools.known.items()) if name in given.listed("partition")
+        }
+    chosen = _format(given, nodes, partitions)
+    groups = _groups(_wanted(nodes, given), partitions, pools.default, given, chosen)
     if not given.has("Node") and not given.has("list-reasons"):
         # A partition none of whose nodes was asked for is there all the same.
         shown = {group.partition for group in groups}
-        wanted = given.listed("partition") if given.has("partition") else pools
-        groups += [Group(pool, pool == default, []) for pool in pools if pool in wanted and pool not in shown]
+        groups += [Group(name, name == pools.default, []) for name in partitions if name not in shown]
         groups.sort(key=lambda group: group.partition)
     if not given.has("noheader"):
         print(chosen.header())
@@ -168,7 +172,7 @@ def _print(nodes: list[SlurmNode], given: Read) -> None:
         print(line)
 
 
-def _format(given: Read, nodes: list[SlurmNode]) -> Format:
+def _format(given: Read, nodes: list[SlurmNode], partitions: Iterable[str]) -> Format:
     which = next((key for key, _ in reversed(given.given) if key in ("format", "Format")), "")
     long = given.has("long")
     if which == "Format":
@@ -179,7 +183,7 @@ def _format(given: Read, nodes: list[SlurmNode]) -> Format:
             text = REASONS_LONG if long else REASONS
         elif not which and given.has("Node"):
             width = max([9, *[len(node.name) for node in nodes]])
-            partition = max([9, *[len(node.pool) + 1 for node in nodes]])
+            partition = max([9, *[len(name) + 1 for name in partitions]])
             form = NODE_LONG if long else NODE
             # Slurm puts the partition on the right here and the name on the left.
             text = form.replace("{node}", str(width)).replace("{partition}", f".{partition}")
@@ -195,8 +199,6 @@ def _format(given: Read, nodes: list[SlurmNode]) -> Format:
 
 
 def _wanted(nodes: list[SlurmNode], given: Read) -> list[SlurmNode]:
-    if given.has("partition"):
-        nodes = [node for node in nodes if node.pool in given.listed("partition")]
     if given.has("nodes"):
         from gpuyard.intake.sbatch.hostlists import expand
 
@@ -232,12 +234,14 @@ def _states(text: str) -> set[str]:
     return set(STATES) if word == "all" else found
 
 
-def _groups(nodes: list[SlurmNode], default: str, given: Read, chosen: Format) -> list[Group]:
+def _groups(
+    nodes: list[SlurmNode], partitions: Mapping[str, Sequence[str]], default: str, given: Read, chosen: Format
+) -> list[Group]:
     if given.has("Node") or given.has("exact"):
-        groups = groups_of(nodes, default, lambda node: node.name)
+        groups = groups_of(nodes, partitions, default, lambda node: node.name)
         return sorted(groups, key=lambda group: natural(group.nodes[0].name)) if given.has("Node") else groups
     fields = {column.field for column in chosen.columns}
     keys = [by for letter, by in _GROUPING.items() if BY_LETTER[letter] in fields]
     keys += [_GROUPING["T"]] if BY_NAME["statecomplete"] in fields else []
     keys += [lambda node: node.gpus_used] if BY_NAME["gresused"] in fields else []
-    return groups_of(nodes, default, lambda node: tuple([by(node) for by in keys]))
+    return groups_of(nodes, partitions, default, lambda node: tuple([by(node) for by in keys]))

@@ -1,6 +1,6 @@
 """Nodes grouped as `sinfo` shows them: by partition and by what they have in common."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.engines.hostnames import folded, natural
@@ -106,11 +106,14 @@ _ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")
 """As Slurm has them in a partition."""
 
 
-def groups_of(nodes: Iterable[SlurmNode], default: str, alike: Any) -> list[Group]:
-    """Lines: partitions by name, in each the nodes that are alike."""
+def groups_of(
+    nodes: Iterable[SlurmNode], partitions: Mapping[str, Sequence[str]], default: str, alike: Any
+) -> list[Group]:
+    """Lines: partitions, each with its pools, and in each the nodes that are alike."""
+    ordered = sorted(nodes, key=lambda node: (_ORDER.index(node.state), natural(node.name)))
     found: dict[tuple[Any, ...], Group] = {}
-    for node in sorted(nodes, key=lambda node: (node.pool, _ORDER.index(node.state), natural(node.name))):
-        key = (node.pool, alike(node))
-        group = found.setdefault(key, Group(node.pool, node.pool == default, []))
-        group.nodes.append(node)
+    for name, pools in partitions.items():
+        for node in [node for node in ordered if node.pool in pools]:
+            group = found.setdefault((name, alike(node)), Group(name, name == default, []))
+            group.nodes.append(node)
     return list(found.values())

@@ -11,7 +11,8 @@ from gpuyard.cli.slurm.caller import user_name
 from gpuyard.cli.slurm.columns import Format, long_format, short_format
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.ids import Wanted, wanted_ids
-from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.jobs import SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import head_clock
 from gpuyard.cli.slurm.words import CODES, LIVE, YARDS, no_state, states_named
@@ -101,7 +102,7 @@ def _chosen(yard: Client, given: Read) -> list[SlurmJob]:
     """The jobs that were asked for, in order."""
     states = _states(given)
     users = _users(given)
-    pools = Pools(yard.nodes())
+    pools = Pools.of_fleet(yard.fleet())
     found = yard.queue(user=users[0] if users and len(users) == 1 else "", wide=True)
     jobs = of_queue(found, pools)
     ids = wanted_ids("squeue", given.last("jobs"))
@@ -111,7 +112,7 @@ def _chosen(yard: Client, given: Read) -> list[SlurmJob]:
         _check_ids(yard, ids, jobs, found["at_ms"])
         jobs = [job for job in jobs if any(want.holds(job) for want in ids)]
         states = states if given.has("states") else _STATES_BY_DEFAULT
-    jobs = [job for job in jobs if job.state in states and _holds(given, users, job)]
+    jobs = [job for job in jobs if job.state in states and _holds(given, users, pools, job)]
     if given.has("start"):
         jobs = [job for job in jobs if job.state == "PENDING"]
         _guess(yard, jobs)
@@ -155,19 +156,17 @@ def _users(given: Read) -> list[str] | None:
     return users
 
 
-def _holds(given: Read, users: list[str] | None, job: SlurmJob) -> bool:
+def _holds(given: Read, users: list[str] | None, pools: Pools, job: SlurmJob) -> bool:
     """Whether a job is one of those that were asked for, apart from its id and state."""
     if users is not None and job.user not in users:
         return False
     if given.has("name") and job.name not in given.listed("name"):
         return False
-    if given.has("partition") and not set(given.listed("partition")) & set(job.partition.split(",")):
+    if given.has("partition") and not pools.in_partition(job, given.listed("partition")):
         return False
-    if given.has("qos") and job.klass not in given.listed("qos"):
+    if given.has("qos") and not pools.of_qos(job, given.listed("qos")):
         return False
-    if given.has("account") and not any(
-        f"{job.tenant}/".startswith(f"{account}/") for account in given.listed("account")
-    ):
+    if given.has("account") and not pools.of_account(job.tenant, given.listed("account")):
         return False
     if given.has("nodelist"):
         from gpuyard.intake.sbatch.hostlists import expand

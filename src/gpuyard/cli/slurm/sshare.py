@@ -8,6 +8,7 @@ from gpuyard.api.client import Client
 from gpuyard.cli.slurm.caller import user_name
 from gpuyard.cli.slurm.columns import Cell, Parsable, cell_lines
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.stopping import error
 
 GRAMMAR = Grammar(
@@ -76,6 +77,8 @@ def run(words: Sequence[str]) -> int:
     cells = _cells(given)
     with Client() as yard:
         rows = rows_of(yard.share()["tenants"])
+        if given.has("accounts"):
+            rows = _of_accounts(rows, given.listed("accounts"), Pools.of_fleet(yard.fleet()))
     lines = cell_lines(cells, _wanted(rows, given), _how(given), header=not given.has("noheader"))
     if lines:
         print("\n".join(lines))
@@ -136,10 +139,13 @@ def _factors(tenants: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {path: (len(order) - rank) / len(order) for rank, path in enumerate(order)}
 
 
+def _of_accounts(rows: list[Row], names: Sequence[str], pools: Pools) -> list[Row]:
+    """Tenants with one of these names on their way down the tree, and those that yard.yaml gives such a name."""
+    paths = [(row, row.tenant["path"]) for row in rows]
+    return [row for row, path in paths if set(names) & set(path.split("/")) or pools.of_account(path, names)]
+
+
 def _wanted(rows: list[Row], given: Read) -> list[Row]:
-    if given.has("accounts"):
-        names = set(given.listed("accounts"))
-        rows = [row for row in rows if names & set(row.tenant["path"].split("/"))]
     users = set(given.listed("uid")) or ({user_name()} if given.has("Users") else set())
     if users:
         rows = [row for row in rows if row.user in users or (not row.user and not given.has("Users"))]

@@ -4,7 +4,8 @@ from typing import Any
 
 from gpuyard.cli.slurm import sacct
 from gpuyard.cli.slurm.columns import short_format
-from gpuyard.cli.slurm.jobs import Pools, SlurmJob, of_queue
+from gpuyard.cli.slurm.jobs import SlurmJob, of_queue
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.scontrol_show import job_block
 from gpuyard.cli.slurm.squeue_fields import BY_LETTER
 from gpuyard.control.slurm_views import NOTHING_MORE

@@ -12,7 +12,8 @@ import pytest
 from gpuyard.cli.slurm import squeue_fields
 from gpuyard.cli.slurm.face import run
 from gpuyard.cli.slurm.folding import as_gang, on_one_node
-from gpuyard.cli.slurm.jobs import Pools, SlurmJob, fold_arrays, of_queue
+from gpuyard.cli.slurm.jobs import SlurmJob, fold_arrays, of_queue
+from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.sacct_fields import CELLS, Line, exit_code, state
 from gpuyard.cli.slurm.sshare import rows_of
 from gpuyard.cli.slurm.words import REASONS, reason
@@ -30,7 +31,7 @@ def job(**more: Any) -> SlurmJob:
         "state": "PENDING", "attempt_state": "", "gpus": 2, "nodes": "", "submitted_ms": 1000, "started_ms": 0,
         "time_limit_s": 0, "reason": "no room", "pools": "", "gpu_models": "", "tasks": 1, "cpus": 4,
         "memory_mib": 0, "begin_ms": 0, "waits_for": "", "array_id": 0, "array_index": 0, "array_limit": 0,
-        "restarts": 0, "requeue": True, "ran_ms": 0, "nodes_min": 0,
+        "restarts": 0, "requeue": True, "ran_ms": 0, "nodes_min": 0, "partition": "",
     }  # fmt: skip
     assert list(values) == [*QUEUE_COLUMNS, *MORE_COLUMNS]
     values |= more
