@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -142,3 +142,51 @@ def test_a_server_of_root_takes_no_folder_that_somebody_else_could_change(den: P
         done = box("up", "-d", "--port", 0, "--emulate", "1 x H100")
         assert (1, True) == (done.code, f"{path} is user {OTHER}'s" in done.err), done.err
         assert not (box.data / "token").exists()
+
+
+def cpu_s(pid: int) -> float:
+    """What a process and its children that have ended took of the CPU."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def processes_below(pid: int) -> int:
+    """How many processes a server has started itself."""
+    found = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(OSError):
+            found += len(Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def test_sixty_who_follow_a_named_log_leave_the_machine_to_others(box: Box, tmp_path: Path) -> None:
+    """Each look at the file was a new Python: sixty followers took all the CPU there was."""
+    out = tmp_path / "out"
+    loop = "while :; do echo line; sleep 0.2; done"
+    job = box.submit("--stdout", out, "--", "sh", "-c", loop)
+    box.wait(job, "RUNNING")
+    pid = box.note()["pid"]
+    with ExitStack() as undo:
+        followers = []
+        for _ in range(60):
+            link = undo.enter_context(socket.socket(socket.AF_UNIX))
+            link.connect(str(box.data / "yard.sock"))
+            link.sendall(b"GET /api/v1/jobs/%d/logs?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n" % job)
+            followers.append(link)
+        for link in followers:
+            link.settimeout(20)
+            heard = b""
+            while b"event: log" not in heard:
+                piece = link.recv(65536)
+                assert piece, heard
+                heard += piece
+        most, began_s, began_cpu_s = 0, time.monotonic(), cpu_s(pid)
+        while time.monotonic() < began_s + 2:
+            most = max(most, processes_below(pid))
+            time.sleep(0.005)
+        took = (cpu_s(pid) - began_cpu_s) / (time.monotonic() - began_s)
+        for link in followers:
+            assert b"line" in link.recv(65536)
+    box("cancel", job)
+    # One reader, beside the spawner, the estimates and whatever else a server has for itself.
+    assert (True, True) == (most <= 5, took < 1.5), (most, took)

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -28,6 +29,8 @@ from gpuyard.model import JobState
 
 PIECE_BYTES_MAX = 64 * 1024
 READ_BYTES_MAX = 4 * 1024 * 1024
+READS_PER_OWNER_MAX = 4
+"""How many reads of one user's logs may go on at a time."""
 LOOK_S_MIN = 0.05
 LOOK_S_MAX = 1.0
 """A log that stands still is looked at less and less often."""
@@ -63,6 +66,7 @@ class _Streams:
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
+        self._gates: dict[str, CapacityLimiter] = {}
 
     async def logs(self, request: Request, id: str) -> Response:
         """What the current attempt wrote, from `offset` on; with `follow=true` as events until the job ends."""
@@ -97,11 +101,13 @@ class _Streams:
             return b"", offset
         engine = self._yard.engine
         key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
+        # A file that its owner named may hang whoever reads it: that holds up the owner's readers and nobody else's.
+        gate = self._gates.setdefault(view["user"], CapacityLimiter(READS_PER_OWNER_MAX))
         if isinstance(engine, LeavesOut):
-            after = await run_in_threadpool(engine.log_from, key, stream, offset)
+            after = await to_thread.run_sync(engine.log_from, key, stream, offset, limiter=gate)
             if after > offset:
                 return left_out(after - offset), after
-        piece = await run_in_threadpool(engine.log, key, stream, offset, limit)
+        piece = await to_thread.run_sync(engine.log, key, stream, offset, limit, limiter=gate)
         return piece, offset + len(piece)
 
     async def _follow(

@@ -1,4 +1,4 @@
-"""The engine's hands: the spawner, the folder of data with its lock and epoch, and reading what jobs wrote."""
+"""The engine's hands: the spawner, the folder of data with its lock and epoch, and reading files of its own."""
 
 import os
 import select
@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.engines.contract import Permanent, Transient
+from gpuyard.engines.contract import Permanent
 from gpuyard.engines.fence import Fence
 from gpuyard.engines.local import descriptors, files
 from gpuyard.engines.local.peeking import Inside
@@ -22,22 +22,6 @@ _ANSWER_BYTES_MAX = 8192
 _END_S_MAX = 5.0
 _SPAWN_S_MAX = 10.0
 _TRIES_MAX = 3
-_READ_S_MAX = 10.0
-
-_READER = """
-import os, pwd, sys
-path, offset, limit, uid, gid = sys.argv[1], *map(int, sys.argv[2:])
-if os.geteuid() == 0:
-    try:
-        os.initgroups(pwd.getpwuid(uid).pw_name, gid)
-    except KeyError:
-        os.setgroups([gid])
-    os.setgid(gid)
-    os.setuid(uid)
-fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-sys.stdout.buffer.write(os.pread(fd, limit, offset))
-"""
-"""It becomes the user by itself: the user may not be allowed to run the server's Python."""
 
 
 class Spawner:
@@ -220,22 +204,3 @@ def read_own(path: str, offset: int, limit: int) -> bytes:
         file.seek(offset)
         return file.read(limit)
     return b""
-
-
-def read_as(uid: int, gid: int, path: str, offset: int, limit: int) -> bytes:
-    """Part of a file that a user named, read as that user: root would read more for them than they may see."""
-    numbers = [str(each) for each in (offset, limit, uid, gid)]
-    command = [sys.executable, "-I", "-S", "-c", _READER, path, *numbers]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_READ_S_MAX,
-            cwd="/",
-            env={},
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Transient(f"{path} cannot be read: {error}") from error
-    return done.stdout if done.returncode == 0 else b""

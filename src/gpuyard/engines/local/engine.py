@@ -45,6 +45,7 @@ from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps, NoMps
 from gpuyard.engines.local.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.outsiders import Outsiders
+from gpuyard.engines.local.readers import Readers
 from gpuyard.engines.local.sharing import Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Outcome
@@ -101,6 +102,7 @@ class LocalEngine:
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
+        self._readers = Readers()
         self._trimmer = Trimmer(log_limit_mib << 20)
         if not self._emulated and not hands_off:
             self._notes += persistence.switch_on(str(self._data.root))
@@ -477,7 +479,7 @@ class LocalEngine:
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what an attempt wrote; empty at the end, and for one that is not known."""
-        return outputs.read(self._data, key, stream, offset, limit)
+        return outputs.read(self._data, self._readers, key, stream, offset, limit)
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
@@ -492,6 +494,7 @@ class LocalEngine:
             with suppress(OSError):
                 persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()
+        self._readers.close()
         self._data.close()
         if self._base:
             # Only an empty group can be removed, so one with jobs in it stays. The lock keeps it from being taken away

@@ -3,11 +3,12 @@
 import os
 
 from gpuyard.engines.local import files, translate
-from gpuyard.engines.local.client import Data, read_as, read_own
+from gpuyard.engines.local.client import Data, read_own
 from gpuyard.engines.local.longlogs import cut_of
+from gpuyard.engines.local.readers import Readers
 
 
-def read(data: Data, key: str, stream: str, offset: int, limit: int) -> bytes:
+def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit: int) -> bytes:
     """Part of a stream; empty at the end, and for an attempt that is not known."""
     if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
         return b""
@@ -15,7 +16,7 @@ def read(data: Data, key: str, stream: str, offset: int, limit: int) -> bytes:
     if plan is None:
         return b""
     if named := plan[stream]:
-        return read_as(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
+        return readers.read(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
     if (cut := cut_of(folder)) is not None and offset < cut.tail:
         limit = max(0, min(limit, cut.head - offset))
     return read_own(os.path.join(folder, stream), offset, limit)

@@ -19,7 +19,7 @@ from gpuyard.engines.contract import (
     Uncut,
 )
 from gpuyard.engines.local import files as whole
-from gpuyard.engines.local.client import read_as, read_own
+from gpuyard.engines.local.client import read_own
 from gpuyard.engines.local.files import STREAMS
 from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import fleet
@@ -328,10 +328,11 @@ class SlurmEngine(Uncut):
             path = os.path.join(plan["cwd"], named) if named else os.path.join(folder, files.RUN, stream)
             if plan["uid"] == os.geteuid():
                 return read_own(path, offset, limit)
-            return read_as(plan["uid"], plan["gid"], path, offset, limit)
+            return self._watcher.readers.read(plan["uid"], plan["gid"], path, offset, limit)
         return b""
 
     def close(self) -> None:
         """Let go. What runs goes on under Slurm."""
         self._handing.close()
+        self._watcher.readers.close()
         self._client.close()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Permanent, Phase, Report
-from gpuyard.engines.local.client import read_as, read_own
+from gpuyard.engines.local.client import read_own
+from gpuyard.engines.local.readers import Readers
 from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.client import Client, Queue, Reach
@@ -68,6 +69,7 @@ class Watcher:
         self._handoff_ms = handoff_ms
         self._put_aside = put_aside
         self._now_ms = now_ms
+        self.readers = Readers()
         self._ended: dict[str, Report] = {}
         self._known: dict[str, Known] = {}
         self._lingering: dict[int, float] = {}
@@ -278,7 +280,7 @@ class Watcher:
         """What the batch script complained of, where the wrapper never ran."""
         path = os.path.join(self._folder.run(key), "slurm.out")
         own = known.uid == os.geteuid()
-        text = read_own(path, 0, 300) if own else read_as(known.uid, known.gid, path, 0, 300)
+        text = read_own(path, 0, 300) if own else self.readers.read(known.uid, known.gid, path, 0, 300)
         return " ".join(text.decode(errors="replace").split())
 
     def cancel(self, jobs: Sequence[SlurmJob]) -> None:

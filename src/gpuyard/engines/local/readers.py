@@ -1,0 +1,214 @@
+"""Files that users named, read with the users' own rights: root would read more for them than they may see.
+
+A process that became a user cannot go back, and one that touches a path of a user may hang with its file system. So one
+process for each user reads for everybody who follows logs of that user; it is there while it is asked, and goes
+after a while of silence. There are few of them, whoever asks and however many do: a user whose reader hangs waits for
+it alone, and the one that was idle for longest makes room for the next user's.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+from gpuyard.engines.contract import Transient
+
+READERS_MAX = 16
+"""Processes in all."""
+READ_S_MAX = 10.0
+IDLE_S = 30.0
+LIFE_S = 600.0
+"""A user's groups may change: after so long a new process finds out."""
+_HEAD_BYTES = 8
+_END_S_MAX = 0.5
+_TURN_S = 0.005
+
+_READER = """
+import json, os, pwd, select, sys
+uid, gid, idle_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+if os.geteuid() == 0:
+    try:
+        os.initgroups(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:
+        os.setgroups([gid])
+    os.setgid(gid)
+    os.setuid(uid)
+asked = select.poll()
+asked.register(0, select.POLLIN)
+while asked.poll(1000 * idle_s):
+    line = sys.stdin.buffer.readline()
+    if not line:
+        break
+    path, offset, limit = json.loads(line)
+    piece = b""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            piece = os.pread(fd, limit, offset)
+        finally:
+            os.close(fd)
+    except (OSError, ValueError):
+        pass
+    sys.stdout.buffer.write(len(piece).to_bytes(8, "big") + piece)
+    sys.stdout.buffer.flush()
+"""
+"""It becomes the user by itself: the user may not be allowed to run the server's Python."""
+
+
+class _Gone(Exception):
+    """The process has ended: by itself after a while of silence, or its user ended it."""
+
+
+class _Reader:
+    """One process that reads as one user, for one thread at a time."""
+
+    def __init__(self, uid: int, gid: int) -> None:
+        self.lock = threading.Lock()
+        self.used_s = self._born_s = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _READER, str(uid), str(gid), str(IDLE_S)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd="/",
+            env={},
+        )
+
+    @property
+    def stale(self) -> bool:
+        """Whether another one is to take its place."""
+        now_s = time.monotonic()
+        # It goes by itself soon: whoever asks it then may be too late.
+        return now_s - self.used_s > IDLE_S / 2 or now_s - self._born_s > LIFE_S or not self.lives
+
+    def read(self, path: str, offset: int, limit: int) -> bytes:
+        """Part of a file; empty at its end, and where the user may not read it."""
+        self.used_s = time.monotonic()
+        until_s = self.used_s + READ_S_MAX
+        assert self._process.stdin is not None, "it was started with a pipe"
+        try:
+            self._process.stdin.write(json.dumps([path, offset, limit]).encode() + b"\n")
+        except OSError as error:
+            raise _Gone from error
+        size = int.from_bytes(self._take(_HEAD_BYTES, until_s), "big")
+        return self._take(min(size, limit), until_s)
+
+    def _take(self, size: int, until_s: float) -> bytes:
+        assert self._process.stdout is not None, "it was started with a pipe"
+        fd = self._process.stdout.fileno()
+        ready = select.poll()
+        ready.register(fd, select.POLLIN)
+        pieces, rest = [], size
+        while rest:
+            if not ready.poll(max(0.0, until_s - time.monotonic()) * 1000):
+                raise TimeoutError(f"no answer within {READ_S_MAX:g} s")
+            piece = os.read(fd, rest)
+            if not piece:
+                raise _Gone
+            pieces.append(piece)
+            rest -= len(piece)
+        return b"".join(pieces)
+
+    def kill(self) -> None:
+        """End it, without waiting for that."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it, and let go of it."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        # One that hangs in the kernel ends when its file system answers; nobody waits for it here.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_END_S_MAX)
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process is there, though it may have been killed."""
+        return self._process.poll() is None
+
+
+class Readers:
+    """The readers of one server."""
+
+    def __init__(self, most: int = READERS_MAX) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._readers: dict[tuple[int, int], _Reader] = {}
+        self._hung: dict[tuple[int, int], _Reader] = {}
+        """Those that were killed and did not end: until they do, their users get no other."""
+
+    def read(self, uid: int, gid: int, path: str, offset: int, limit: int) -> bytes:
+        """Part of a file, as a user reads it; empty at its end, and where the user may not."""
+        until_s = time.monotonic() + READ_S_MAX
+        for _ in range(2):
+            reader = self._reserved(uid, gid, path, until_s)
+            try:
+                return reader.read(path, offset, limit)
+            except _Gone:
+                self._drop((uid, gid), reader)
+            except OSError as error:
+                self._drop((uid, gid), reader)
+                raise Transient(f"{path} cannot be read: {error}") from error
+            finally:
+                reader.lock.release()
+        raise Transient(f"{path} cannot be read: whoever reads it for its owner is killed again and again")
+
+    def _reserved(self, uid: int, gid: int, path: str, until_s: float) -> _Reader:
+        """The reader of a user, for this thread alone."""
+        while True:
+            with self._lock:
+                if (hung := self._hung.get((uid, gid))) is not None:
+                    if hung.lives:
+                        raise Transient(f"{path} cannot be read: a file system of its owner does not answer")
+                    del self._hung[uid, gid]
+                reader = self._readers.get((uid, gid))
+                if reader is None or (reader.stale and reader.lock.acquire(blocking=False)):
+                    reader = self._made(uid, gid, reader, path)
+                if reader is not None and reader.lock.acquire(blocking=False):
+                    return reader
+            if time.monotonic() > until_s:
+                raise Transient(f"{path} cannot be read now: too many logs are being read")
+            time.sleep(_TURN_S)
+
+    def _made(self, uid: int, gid: int, before: _Reader | None, path: str) -> _Reader | None:
+        """A new reader in place of one that is stale, or of one that nobody uses; None: all of them are in use."""
+        if before is not None:
+            self._forget((uid, gid), before)
+        if len(self._readers) >= self._most:
+            idle = [(each.used_s, key) for key, each in self._readers.items() if not each.lock.locked()]
+            if not idle:
+                return None
+            _used_s, key = min(idle)
+            self._forget(key, self._readers[key])
+        try:
+            made = self._readers[uid, gid] = _Reader(uid, gid)
+        except OSError as error:
+            raise Transient(f"{path} cannot be read: {error}") from error
+        return made
+
+    def _drop(self, key: tuple[int, int], reader: _Reader) -> None:
+        with self._lock:
+            self._forget(key, reader)
+
+    def _forget(self, key: tuple[int, int], reader: _Reader) -> None:
+        if self._readers.get(key) is reader:
+            del self._readers[key]
+        reader.close()
+        if reader.lives:
+            self._hung[key] = reader
+
+    def close(self) -> None:
+        """End them all; whoever reads meanwhile is told that its reader is gone."""
+        with self._lock:
+            for key, reader in list(self._readers.items()):
+                reader.kill()
+                with reader.lock:
+                    self._forget(key, reader)
