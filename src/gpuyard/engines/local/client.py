@@ -139,10 +139,16 @@ class Data(Fence):
 
     def _make(self) -> None:
         try:
-            for part in ("", files.ATTEMPTS, files.JOBS, files.KEPT):
-                # Jobs of any user pass through on the way to their own folder; nobody lists.
+            # Jobs of any user pass through on the way to their own folder; nobody lists. Logs of jobs that ended are
+            # read by the server alone: a user's number may be another user's by now.
+            for part, mode in (
+                ("", 0o711),
+                (files.ATTEMPTS, 0o711),
+                (files.JOBS, 0o711),
+                (files.KEPT, 0o700),
+            ):
                 os.makedirs(os.path.join(self.root, part), exist_ok=True)
-                os.chmod(os.path.join(self.root, part), 0o711)
+                os.chmod(os.path.join(self.root, part), mode)
             self.wake = os.path.join(self.root, files.WAKE)
             with suppress(FileExistsError):
                 os.mkfifo(self.wake, 0o600)

@@ -471,6 +471,7 @@ class LocalEngine:
                         os.unlink(os.path.join(folder, name))
                 room.clear(folder)
                 outputs.strip(folder)
+                outputs.seal(folder)
                 self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.
                 os.rename(folder, self._data.kept(key))

@@ -1,6 +1,7 @@
 """What attempts wrote, while they run and after they were forgotten."""
 
 import os
+from contextlib import suppress
 
 from gpuyard.engines.local import files, translate
 from gpuyard.engines.local.client import Data, read_own
@@ -27,6 +28,17 @@ def read_from(data: Data, key: str, stream: str, offset: int) -> int:
     folder, plan = ("", None) if translate.flaw_of_key(key) else data.plan(key)
     cut = cut_of(folder) if plan is not None and not plan[stream] else None
     return cut.tail if cut is not None and cut.head <= offset < cut.tail else offset
+
+
+def seal(folder: str) -> None:
+    """Take the log of an attempt that ended from its user, who may have a link to it elsewhere: it stays as it is."""
+    with suppress(FileNotFoundError):
+        fd = os.open(os.path.join(folder, files.STDOUT), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(fd).st_uid != os.geteuid():
+                os.fchown(fd, os.geteuid(), os.getegid())
+        finally:
+            os.close(fd)
 
 
 def strip(folder: str) -> None:

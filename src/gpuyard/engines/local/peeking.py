@@ -1,9 +1,9 @@
 """When a job last saved its work, without waiting for a file system that does not answer.
 
 A path that a job names may lie on anything: a network mount whose server is gone, a file system of the job's own. A
-process that touches it may never come back. So the engine and supervisors look only at what lies within the engine's
-own folder, on its file system, and not behind a link. Anything else is looked at by a process of its own that became
-the job's user first: it sees what the job sees, and if it hangs, it hangs alone.
+process that touches it may never come back. So the engine and supervisors look only at what lies within the job's
+folder below the engine's own, on its file system, and not behind a link. Anything else is looked at by a process of
+its own that became the job's user first: it sees what the job sees, and if it hangs, it hangs alone.
 
 Only the standard library, and little of it: supervisors import this.
 """
@@ -13,6 +13,8 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
+
+from gpuyard.engines.local.files import JOBS
 
 SAVED = "saved"
 """In the attempt's folder: when it last saved its work, as that process has seen it."""
@@ -40,9 +42,12 @@ class Inside:
         self._start = f"{root}/"
         self._top = os.open(root, os.O_PATH | os.O_DIRECTORY)
 
-    def time_ms(self, path: str) -> int | None:
-        """The time of a file; 0: there is none; None: one would have to leave the folder to know."""
-        if not path.startswith(self._start) or "/../" in path:
+    def time_ms(self, path: str, job_id: int) -> int | None:
+        """The time of a file in a job's folder; 0: there is none; None: one would have to leave the folder to know.
+
+        Whoever asks may be root, and the folders of other jobs are other people's.
+        """
+        if not path.startswith(f"{self._start}{JOBS}/{job_id}/") or "/../" in path:
             return None
         fd = self._open(path)
         if fd < 0:

@@ -180,7 +180,7 @@ class Supervisor:
 
     def _inside_ms(self) -> int | None:
         """When it last saved its work, if the file lies where this process may look."""
-        return self.inside.time_ms(self.plan["checkpoint"])
+        return self.inside.time_ms(self.plan["checkpoint"], self.plan["job_id"])
 
     def _look(self) -> None:
         """Let another process look for it. One that does not come back is the last."""

@@ -34,6 +34,7 @@ class _Seen:
     who: Identity
     claimed_ms: int
     checkpoint: str
+    job_id: int
     mark: tuple[int, int] = (0, 0)
     news: dict[str, Any] | None = None
 
@@ -112,7 +113,7 @@ class Watcher:
         if claim is None:
             return None
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
-        seen = _Seen(_identity(claim), claim["claimed_ms"], plan.get("checkpoint", ""))
+        seen = _Seen(_identity(claim), claim["claimed_ms"], plan.get("checkpoint", ""), plan.get("job_id", 0))
         self._seen[key] = seen
         return seen
 
@@ -181,7 +182,7 @@ class Watcher:
         phase = Phase[news["phase"]] if news else Phase.STARTING
         if os.path.exists(f"{folder}/{files.HALT}"):
             phase = Phase.STOPPING
-        saved_ms = self._data.inside.time_ms(seen.checkpoint)
+        saved_ms = self._data.inside.time_ms(seen.checkpoint, seen.job_id)
         # Elsewhere it is looked for by a process of the supervisor: a path of a job may hang whoever touches it.
         checkpoint_ms = min(peeking.saved_ms(folder) if saved_ms is None else saved_ms, self._now_ms())
         started_ms = news["started_ms"] if news else 0

@@ -1,0 +1,70 @@
+"""What users of one machine learn of one another through the local engine's folder: nothing."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
+from gpuyard.engines.contract import Halt, Phase, Recipe
+from gpuyard.model import Outcome
+from rigs.others import OTHER, THIRD, act, needs_root, refused
+
+pytestmark = needs_root
+
+
+@pytest.fixture
+def rig() -> Iterator[LocalRig]:
+    """An engine of root whose folder every user may pass through."""
+    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
+    folder.chmod(0o711)
+    made = LocalRig(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)
+
+
+def start(rig: LocalRig, key: str, job_id: int, uid: int, *argv: str, **env: str) -> None:
+    recipe = Recipe(argv=argv, uid=uid, gid=uid, user=str(uid), env=env)
+    rig.keys.add(key)
+    rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe, job_id=job_id)])
+
+
+def test_the_log_of_a_job_that_ended_is_the_servers_alone(rig: LocalRig) -> None:
+    """A user's number may be given to somebody else; and what a job wrote is not changed afterwards."""
+    own = Path(tempfile.mkdtemp(prefix="link-", dir=rig.data.parent))
+    own.chmod(0o777)
+    link = own / "x"
+    start(rig, "y-1-1", 1, OTHER, "sh", "-c", f"echo secret; ln $YARD_ATTEMPT_DIR/stdout {link}")
+    ended(rig, "y-1-1")
+    assert "" == act(OTHER, lambda: refused(lambda: link.open("a").close())), "while it is the job's"
+    rig.engine.forget(EPOCH, ["y-1-1"])
+
+    kept = rig.data / "logs" / "y-1-1" / "stdout"
+    for path in (kept, link):
+        for flags in (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_TRUNC):
+            assert "PermissionError" == act(OTHER, lambda p=path, f=flags: refused(lambda: os.open(p, f)))  # type: ignore[misc]
+    assert b"secret\n" == rig.engine.log("y-1-1", "stdout", 0, 100)
+
+
+def test_a_checkpoint_path_tells_nothing_of_other_peoples_files(rig: LocalRig) -> None:
+    start(rig, "y-1-1", 1, OTHER, "sh", "-c", "touch private; sleep 60")
+    until(rig, "y-1-1", Phase.RUNNING)
+    theirs = rig.data / "jobs" / "1" / "private"
+    while not theirs.exists():
+        rig.let_pass(20)
+    log = rig.data / "attempts" / "y-1-1" / "stdout"
+    for job_id, path in ((2, theirs), (3, log), (4, Path("/etc/shadow"))):
+        key = f"y-{job_id}-1"
+        start(rig, key, job_id, THIRD, "sleep", "60", YARD_CHECKPOINT_FILE=str(path))
+        until(rig, key, Phase.RUNNING)
+        seen = look(rig, key).checkpoint_ms
+        rig.engine.stop(EPOCH, [Halt(key, Outcome.CANCELLED, 0)])
+        # A file that its user may look at by name alone, as anybody may, says no more than it says to anybody.
+        known = act(THIRD, lambda p=path: refused(p.stat)) == ""  # type: ignore[misc]
+        assert (0, known) == (seen, ended(rig, key).checkpoint_ms > 0)
+    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    ended(rig, "y-1-1")
