@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.local import nvml
-from gpuyard.engines.local.translate import GpuReading, model_of
+from gpuyard.engines.local.translate import GpuReading
+from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MOLDS
 from hardware import guard, put_back, settings
 
@@ -57,7 +58,7 @@ class Hardware:
         self.gpus: list[GpuReading] = nvml.read_gpus()
         if not self.gpus:
             raise LookupError("there is no NVIDIA GPU on this machine")
-        self.mold = MOLDS[model_of(self.gpus[0].name, self.gpus[0].memory_mib)]
+        self.mold = MOLDS[model_measured(self.gpus[0].name, self.gpus[0].memory_mib)]
         self.python = os.environ.get("GPU_PYTHON") or python_with_torch()
 
     def command(self, *words: object) -> list[str]:

@@ -1,7 +1,7 @@
 """From a configuration to what runs jobs: this machine or a Slurm cluster, and what people should know about it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuyard.config import Cluster, Config
@@ -62,9 +62,12 @@ class Fleet:
     def engine(self, folder: Path) -> Engine:
         """The engine, with its own folder."""
         if self.slurm is not None:
-            if self.slurm.mode is Mode.OBSERVE:
-                return observed(self.cluster, self.slurm)
-            return slurm_engine(self.cluster, self.slurm, folder.parent)
+            # A type that is itself the name of a model of the configuration is that model.
+            own = {model.name: model.name for model in self.settings.gpu_models}
+            slurm = replace(self.slurm, gpu_types={**own, **self.slurm.gpu_types})
+            if slurm.mode is Mode.OBSERVE:
+                return observed(self.cluster, slurm)
+            return slurm_engine(self.cluster, slurm, folder.parent)
         return LocalEngine(
             folder,
             nodes=self.nodes,

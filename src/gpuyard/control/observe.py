@@ -14,6 +14,7 @@ from gpuyard.model import (
     AttemptStopping,
     AttemptUnknown,
     CheckpointSeen,
+    EarmarkDropped,
     Event,
     GpusTaken,
     JobContinued,
@@ -142,11 +143,15 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
             added += 1
             events.append(NodeAdded(now_ms, report.node))
             is_down, before = False, 0
-        elif report.node != nodes.node[number]:
+        elif report.node != nodes.node[number] and not nodes.may_rename(number, report.node):
             events += _changed(state, number, report, now_ms)
             continue
         else:
             is_down, before = bool(nodes.down[number]), nodes.foreign.get(number, (0, ""))[0]
+            if report.node != nodes.node[number]:
+                events += _renamed(state, number, report.node, now_ms)
+                # With the name of an empty node goes what was said of its GPUs.
+                before = before if nodes.on[number] else 0
         if report.up and is_down:
             events.append(NodeUp(now_ms, number))
         elif not report.up and not is_down:
@@ -159,6 +164,16 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
         if name not in there and not nodes.down[number]:
             events.append(NodeDown(now_ms, number, "the engine no longer has it"))
     return events
+
+
+def _renamed(state: State, number: int, node: Node, now_ms: int) -> list[Event]:
+    """A node whose GPUs were called something else is called right at once. What was kept there is chosen anew."""
+    kept = [
+        job_id
+        for job_id, record in sorted(state.earmarks.items())
+        if record.earmark and any([grant.node == number for grant in record.earmark.grants])
+    ]
+    return [*[EarmarkDropped(now_ms, job_id) for job_id in kept], NodeChanged(now_ms, number, node)]
 
 
 def _changed(state: State, number: int, report: NodeReport, now_ms: int) -> list[Event]:

@@ -37,15 +37,23 @@ def node_added(state: State, event: NodeAdded) -> None:
 
 
 def node_changed(state: State, event: NodeChanged) -> None:
-    """A node has other hardware."""
-    number, node = event.number, event.node
+    """A node has other hardware, or its GPUs another name."""
+    number, node, nodes = event.number, event.node, state.nodes
     kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
-    if state.node_number.get(node.name) != number or state.nodes.on[number] or kept:
+    stays = bool(nodes.on[number]) and state.node_number.get(node.name) == number
+    if state.node_number.get(node.name) != number or kept or (stays and not nodes.may_rename(number, node)):
         raise InvalidEvent(f"{event}: it is another node, or something is on it")
     model = state.model_number(node.gpu_model if node.gpus else "")
-    state.nodes.change(number, node, model)
-    state.shapes.refresh(state.nodes, state.weights)
+    if stays:
+        nodes.rename(number, node, model)
+    else:
+        nodes.change(number, node, model)
+    state.shapes.refresh(nodes, state.weights)
     state.caches.clear()
+    for job_id in sorted(nodes.on[number]):
+        record = state.jobs[job_id]
+        if record.grants[0].node == number:
+            state.recharge(record, event.at_ms)
 
 
 def node_down(state: State, event: NodeDown) -> None:

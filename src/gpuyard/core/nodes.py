@@ -9,6 +9,7 @@ and is ready when nothing it took is below zero.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuyard.core import claims, sharers, slicing
@@ -132,6 +133,21 @@ class Nodes:
     def change(self, number: int, node: Node, model: int) -> None:
         """Give a node that nothing holds other hardware."""
         claims.drop(self, number)
+        self._regroup(number, node, model, (1 << node.gpus) - 1)
+        self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
+
+    def may_rename(self, number: int, node: Node) -> bool:
+        """Whether a node is as it was but for the name of its GPUs and how they are wired, and no layout is on it."""
+        now = self.node[number]
+        same = replace(now, gpu_model=node.gpu_model, nvlink_group_size=node.nvlink_group_size) == node
+        return same and not any([number in each for each in (self.cut, self.idle, self.pins)])
+
+    def rename(self, number: int, node: Node, model: int) -> None:
+        """Call the GPUs of a node by another name. What runs there stays."""
+        self._regroup(number, node, model, self.free_mask[number])
+
+    def _regroup(self, number: int, node: Node, model: int, free_mask: int) -> None:
+        """Make a node a member of another kind, with these GPUs wholly free."""
         self._leave(number)
         before, kind, bit = self.node[number], self.home[number], 1 << number
         kind.members &= ~bit
@@ -141,8 +157,7 @@ class Nodes:
         self.up_milli[kind.model] -= kind.gpus * MILLI * up
         index = self._join(number, node, model)
         self.node[number], self.kind[number], self.home[number] = node, index, self.kinds[index]
-        self.free_mask[number] = (1 << node.gpus) - 1
-        self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
+        self.free_mask[number] = free_mask
         while len(self.up_milli) <= model:
             self.up_milli.append(0)
         self.up_milli[model] += node.gpus * MILLI * up

@@ -221,7 +221,7 @@ class Shapes:
             node_gpus=shape.gpus * (per_node if full else rest)
             if shape.milli == MILLI and not ask.nodes_max and not shape.profile
             else 0,
-            rate=charge_milli(shape, kind) * shape.tasks * weight // MILLI,
+            rate=rate_on(shape, kind, weight),
         )
 
 
@@ -249,6 +249,11 @@ def _among(ask: Ask, nodes: Nodes) -> int:
 def gpus_on_node(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of one task on a node that could hold it."""
     return shape.way_on[nodes.kind[number]].gpus if shape.profile else shape.gpus
+
+
+def rate_on(shape: Shape, kind: Kind, weight: int) -> int:
+    """What a job is charged for a millisecond on nodes of a kind."""
+    return charge_milli(shape, kind) * shape.tasks * weight // MILLI
 
 
 def charge_milli(shape: Shape, kind: Kind) -> int:

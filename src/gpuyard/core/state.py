@@ -11,7 +11,7 @@ from gpuyard.core.policy import Order
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape, Shapes
+from gpuyard.core.shapes import Shape, Shapes, rate_on
 from gpuyard.core.tenants import Tenants
 from gpuyard.core.waiters import Namesakes, Tally
 from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
@@ -270,6 +270,15 @@ class State:
         if bill.settled:
             bill.settled = False
             tenants.unsettled.append(bill)
+
+    def recharge(self, record: JobRecord, at_ms: int) -> None:
+        """The GPUs of a running attempt have another name: from now on it counts under that one, at its rate."""
+        tenants, before = self.tenants, record.bill
+        kind = self.nodes.home[record.grants[0].node]
+        rate = rate_on(record.shape, kind, self.weights[kind.model])
+        tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1)
+        record.bill = Bill(before.leaf, kind.model, before.milli, rate)
+        tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1)
 
     def promise_end(self, record: JobRecord, end_ms: int) -> None:
         """A running attempt is now expected to end at another time."""

@@ -38,7 +38,7 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node came back with other hardware. Nothing may run on it at that time."""
+    """A node has other hardware: nothing may run on it then. Or its GPUs have another name: what runs there stays."""
 
     at_ms: int
     number: int

@@ -11,12 +11,12 @@ from gpuyard.engines.local.translate import (
     Seat,
     alike,
     flaw_of_key,
-    model_of,
     node_of,
     plan_of,
     report_of_end,
 )
 from gpuyard.model import Outcome
+from gpuyard.model.gpu_names import model_measured
 
 MACHINE = MachineReading("box", 64_000, 500_000)
 ACCOUNT = Account(1000, 1000, "ann", "/home/ann", "/bin/zsh")
@@ -45,7 +45,7 @@ ACCOUNT = Account(1000, 1000, "ann", "/home/ann", "/bin/zsh")
     ],
 )
 def test_model_names(driver: str, memory_mib: int, name: str) -> None:
-    assert name == model_of(driver, memory_mib)
+    assert name == model_measured(driver, memory_mib)
 
 
 def gpus(count: int, linked: list[set[int]] | None = None, numa: list[int] | None = None) -> list[GpuReading]:

@@ -4,7 +4,6 @@ What comes out is a document of plain values, to be written as YAML. Only what d
 and what Slurm says and the file cannot is noted.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +19,9 @@ from gpuyard.engines.slurm.accounts import Qos
 from gpuyard.engines.slurm.forms import limit_ms
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.errors import BadInput
+from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.units import DAY_MS, GIB_MIB, NO_LIMIT_MS
 
-_MIG = re.compile(r"\d+g\.\d+gb")
 GPUS_PER_NODE_MAX = 64
 MONTH_MS = 30 * DAY_MS
 """The longest grace and the longest protection from preemption that the file takes."""
@@ -135,7 +134,7 @@ def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
 def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str]:
     """Number and model of a node's GPUs; 0 and nothing: it has none that can be counted."""
     own = [each for each in node.gres if each.name == "gpu"]
-    sliced = [each for each in own if _MIG.search(each.type)]
+    sliced = [each for each in own if mig_profile(each.type)]
     if sliced:
         notes.leave(
             f"node {node.name} has MIG slices ({sliced[0].type}) as GPUs; of which GPUs they are is not told: "

@@ -9,9 +9,7 @@ from gpuyard.config.slurm.notes import Notes
 from gpuyard.engines.slurm.forms import models_of
 from gpuyard.errors import BadInput
 from gpuyard.model import CATALOGUE
-
-UNTYPED = "gpu"
-"""The model of GPUs whose type a site does not tell."""
+from gpuyard.model.gpu_names import UNTYPED, model_taken
 
 
 @dataclass(slots=True)
@@ -26,9 +24,9 @@ class GpuTypes:
         """The one model that GPUs of a type are."""
         if gpu_type in self.chosen:
             return self.chosen[gpu_type]
-        models = tuple(map(mended, models_of(gpu_type))) if gpu_type else (UNTYPED,)
-        model = self.told.get(gpu_type) or models[-1]
-        if gpu_type not in self.told:
+        models = tuple(map(mended, models_of(gpu_type or UNTYPED)))
+        model = mended(model_taken(gpu_type, self.told))
+        if gpu_type not in self.told and (gpu_type or UNTYPED) not in self.told:
             if len(models) > 1:
                 notes.guess(
                     f"type {quoted(gpu_type)} may be {' or '.join(models)}; taken for {model}, "

@@ -16,7 +16,8 @@ from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
 from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.mps import CONTROL, THROUGH, Daemon, Mps, caps
-from gpuyard.engines.local.translate import Account, GpuReading, model_of
+from gpuyard.engines.local.translate import Account, GpuReading
+from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI
 
@@ -47,7 +48,7 @@ def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
             if readings
             else ""
         )
-    able = [each for each in readings if model_of(each.name, each.memory_mib) in MOLDS]
+    able = [each for each in readings if model_measured(each.name, each.memory_mib) in MOLDS]
     if not able or os.geteuid() != 0:
         return ""
     return (
@@ -95,7 +96,7 @@ class Sharing:
         uuids = [readings[gpu].uuid for gpu in part.gpus]
         if not uuids:
             return Ready(())
-        mold = MOLDS.get(model_of(readings[0].name, readings[0].memory_mib))
+        mold = MOLDS.get(model_measured(readings[0].name, readings[0].memory_mib))
         if part.slices:
             return self._cut(part, readings, mold)
         if mold is not None:
@@ -184,7 +185,7 @@ class Sharing:
 
     def _keep(self, reading: GpuReading) -> Reply:
         """Make a GPU as it is pinned."""
-        mold = MOLDS.get(model_of(reading.name, reading.memory_mib))
+        mold = MOLDS.get(model_measured(reading.name, reading.memory_mib))
         if mold is None:
             return Reply(Answer.REFUSED, f"{reading.name} cannot be cut: it has no MIG")
         slices, used = self._slices(mold), self._cuts().get(reading.uuid, set())
@@ -203,7 +204,7 @@ class Sharing:
         """The yard's own slices, in use or not."""
         found: list[Slice] = []
         for gpu, reading in enumerate(readings):
-            mold = MOLDS.get(model_of(reading.name, reading.memory_mib))
+            mold = MOLDS.get(model_measured(reading.name, reading.memory_mib))
             if mold is not None:
                 found += [Slice(gpu, *place) for place in self._slices(mold).there(reading.uuid)]
         return tuple(found)

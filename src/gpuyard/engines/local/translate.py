@@ -10,7 +10,8 @@ from gpuyard.engines.contract import Launch, Part, Phase, Report
 from gpuyard.engines.local import variables
 from gpuyard.engines.local.room import SCRATCH, room_of
 from gpuyard.engines.patterns import appends, file_of
-from gpuyard.model import CATALOGUE, Node, Outcome
+from gpuyard.model import Node, Outcome
+from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.units import MILLI
 
 FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
@@ -318,29 +319,9 @@ class MachineReading:
     memory_mib: int
 
 
-def model_of(name: str, memory_mib: int) -> str:
-    """The catalogue's name for what the driver calls a GPU; a name made from the driver's for one not in it.
-
-    One name can stand for several sizes of memory (`A100`, `V100`): a size that is not the catalogue's is added.
-    """
-    if name in CATALOGUE:
-        return name
-    words = set(re.split(r"[^A-Za-z0-9]+", name.upper()))
-    gib = round(memory_mib / 1024)
-    fitting = [model for model in CATALOGUE.values() if model.name.split("-")[0] in words]
-    for model in fitting:
-        # The driver keeps a few percent of the memory for itself.
-        if abs(model.memory_mib - memory_mib) * 10 <= model.memory_mib:
-            return model.name
-    if fitting:
-        return f"{fitting[0].name.split('-')[0]}-{gib}GB"
-    plain = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^(NVIDIA|Tesla)\s+", "", name)).strip("-")
-    return plain or "unknown"
-
-
 def alike(readings: Sequence[GpuReading]) -> list[int]:
     """The GPUs that a node can be made of, by their place in the list: those of the model there are most of."""
-    models = [model_of(each.name, each.memory_mib) for each in readings]
+    models = [model_measured(each.name, each.memory_mib) for each in readings]
     if not models:
         return []
     # 1. most GPUs; 2. the name.
@@ -354,7 +335,7 @@ def node_of(machine: MachineReading, readings: Sequence[GpuReading], cluster: st
         name=machine.name,
         cluster=cluster,
         pool=pool,
-        gpu_model=model_of(readings[0].name, readings[0].memory_mib) if readings else "",
+        gpu_model=model_measured(readings[0].name, readings[0].memory_mib) if readings else "",
         gpus=len(readings),
         cpu_milli=machine.cpu_milli,
         memory_mib=machine.memory_mib,

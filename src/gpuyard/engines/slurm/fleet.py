@@ -15,11 +15,11 @@ from gpuyard.engines.slurm.translate import (
     Reservation,
     SlurmJob,
     SlurmNode,
-    model_of,
     node_of,
     pool_of,
 )
 from gpuyard.model import CATALOGUE
+from gpuyard.model.gpu_names import UNTYPED, model_taken, models_called
 
 _FIRST_ASIDE_S, _ASIDE_S_MAX = 30.0, 600.0
 
@@ -174,9 +174,16 @@ def notes(site: Site, scene: Scene) -> tuple[str, ...]:
     said = [f"Slurm has no {what}: nothing can start there" for what in scene.missing]
     kinds = {scene.nodes[name].gpus[0] for name in scene.names if scene.nodes[name].gpus[1]}
     for kind in sorted(kinds):
-        if model_of(kind, site.gpu_types) not in CATALOGUE:
+        name = kind or UNTYPED
+        if kind in site.gpu_types or name in site.gpu_types:
+            continue
+        models = models_called(name)
+        if len(models) > 1:
+            taken = f"may be {' or '.join(models)}; taken for {model_taken(kind, site.gpu_types)}"
+            said.append(f"GPU type {name!r} of Slurm {taken}; say which under 'gpu_types'")
+        elif models[0] not in CATALOGUE:
             said.append(
-                f"GPU type {kind or 'gpu'!r} of Slurm is no model of the catalogue; say which under 'gpu_types'"
+                f"GPU type {name!r} of Slurm is no model of the catalogue; say which under 'gpu_types'"
             )
     mixed = [name for name in scene.names if len(scene.nodes[name].gres) > 1]
     if mixed:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from gpuyard.engines.slurm.hosts import expand
+from gpuyard.model.gpu_names import mig_profile, models_called
 from gpuyard.model.units import MILLI
 
 COUNT_MAX = 10**6
@@ -22,34 +23,10 @@ _NO_LIMIT = {"", "unlimited", "partition_limit", "n/a", "none", "infinite"}
 _NOTHING = {"", "(null)", "n/a", "none", "unknown", "none assigned"}
 _MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgtp]?)[nc]?", re.IGNORECASE | re.ASCII)
 _MIB = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
-_PROFILE = re.compile(r"\d{1,2}g\.\d{1,4}gb", re.ASCII)
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:_.]*)=")
 _GRES = re.compile(r"([a-z]+)(?::([^:(]*?))?(?::(\d{1,9}))?(?:\([^)]*\))?", re.IGNORECASE | re.ASCII)
 _EPOCH_NAIVE = datetime(1970, 1, 1)  # noqa: DTZ001 (times without a zone are taken as UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-MODELS = {
-    "t4": ("T4",),
-    "v100": ("V100",),
-    "a10": ("A10",),
-    "a30": ("A30",),
-    "l4": ("L4",),
-    "l40s": ("L40S",),
-    "a100": ("A100-40GB", "A100-80GB"),
-    "a100-40gb": ("A100-40GB",),
-    "a100-sxm4-40gb": ("A100-40GB",),
-    "a100-pcie-40gb": ("A100-40GB",),
-    "a100-80gb": ("A100-80GB",),
-    "a100-sxm4-80gb": ("A100-80GB",),
-    "a100-80gb-pcie": ("A100-80GB",),
-    "h100": ("H100",),
-    "h100-80gb-hbm3": ("H100",),
-    "h100-pcie": ("H100",),
-    "h200": ("H200",),
-    "b200": ("B200",),
-}
-"""Sites name the type of a GPU as they like; these are the common names and what they are called here. A name
-that means two models lets the job have either; one that is not listed is kept as it is written."""
 
 
 class Unreadable(ValueError):
@@ -191,10 +168,10 @@ def tres(text: str) -> Tres:
         if kind == "gres/gpu" and not gpu_type:
             plain = whole(value, key)
         elif kind == "gres/gpu":
-            found = _PROFILE.search(gpu_type.lower())
+            profile = mig_profile(gpu_type)
             count = whole(value, show(key))
-            if found:
-                profiles.add(found[0])
+            if profile:
+                profiles.add(profile)
                 slices += count
             else:
                 models.update(dict.fromkeys(models_of(gpu_type)))
@@ -220,8 +197,7 @@ def models_of(gpu_type: str) -> tuple[str, ...]:
     written = gpu_type.strip()
     if not written.isprintable() or len(written) > 256:
         raise Unreadable(f"a type of GPU is {show(gpu_type)}")
-    key = written.lower().removeprefix("nvidia").strip("-_ ").replace("_", "-").replace(" ", "-")
-    return MODELS.get(key, (written,))
+    return models_called(written)
 
 
 def gres(text: str) -> tuple[Gres, ...]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpuyard.engines.slurm.hosts import expand
 from gpuyard.model import CATALOGUE, Node, Outcome
+from gpuyard.model.gpu_names import model_taken
 from gpuyard.model.units import MILLI
 
 SEPARATOR = "\x1f"
@@ -330,27 +331,10 @@ def outcome_of(state: str) -> Outcome | None:
     return None if state in WAITS or state in LIVES else _OUTCOMES.get(state, Outcome.FAILED)
 
 
-def model_of(kind: str, types: Mapping[str, str]) -> str:
-    """The GPU model that a type of Slurm stands for: as configured, else the one of the catalogue, else its own name.
-
-    `a100` fits two models of the catalogue: then the type's own name stays, until someone says which.
-    """
-    if kind in types:
-        return types[kind]
-    plain = re.sub(r"[^a-z0-9]", "", kind.lower()).removeprefix("nvidia").removeprefix("tesla")
-    names = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in CATALOGUE}
-    fitting = [name for name, short in names.items() if plain == short] or [
-        name
-        for name, short in names.items()
-        if plain and (short.startswith(plain) or plain.startswith(short))
-    ]
-    return fitting[0] if len(fitting) == 1 else kind or "gpu"
-
-
 def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) -> Node:
     """A node of Slurm as a node of the yard."""
     kind, count = node.gpus
-    model = model_of(kind, types) if count else ""
+    model = model_taken(kind, types) if count else ""
     known = CATALOGUE.get(model)
     return Node(
         name=node.name,

@@ -3,12 +3,12 @@
 from typing import Any
 
 from gpuyard.config.problems import quoted
-from gpuyard.intake.gpu_models import models_called
 from gpuyard.intake.kubernetes.containers import mounts, process
 from gpuyard.intake.kubernetes.resources import resources
 from gpuyard.intake.kubernetes.sources import Sources
 from gpuyard.intake.kubernetes.tree import Part, whole
 from gpuyard.intake.names import is_segment
+from gpuyard.model.gpu_names import models_called
 
 POOL_LABELS = (
     "gpuyard/pool",
@@ -90,7 +90,7 @@ def _selected(selector: Part) -> dict[str, Any]:
     for key in selector.names():
         value = selector.text(key)
         if key in MODEL_LABELS:
-            found["gpu_models"] = models_called(value)
+            found["gpu_models"] = list(models_called(value))
         elif key in POOL_LABELS:
             found["pools"] = [value]
         elif key == "kubernetes.io/hostname":

@@ -8,8 +8,8 @@ import re
 from typing import NamedTuple
 
 from gpuyard.config.problems import quoted
-from gpuyard.intake.gpu_models import models_called
 from gpuyard.model import CATALOGUE
+from gpuyard.model.gpu_names import models_called
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_.=,:!&|*()\[\] -]+")
 _LENGTH_MAX = 1000
@@ -42,9 +42,9 @@ def constraint(text: str, *, with_gpus: bool) -> Constraint:
     return Constraint(tuple(dict.fromkeys(models)), "&".join([word for word, each in named if not each]))
 
 
-def _models(word: str) -> list[str]:
-    found = models_called(word.strip())
-    return found if found[0] in CATALOGUE else []
+def _models(word: str) -> tuple[str, ...]:
+    found = models_called(word)
+    return found if found[0] in CATALOGUE else ()
 
 
 def _balanced(text: str) -> bool:

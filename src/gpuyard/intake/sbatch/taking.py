@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from gpuyard.config.problems import quoted
 from gpuyard.engines import patterns
 from gpuyard.errors import BadInput
-from gpuyard.intake.gpu_models import mig_profile, models_called
 from gpuyard.intake.names import is_segment, is_tenant, job_name
 from gpuyard.intake.sbatch.conclusions import concluded
 from gpuyard.intake.sbatch.constraints import Constraint, constraint
@@ -20,6 +19,7 @@ from gpuyard.intake.sbatch.variables import variables
 from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning, refuse
+from gpuyard.model.gpu_names import mig_profile, models_called
 
 SCRIPT_BYTES_MAX = 1024 * 1024
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
@@ -247,7 +247,7 @@ def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, A
     elif kinds and kinds[0]:
         profile = mig_profile(kinds[0])
         plain = kinds[0][: -len(profile)].rstrip("_.-") if profile else kinds[0]
-        models = models_called(plain) if plain else []
+        models = list(models_called(plain)) if plain else []
         found |= {"mig": profile} if profile else {}
     wanted = values.get("constraint", lambda text: constraint(text, with_gpus=with_gpus), Constraint((), ""))
     if models and wanted.models:

@@ -8,7 +8,6 @@ from gpuyard.engines.slurm.translate import (
     Partition,
     Reservation,
     SlurmJob,
-    model_of,
     node_of,
     outcome_of,
     queue_format,
@@ -150,24 +149,6 @@ def test_a_reservation_of_our_own_is_no_trouble() -> None:
 )
 def test_gres(text: str, found: tuple[tuple[str, int], ...]) -> None:
     assert found == read_gres(text)
-
-
-@pytest.mark.parametrize(
-    ("kind", "model"),
-    [
-        ("h100", "H100"),
-        ("H200", "H200"),
-        ("nvidia_l40s", "L40S"),
-        ("a100-80gb", "A100-80GB"),
-        # Two models fit, so someone has to say which.
-        ("a100", "a100"),
-        ("mine", "T4"),
-        ("1g.18gb", "1g.18gb"),
-        ("", "gpu"),
-    ],
-)
-def test_the_model_of_a_type(kind: str, model: str) -> None:
-    assert model == model_of(kind, {"mine": "T4"})
 
 
 def test_partitions_and_reservations() -> None:

@@ -74,7 +74,7 @@ def _check_types(ask: Ask, nodes: tuple[RoomNode, ...]) -> None:
     models = {node.gpu_model for node in nodes if node.gpus and node.gpu_model}
     if not ask.gpu_types or not models:
         return
-    from gpuyard.intake.gpu_models import mig_profile, models_called
+    from gpuyard.model.gpu_names import mig_profile, models_called
 
     for kind in ask.gpu_types:
         if not mig_profile(kind) and not models & set(models_called(kind)):

@@ -1,0 +1,111 @@
+"""GPU models by the names that other systems give them: the one map of them.
+
+Slurm's types (`a100`, `nvidia_a100-sxm4-80gb`), the driver's names (`NVIDIA A100-SXM4-80GB`), Kubernetes' labels
+(`NVIDIA-A100-SXM4-80GB`) and traces (`V100M16`) are read alike. A name is taken apart into words, and a word is a
+model of the catalogue only as a whole: `t400` is no T4, `a100` no A10. A name that says less than ours (`a100`) fits
+every model it may mean. A name with a word that the map does not know is unknown, and stays as it is written.
+"""
+
+import re
+from collections.abc import Mapping
+
+from gpuyard.model.catalogue import CATALOGUE, GpuModel
+
+UNTYPED = "gpu"
+"""The model of GPUs whose type a site does not tell."""
+
+_FAMILIES = {
+    model.name.partition("-")[0].lower(): model.name.partition("-")[0] for model in CATALOGUE.values()
+}
+"""Names without a size of memory, as they are compared and as they are written."""
+_BOARD = r"sxm[2-6]?|pcie|nvl|hbm[23]e?"
+_PASSED_OVER = re.compile(rf"nvidia|tesla|gpu|hgx|dgx|dgxs|fhhl|mega|shared|{_BOARD}")
+"""Words that tell no models apart: makers, machines, boards, kinds of memory, time-slicing in Kubernetes."""
+_SIZE = re.compile(r"(\d{1,4})(?:g|gb|gib)?")
+_GLUED = re.compile(rf"({'|'.join(_FAMILIES)})(?:{_BOARD}|m(\d{{1,3}}))")
+"""`a100sxm4`, and `v100m32` as one trace writes it: what follows a model's name without a gap."""
+_SIZES_BY_BOARD = {("h100", "nvl"): 94}
+"""GiB of boards that have another size of memory than the model otherwise has."""
+_MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([0-9]+g\.[0-9]+gb(?:[.+]me)?)$", re.IGNORECASE | re.ASCII)
+
+
+def mig_profile(name: str) -> str:
+    """The MIG profile that a name ends in, as `1g.10gb` or `a100_1g.10gb`; empty if it names none."""
+    match = _MIG.search(name)
+    return match[1].lower().replace(".me", "+me") if match else ""
+
+
+def models_called(name: str) -> tuple[str, ...]:
+    """The models of the catalogue that a name may mean, in the catalogue's order; the name itself if there is none.
+
+    A slice of a GPU is none of them: its name stays as it is.
+    """
+    written = name.strip()
+    exact = [model for model in CATALOGUE if model.lower() == written.lower()]
+    if exact or mig_profile(written):
+        return tuple(exact) or (written,)
+    families, sizes, others = _words(written)
+    fitting = [
+        model.name
+        for model in CATALOGUE.values()
+        if families == {model.name.partition("-")[0].lower()} and all([_has(model, size) for size in sizes])
+    ]
+    return tuple(fitting) if fitting and not others else (written,)
+
+
+def model_taken(gpu_type: str, told: Mapping[str, str]) -> str:
+    """The one model that GPUs of a type are taken for: as told, else the largest of those its name may mean."""
+    name = gpu_type or UNTYPED
+    return told.get(gpu_type) or told.get(name) or max(models_called(name), key=_memory_mib)
+
+
+def model_measured(name: str, memory_mib: int) -> str:
+    """The model of a GPU of which the driver tells name and memory; a name made from the driver's if it is unknown.
+
+    One name can stand for several sizes of memory (`A100`, `V100`): a size that is not the catalogue's is added.
+    """
+    if name in CATALOGUE:
+        return name
+    families, _sizes, _others = _words(name)
+    of_name = [model for model in CATALOGUE.values() if model.name.partition("-")[0].lower() in families]
+    for model in of_name:
+        # The driver keeps a few percent of the memory for itself.
+        if abs(model.memory_mib - memory_mib) * 10 <= model.memory_mib:
+            return model.name
+    if of_name:
+        return f"{of_name[0].name.partition('-')[0]}-{round(memory_mib / 1024)}GB"
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^(NVIDIA|Tesla)\s+", "", name)).strip("-")
+    return plain or "unknown"
+
+
+def _memory_mib(model: str) -> int:
+    return CATALOGUE[model].memory_mib if model in CATALOGUE else 0
+
+
+def _words(name: str) -> tuple[set[str], set[int], list[str]]:
+    """What a name says: families of models, sizes of memory in GiB, and what is neither nor passed over."""
+    families: set[str] = set()
+    sizes: set[int] = set()
+    others: list[str] = []
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    for word in words:
+        if word in _FAMILIES:
+            families.add(word)
+        elif match := _GLUED.fullmatch(word):
+            families.add(match[1])
+            sizes |= {int(match[2])} if match[2] else set()
+        elif match := _SIZE.fullmatch(word):
+            sizes.add(int(match[1]))
+        elif not _PASSED_OVER.fullmatch(word):
+            others.append(word)
+    sizes |= {
+        size for (family, board), size in _SIZES_BY_BOARD.items() if family in families and board in words
+    }
+    return families, sizes, others
+
+
+def _has(model: GpuModel, gib: int) -> bool:
+    """Whether a model has so much memory, as people round it, or as makers count it, in thousands."""
+    return abs(gib * 1024 - model.memory_mib) * 50 <= model.memory_mib or gib == round(
+        model.memory_mib * 1.048576 / 1000
+    )
