@@ -116,7 +116,8 @@ def _start(found: Mapping[str, Any]) -> str:
 
     start = found["start"]
     if not start["at_ms"]:
-        return f"unknown: {start['how']}"
+        how: str = start["how"]
+        return how if how.startswith("never:") else f"unknown: {how}"
     # What is overdue is expected at once: that moment is past by the time it is read.
     soon = start["at_ms"] - found["at_ms"] < 1000
     return f"{'any moment' if soon else clock(start['at_ms'])}: {start['how']}"

@@ -13,7 +13,7 @@ from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
 from gpuyard.control.rights import Action, below
 from gpuyard.core import State
-from gpuyard.core.admission import never
+from gpuyard.core.admission import never, never_paid
 from gpuyard.core.plain import Plain, to_plain
 from gpuyard.core.words import span
 from gpuyard.engines.contract import UMASK, Recipe
@@ -364,14 +364,15 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     unknown = _unknown_names(new, state)
     if unknown is not None:
         return unknown
+    klass = state.klass_of(new.klass)
     if new.limit_ms:
-        klass = state.klass_of(new.klass)
         if new.limit_ms > klass.limit_ms:
             return Unacceptable(
                 f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
                 f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
             )
-    reason = never(state, spec_of(new, _NOBODY, tenant, ""))
+    spec = spec_of(new, _NOBODY, tenant, "")
+    reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
     if reason is None:
         return None
     return CouldNever(f"it could never start: {reason.text}", f"What would change it: {reason.lifted_by}.")

@@ -7,10 +7,10 @@ from gpuyard.core.shapes import Shape, Shapes
 from gpuyard.core.slicing import gpus_on
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
-from gpuyard.core.words import cores_text, count_text, memory_text
+from gpuyard.core.words import cores_text, count_text, hours_counted, hours_text, memory_text, span
 from gpuyard.model import JobSpec, Mig, Milli, Reason, ReasonCode
 from gpuyard.model.mig import MOLDS
-from gpuyard.model.units import MILLI
+from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 
 
 def gpus_text(milli: int) -> str:
@@ -95,6 +95,35 @@ def never(state: State, spec: JobSpec) -> Reason | None:
                 f"fewer GPUs, or a higher limit for {name}",
             )
     return None
+
+
+def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
+    """Why no window of a budget could pay for a job that may run for so long; None if all could."""
+    tenants = state.tenants
+    if not (tenants.budgeted and state.settings.policy.quotas):
+        return None
+    gpu_milli = state.shape_of(spec.ask).gpu_milli
+    for number in tenants.chain[tenants.nearest(spec.tenant)]:
+        spend = tenants.spend[number]
+        name = tenants.path[number] or "the whole yard"
+        if spend is not None and (reason := beyond(name, spend.budget_milli_ms, gpu_milli, limit_ms)):
+            return reason
+    return None
+
+
+def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Reason | None:
+    """The reason where a job alone may take more than the whole budget of a tenant."""
+    asked = gpu_milli * limit_ms
+    if asked <= budget_milli_ms:
+        return None
+    if limit_ms >= NO_LIMIT_MS:
+        text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
+        return Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit (-t)")
+    takes = hours_text(asked + MILLI * HOUR_MS // 100 - 1)
+    text = f"{name} has a budget of {hours_counted(budget_milli_ms)}, and this job may take {takes}"
+    longest_ms = budget_milli_ms // gpu_milli
+    shorter = f"a time limit of at most {span(longest_ms)}, " if longest_ms >= SECOND_MS else ""
+    return Reason(ReasonCode.BUDGET, name, text, False, f"{shorter}fewer GPUs, or a higher budget")
 
 
 def _instead(state: State, shape: Shape) -> str:

@@ -59,16 +59,21 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
 def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
     """What keeps a job from starting that no promised end will change; None: nothing."""
     if not record.shape.ways:
-        return "no node could ever hold it"
+        return "never: no node could hold it"
     if not policy.spec.quotas:
         return None
     tenants, milli = state.tenants, record.shape.gpu_milli
     refusal = tenants.lasting_refusal(record.leaf, milli, record.limit_ms)
     if refusal is not None:
         name = tenants.path[refusal[1]] or "everyone"
-        if refusal[0] is ReasonCode.BUDGET:
-            return f"it waits for the budget of {name}"
-        return f"{name} does not allow jobs of this size"
+        spend = tenants.spend[refusal[1]]
+        if refusal[0] is not ReasonCode.BUDGET or spend is None:
+            return f"never: {name} does not allow jobs of this size"
+        if record.limit_ms >= NO_LIMIT_MS:
+            return f"never: {name} has a budget, and the job has no time limit"
+        if milli * record.limit_ms > spend.budget_milli_ms:
+            return f"never: the job may take more than the whole budget of {name}"
+        return f"it waits for the budget of {name}"
     found = ""
     for way in record.shape.ways:
         if tenants.held_back_for_good(record.leaf, way.model, milli, state.nodes.up_milli):

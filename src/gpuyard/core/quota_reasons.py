@@ -6,13 +6,13 @@ columns.
 
 from dataclasses import replace
 
-from gpuyard.core.admission import gpus_counted, gpus_text
+from gpuyard.core.admission import beyond, gpus_counted, gpus_text
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
 from gpuyard.core.tenants import ROOT, UNLIMITED
-from gpuyard.core.words import count_text, hours_text, names_text, span
+from gpuyard.core.words import count_text, hours_counted, hours_text, names_text, span
 from gpuyard.model import (
     LeaveLine,
     LendMore,
@@ -165,23 +165,22 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
     after = spend.spent_milli_ms + spend.committed_milli_ms + asked
     if after <= spend.budget_milli_ms:
         return []
-    if record.limit_ms >= NO_LIMIT_MS:
-        text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
+    raised = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
+    alone = beyond(name, spend.budget_milli_ms, record.shape.gpu_milli, record.limit_ms)
+    if alone is not None and alone.code is ReasonCode.NO_TIME_LIMIT:
         left = spend.budget_milli_ms - spend.spent_milli_ms - spend.committed_milli_ms
         limit_ms = max(SECOND_MS, left // record.shape.gpu_milli // SECOND_MS * SECOND_MS)
-        lift: Lift = LimitTime(record.id, limit_ms)
-        return [Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit", lift)]
+        return [replace(alone, lift=LimitTime(record.id, limit_ms))]
+    if alone is not None:
+        return [replace(alone, text=f"it can never start: {alone.text}", lift=raised)]
     ends = span(max(0, spend.window_start_ms + spend.window_ms - now_ms))
     text = (
-        f"{name} has a budget of {hours_text(spend.budget_milli_ms)} GPU-hours: "
+        f"{name} has a budget of {hours_counted(spend.budget_milli_ms)}: "
         f"{hours_text(spend.spent_milli_ms)} spent, {hours_text(spend.committed_milli_ms)} promised to "
         f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
     )
-    lifted_by = "a shorter time limit, or a higher budget"
-    if asked <= spend.budget_milli_ms:
-        lifted_by = f"the next window, {lifted_by}"
-    lift = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
-    return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, lift)]
+    lifted_by = "the next window, a shorter time limit, or a higher budget"
+    return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, raised)]
 
 
 def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> list[Reason]:

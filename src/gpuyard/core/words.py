@@ -25,6 +25,12 @@ def hours_text(milli_ms: int) -> str:
     return f"{whole}.{part:02d}".rstrip("0") if part else str(whole)
 
 
+def hours_counted(milli_ms: int) -> str:
+    """The same with its unit: `12 GPU-hours`, `1 GPU-hour`."""
+    hours = hours_text(milli_ms)
+    return f"{hours} GPU-hour{'' if hours == '1' else 's'}"
+
+
 def cores_text(cpu_milli: int) -> str:
     """`64 cores`, `1 core`, `0.5 cores`."""
     return f"{cpu_milli / MILLI:g} core{'' if cpu_milli == MILLI else 's'}"

@@ -18,6 +18,7 @@ from gpuyard.core.plain import from_plain
 from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
     Ask,
+    Budget,
     JobClass,
     JobState,
     Node,
@@ -29,6 +30,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
 from rigs.desk import ANA, ROOT, Rig, rig
@@ -65,6 +67,37 @@ def test_an_array_takes_an_id_more_than_it_has_tasks(desk: Rig) -> None:
 
     assert (1, 5) == (array, after)
     assert [(2, "1_0"), (3, "1_3"), (4, "1_7")] == [(job.id, job.label) for job in tasks]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says", "hint"),
+    [
+        (
+            {"gpus": 4, "limit_ms": 3 * HOUR_MS},
+            "it could never start: t has a budget of 10 GPU-hours, and this job may take 12",
+            "What would change it: a time limit of at most 2 h 30 min, fewer GPUs, or a higher budget.",
+        ),
+        (
+            {"gpus": 1},
+            "it could never start: t has a budget, and a job without a time limit cannot be counted against it",
+            "What would change it: a time limit (-t).",
+        ),
+    ],
+)
+def test_a_job_beyond_the_whole_budget_of_its_tenant_is_refused(
+    tmp_path: Path, fields: dict[str, Any], says: str, hint: str
+) -> None:
+    budget = Budget(10 * HOUR_MS, DAY_MS)
+    settings = Settings(tenants=(Tenant("t", budget=budget), Tenant("free")), policy=PRESETS["default"])
+    with rig(tmp_path, settings) as desk:
+        with pytest.raises(Unacceptable) as caught:
+            desk.submit(tenant="t/ana", **fields)
+
+        assert (says, hint) == (caught.value.message, caught.value.hint)
+        # What the budget can pay for is taken, though it is spent by then; so are jobs without GPUs, and of others.
+        for taken in ({"gpus": 4, "limit_ms": 5 * HOUR_MS // 2}, {"gpus": 0}):
+            desk.submit(tenant="t/ana", **taken)
+        desk.submit(tenant="free/ana", **fields)
 
 
 def test_a_held_job_does_not_wait_in_line(desk: Rig) -> None:

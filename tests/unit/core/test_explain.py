@@ -236,7 +236,12 @@ def test_a_job_larger_than_a_whole_budget_is_not_told_to_wait_for_the_next_windo
     fits, never = yard.submit(4, limit_ms=2 * HOUR_MS), yard.submit(4, limit_ms=3 * HOUR_MS)
 
     assert ["the next window, a shorter time limit, or a higher budget"] == lifted_by(yard, fits)
-    assert ["a shorter time limit, or a higher budget"] == lifted_by(yard, never)
+    assert ["a time limit of at most 2 h 30 min, fewer GPUs, or a higher budget"] == lifted_by(yard, never)
+    found = why(yard, never)
+    assert ["it can never start: t has a budget of 10 GPU-hours, and this job may take 12"] == texts(found)
+    assert (None, "never: the job may take more than the whole budget of t") == (found.start_ms, found.how)
+    unlimited = why(yard, yard.submit(1))
+    assert "never: t has a budget, and the job has no time limit" == unlimited.how
 
 
 def test_what_others_hold_back_is_told_with_their_names() -> None:
