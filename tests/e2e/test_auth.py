@@ -182,7 +182,7 @@ def test_a_login_that_others_can_read_is_not_used(yard: Secured) -> None:
 def test_what_is_asked_wrongly_is_said(yard: Secured) -> None:
     for words, says in (
         (["token", "create", "--user", "ulla", "--role", "amdin"], "did you mean 'admin'?"),
-        (["token", "create", "--user", "ulla", "--days", "400"], "a token may last 90d"),
+        (["token", "create", "--user", "ulla", "--days", "400"], "a token may last at most 90 d"),
         (["token", "revoke", "nothing"], "there is no token 'nothing'"),
         (["login", "ftp://x"], "is no address of a yard"),
         (["login", "--oidc", yard.url, "--ca", str(yard.cert)], "has no identity provider"),

@@ -378,6 +378,10 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     elif error["type"] == "string_pattern_mismatch":
         choice = _CHOICE.fullmatch(error["ctx"]["pattern"])
         detail = f"it should be one of {choice[1].replace('|', ', ')}" if choice else detail
+    elif error["type"] == "too_long" and error["ctx"]["field_type"] == "Value":
+        # A text that went through a check of ours first.
+        most, has = error["ctx"]["max_length"], error["ctx"]["actual_length"]
+        detail = f"it should have at most {most} characters and has {has}"
     for theirs, ours in _WORDING:
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuyard.cli.tables import Column, number
-from gpuyard.core.words import span
+from gpuyard.cli.tables import Column, number, span_words
 
 
 def cap_columns(rows: Iterable[Mapping[str, Any]]) -> list[Column]:
@@ -26,7 +25,7 @@ def _budget(row: Mapping[str, Any]) -> str:
 
 
 def _window(row: Mapping[str, Any]) -> str:
-    return span(row["budget"]["window_ms"]) if row["budget"] else "-"
+    return span_words(row["budget"]["window_ms"]) if row["budget"] else "-"
 
 
 def _caps(row: Mapping[str, Any]) -> str:

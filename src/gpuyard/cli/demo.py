@@ -119,15 +119,18 @@ def _elsewhere() -> Path:
 
 
 def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """Mean waits of each team, before and after."""
+    """Mean waits of each team, before and after, and every team that waits longer in any way."""
     from gpuyard.sim.report import human
+    from gpuyard.sim.report.sentences import longer_waits
 
     before, after = (summary["tenants"] for summary in summaries)
     said = []
     for team in sorted(after, key=lambda team: after[team]["wait_s"]["mean"] or 0):
         old, new = (human.duration(each[team]["wait_s"]["mean"]) for each in (before, after))
         said.append(_together(f"{team} {new}") + " instead of " + _together(old))
-    return f"With {names[1]} instead of {names[0]} the teams wait on average: {human.listed(said)}."
+    text = f"With {names[1]} instead of {names[0]} the teams wait on average: {human.listed(said)}."
+    longer = [_together(each) for each in longer_waits(before, after)]
+    return f"{text} Longer waits: {'; '.join(longer)}." if longer else text
 
 
 def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:

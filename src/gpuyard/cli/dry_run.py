@@ -56,7 +56,7 @@ def _where(found: Mapping[str, Any]) -> str:
 
 
 def _cost(found: Mapping[str, Any]) -> str:
-    from gpuyard.cli.tables import number, span
+    from gpuyard.cli.tables import number, span_words
 
     cost = found["cost"]
     if not cost["gpu_model"]:
@@ -67,7 +67,7 @@ def _cost(found: Mapping[str, Any]) -> str:
     )
     parts = []
     if cost["expected_micro_usd"] is not None:
-        ran = span(cost["expected_run_ms"])
+        ran = span_words(cost["expected_run_ms"])
         parts.append(
             f"{_usd(cost['expected_micro_usd'])} if it runs {ran}, the mean of {cost['expected_from']}"
         )

@@ -46,7 +46,7 @@ def told(found: Mapping[str, Any]) -> str:
 
 
 def by(found: Mapping[str, Any]) -> str:
-    """`50 % by 14:05 (in 12m), 90 % by 14:40 (in 47m)`."""
+    """`50 % by 14:05 (in 12 min), 90 % by 14:40 (in 47 min)`."""
     now_ms, starts = found["now_ms"], found["starts_by_ms"]
     if starts["p50"] == starts["p90"] == now_ms:
         return "now"
@@ -57,11 +57,11 @@ def by(found: Mapping[str, Any]) -> str:
 
 
 def _when(at_ms: int | None, now_ms: int) -> str:
-    from gpuyard.cli.tables import clock, span
+    from gpuyard.cli.tables import clock, span_words
 
     if at_ms is None:
         return "not within 14 days"
-    return "now" if at_ms <= now_ms else f"by {clock(at_ms)} (in {span(at_ms - now_ms)})"
+    return "now" if at_ms <= now_ms else f"by {clock(at_ms)} (in {span_words(at_ms - now_ms)})"
 
 
 def _basis(found: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -80,7 +80,9 @@ def _show(output: Output, wanted: str) -> None:
         Column("FREE", lambda node: number(node["gpus_free"]), right=True),
         Column("CPUS", lambda node: f"{number(node['cpus_free'])}/{number(node['cpus'])}", right=True),
         Column(
-            "MEMORY", lambda node: f"{node['memory_mib_free'] >> 10}/{node['memory_mib'] >> 10}G", right=True
+            "MEMORY",
+            lambda node: f"{node['memory_mib_free'] >> 10}/{node['memory_mib'] >> 10} GiB",
+            right=True,
         ),
         Column("JOBS", lambda node: str(len(node["jobs"])), right=True),
         Column("CLUSTER", lambda node: node["cluster"], wide=True),
@@ -124,12 +126,12 @@ def _known(value: int | None, unit: str) -> str:
 def _memory(gpu: Mapping[str, Any]) -> str:
     """Used and in all; a dash is not nothing, it is not known."""
     used, whole = gpu["memory_used_mib"], gpu["memory_mib"]
-    return f"{'-' if used is None else f'{used / 1024:.1f}'}/{'-' if whole is None else f'{whole >> 10}G'}"
+    return f"{'-' if used is None else f'{used / 1024:.1f}'}/{'-' if whole is None else f'{whole >> 10} GiB'}"
 
 
 def _job_on(job: Mapping[str, Any]) -> str:
     part = "+".join(job["slices"]) or (f"{job['share']:g}" if job["share"] != 1 else "")
-    used = "" if job["memory_used_mib"] is None else f"{job['memory_used_mib'] / 1024:.1f}G"
+    used = "" if job["memory_used_mib"] is None else f"{job['memory_used_mib'] / 1024:.1f} GiB"
     said = ", ".join([each for each in (part, used) if each])
     return f"{job['label']} ({said})" if said else str(job["label"])
 

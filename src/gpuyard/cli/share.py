@@ -105,9 +105,9 @@ def usd(milli: int) -> str:
 
 
 def _arithmetic(found: Mapping[str, Any]) -> None:
-    from gpuyard.cli.tables import span
+    from gpuyard.cli.tables import span_words
 
-    half_life, period = span(found["half_life_ms"]), span(found["period_ms"])
+    half_life, period = span_words(found["half_life_ms"]), span_words(found["period_ms"])
     print(
         f"Charges are decayed to a half every {half_life}, at the end of each {period}; what runs counts as if it ran "
         "to the end of this one.\n"

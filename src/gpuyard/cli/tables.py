@@ -186,6 +186,19 @@ def span(ms: int) -> str:
     return f"{days}d{hours:02d}h"
 
 
+def span_words(ms: int) -> str:
+    """The same in a sentence, as reasons have it: `42 s`, `12 min 5 s`, `3 h 20 min`, `2 d`."""
+    seconds = max(0, ms) // 1000
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    first = next((place for place, (size, _name) in enumerate(units) if seconds >= size), 3)
+    parts: list[str] = []
+    for size, name in units[first : first + 2]:
+        count, seconds = divmod(seconds, size)
+        if count or not parts:
+            parts.append(f"{count} {name}")
+    return " ".join(parts)
+
+
 def clock(ms: int | None) -> str:
     """A time of this machine's clock: `14:05:09` today, else with its date."""
     if not ms:

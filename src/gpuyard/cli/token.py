@@ -46,7 +46,11 @@ def create(
     days: Annotated[
         int | None,
         typer.Option(
-            "--days", metavar="N", min=1, help="How long it lasts. Default: 30.", show_default=False
+            "--days",
+            metavar="N",
+            min=1,
+            help="How long it lasts. Default: 30; at most 90, unless yard.yaml says otherwise.",
+            show_default=False,
         ),
     ] = None,
     note: Annotated[

@@ -40,10 +40,10 @@ def tries_table(job: Mapping[str, Any], width: int = 0) -> list[str]:
 
 def last_try_text(each: Mapping[str, Any]) -> str:
     """How a try ended, in one line."""
-    from gpuyard.cli.tables import clock
+    from gpuyard.cli.tables import clock, span_words
 
-    why = _why(each)
-    text = f"try {each['attempt']} ran {_ran(each)} on {_where(each)} and ended {clock(each['ended_ms'])}"
+    why, ran = _why(each), span_words(each["ended_ms"] - each["started_ms"])
+    text = f"try {each['attempt']} ran {ran} on {_where(each)} and ended {clock(each['ended_ms'])}"
     return f"{text}, {each['outcome']}: {why}" if why else f"{text}, {each['outcome']}"
 
 

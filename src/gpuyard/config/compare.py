@@ -178,7 +178,8 @@ def _gpus(milli: int) -> str:
 
 
 def _budget(budget: Budget) -> str:
-    return f"{decimal(Fraction(budget.gpu_ms, HOUR_MS))} GPU-hours in {duration_text(budget.window_ms)}"
+    hours = decimal(Fraction(budget.gpu_ms, HOUR_MS))
+    return f"{hours} GPU-hour{'' if hours == '1' else 's'} in {duration_text(budget.window_ms)}"
 
 
 def _klass(klass: JobClass) -> dict[str, str]:

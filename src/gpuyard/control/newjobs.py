@@ -365,12 +365,11 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
     if unknown is not None:
         return unknown
     klass = state.klass_of(new.klass)
-    if new.limit_ms:
-        if new.limit_ms > klass.limit_ms:
-            return Unacceptable(
-                f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
-                f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
-            )
+    if new.limit_ms > klass.limit_ms:
+        return Unacceptable(
+            f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
+            f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
+        )
     spec = spec_of(new, _NOBODY, tenant, "")
     reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
     if reason is None:

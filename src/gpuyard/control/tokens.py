@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpuyard.config.problems import quoted, remedy
-from gpuyard.config.quantities import duration_text
 from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
@@ -29,6 +28,7 @@ from gpuyard.control.people import Person, Roster
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
+from gpuyard.core.words import span
 from gpuyard.model import TokenMade, TokenRevoked
 from gpuyard.store import StoreError, TokenRow
 
@@ -134,8 +134,8 @@ class Office:
         lifetime_ms = asked.lifetime_ms or min(self._access.token_ms, self._access.token_ms_max)
         if lifetime_ms > self._access.token_ms_max:
             raise Unacceptable(
-                f"a token may last {duration_text(self._access.token_ms_max)}, not {duration_text(lifetime_ms)}",
-                "`auth.token_lifetime_max` in yard.yaml says how long.",
+                f"a token may last at most {span(self._access.token_ms_max)}, not {span(lifetime_ms)}",
+                "Ask for fewer days; `auth.token_lifetime_max` in yard.yaml says how long a token may last.",
             )
         expires_ms = self._now_ms() + lifetime_ms
         if who.token:

@@ -64,9 +64,9 @@ def never(state: State, spec: JobSpec) -> Reason | None:
         return Reason(
             ReasonCode.LIMIT,
             spec.tenant,
-            f"asks for {gpus_counted(shape.gpu_milli)}; one user there may have {gpus_text(own)}",
+            f"asks for {gpus_counted(shape.gpu_milli)}; {spec.tenant} may use {gpus_text(own)}, as may each user there",
             False,
-            "fewer GPUs, or a higher max_gpus_per_user",
+            "fewer GPUs, or more for each user (max_gpus_per_user)",
         )
     for number in chain:
         name = tenants.path[number]
@@ -77,7 +77,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
                 name,
                 f"asks for {gpus_counted(shape.gpu_milli)}; a job of {name} may have {most}",
                 False,
-                "fewer GPUs, or a higher max_gpus_per_job",
+                "fewer GPUs, or more for each job (max_gpus_per_job)",
             )
         ways_out = []
         for way in shape.ways:

@@ -9,7 +9,7 @@ from gpuyard.core.quota_reasons import quota_reasons
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
-from gpuyard.core.words import count_text, names_text, span
+from gpuyard.core.words import count_text, less_time, names_text, span
 from gpuyard.model import (
     AfterKind,
     AttemptState,
@@ -156,7 +156,7 @@ def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
             f"there is room now, but {len(inside)} jobs are promised theirs while this one {runs}, "
             f"first job {label}: {asks} in {due}"
         )
-    lifted_by = f"a shorter time limit, or the start of job {label}"
+    lifted_by = f"{less_time(record.limit_ms)}, or the start of job {label}"
     return [Reason(ReasonCode.RESERVATION, "backfill", text, False, lifted_by)]
 
 

@@ -12,7 +12,7 @@ from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
 from gpuyard.core.state import State
 from gpuyard.core.tenants import ROOT, UNLIMITED
-from gpuyard.core.words import count_text, hours_counted, hours_text, names_text, span
+from gpuyard.core.words import count_text, hours_counted, hours_text, less_time, names_text, span
 from gpuyard.model import (
     LeaveLine,
     LendMore,
@@ -119,13 +119,12 @@ def _per_user(state: State, record: JobRecord, number: int, may_force: bool) -> 
         path = tenants.path[above]
         most = configured(state, path).max_gpus_per_user
         if most is not None and used + milli > most:
-            over = gpus_counted(used + milli - most)
             text = (
-                f"{name} would be {over} over its limit of {gpus_text(most)} "
-                f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
+                f"each user of {tenant_name(state, above)} may use {gpus_counted(most)}, and {name} would use "
+                f"{gpus_text(used + milli)} (uses {gpus_text(used)}, asks for {gpus_text(milli)})"
             )
             ends = f"jobs of {name} ending" if milli <= most else "fewer GPUs"
-            lifted_by = f"{ends}, or a higher max_gpus_per_user of {path}"
+            lifted_by = f"{ends}, or more for each user of {tenant_name(state, above)} (max_gpus_per_user)"
             lift = RaisePerUser(path, used + milli)
             reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
     return reasons
@@ -144,13 +143,13 @@ def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
     if milli > tenants.max_job[number]:
         most = gpus_text(tenants.max_job[number])
         text = f"asks for {gpus_counted(milli)}; a job of {name} may have {most}"
-        lifted_by = "fewer GPUs, or a higher max_gpus_per_job"
+        lifted_by = "fewer GPUs, or more for each job (max_gpus_per_job)"
         lift: Lift = RaisePerJob(tenants.path[number], milli)
         reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by, lift))
     if tenants.running[number] >= tenants.max_running[number]:
         runs = count_text(tenants.running[number], "job")
         text = f"{name} runs {runs} and may run {tenants.max_running[number]}"
-        lifted_by = f"a job of {name} ending, or a higher max_running_jobs"
+        lifted_by = f"a job of {name} ending, or more jobs at a time (max_running_jobs)"
         lift = RaiseRunningJobs(tenants.path[number], tenants.running[number] + 1)
         reasons.append(Reason(ReasonCode.RUNNING_JOBS, name, text, False, lifted_by, lift))
     return reasons
@@ -255,7 +254,7 @@ def _walls(current: Pass, record: JobRecord) -> list[Reason]:
             text += f", which is free in {span(max(0, wall.at_ms - now_ms))}"
         if record.estimate_ms < NO_LIMIT_MS:
             text += f"; this one may run for {span(record.estimate_ms)}"
-        lifted_by = f"job {first} starting, or a shorter time limit"
+        lifted_by = f"job {first} starting, or {less_time(record.limit_ms)}"
         lift = LeaveLine((wall.for_job,))
         reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))
     return reasons

@@ -6,7 +6,7 @@ from gpuyard.core.admission import ask_text
 from gpuyard.core.lifting import Trial
 from gpuyard.core.line import in_order
 from gpuyard.core.state import State
-from gpuyard.core.words import count_text, names_text, span
+from gpuyard.core.words import count_text, less_time, names_text, span
 from gpuyard.model import EndJobs, LeaveLine, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -83,7 +83,7 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
     state, now_ms, record = trial.state, trial.now_ms, trial.record
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
     jobs = _jobs(job_ids, labels)
-    lift = LeaveLine(tuple(job_ids))
+    lift, shorter = LeaveLine(tuple(job_ids)), less_time(record.limit_ms)
     if code is ReasonCode.RESERVATION:
         runs = (
             "has no time limit"
@@ -91,10 +91,10 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
             else f"may run {span(record.estimate_ms)}"
         )
         text = f"what it could use is promised to {_promised(state, plan, job_ids, jobs, now_ms)}, and this job {runs}"
-        return Reason(code, "backfill", text, False, f"a shorter time limit, or the start of {jobs}", lift)
+        return Reason(code, "backfill", text, False, f"{shorter}, or the start of {jobs}", lift)
     if code is ReasonCode.QUOTA_AHEAD:
         text = f"{jobs}, ahead of it, {_verb(job_ids, 'waits', 'wait')} for quota that this one would use"
-        return Reason(code, "order", text, False, f"{jobs} starting, or a shorter time limit", lift)
+        return Reason(code, "order", text, False, f"{jobs} starting, or {shorter}", lift)
     if code is ReasonCode.HEAD_BLOCKED:
         text = (
             f"{jobs} {_verb(job_ids, 'is', 'are')} ahead of it and {_verb(job_ids, 'waits', 'wait')} for room; "

@@ -83,7 +83,7 @@ def test_what_is_made_with_a_token_ends_with_it(yard: Team) -> None:
         ({"user": "erik"}, 403, "tara may not make a token for erik"),
         ({"user": ME, "tenant": "research"}, 403, "tara may not make a token for"),
         ({"user": "tara", "role": "admin"}, 422, "tara is tenant-admin of research"),
-        ({"user": "carl", "days": 91}, 422, "a token may last 90d, not 91d"),
+        ({"user": "carl", "days": 91}, 422, "a token may last at most 90 d, not 91 d"),
         ({"user": "carl", "days": 0}, 422, "days"),
         ({"user": "carl", "role": "amdin"}, 422, "did you mean 'admin'?"),
         ({"user": "carl", "tenant": "reserch"}, 422, "did you mean 'research'?"),

@@ -93,6 +93,6 @@ def test_a_job_without_tries_has_no_table() -> None:
 
 def test_one_line_for_why() -> None:
     text = last_try_text(tried(2))
-    assert text.startswith("try 2 ran 1m15s on n1[0,1] and ended ")
+    assert text.startswith("try 2 ran 1 min 15 s on n1[0,1] and ended ")
     assert text.endswith(", NODE_FAIL: its node failed")
     assert last_try_text(tried(2, "PREEMPTED", "")).endswith(", PREEMPTED")

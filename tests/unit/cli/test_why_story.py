@@ -42,8 +42,8 @@ class Yard:
 @pytest.mark.parametrize(
     ("eta", "likely"),
     [
-        (ETA, "(in 2m00s) (run times of 1 ended job)"),
-        (ETA | {"basis": {"history_jobs": 0}}, "(in 2m00s) (a guess: no job has ended yet)"),
+        (ETA, "(in 2 min) (run times of 1 ended job)"),
+        (ETA | {"basis": {"history_jobs": 0}}, "(in 2 min) (a guess: no job has ended yet)"),
         (YardError("too many estimates"), "no estimate: too many estimates"),
         (ETA | {"starts_by_ms": None, "how": "x; no more can be told: too long"}, "no estimate: too long"),
     ],

@@ -8,6 +8,7 @@ from builders import Yard, ask, node, nodes, share, tenant
 from gpuyard.core import Explanation, Policy, explain
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.line import ahead, in_order
+from gpuyard.core.why import why as judged_why
 from gpuyard.core.words import span
 from gpuyard.model import (
     Ask,
@@ -26,7 +27,7 @@ from gpuyard.policies import registry
 
 
 def lifted_by(yard: Yard, job_id: int) -> list[str]:
-    return [r.lifted_by for r in why(yard, job_id).reasons if r.code is ReasonCode.BUDGET]
+    return [reason.lifted_by for reason in why(yard, job_id).reasons]
 
 
 def why(yard: Yard, job_id: int, policy: str = "") -> Explanation:
@@ -204,6 +205,34 @@ def test_whoever_would_delay_one_that_waits_for_quota_is_told_so() -> None:
         f"job {first}, ahead of it, waits for the quota of t, which is free in 2 h; this one may run for 3 h"
     ] == texts(found)
     assert ["with a time limit of 2 h it would start now (--time 2h)"] == [str(each) for each in found.helps]
+
+
+def test_a_job_without_a_time_limit_is_told_to_take_one_not_a_shorter_one() -> None:
+    yard = Yard("fifo", nodes(2), [tenant("t", limit=4)])
+    busy(yard, 3)
+    first, endless = yard.submit(4, limit_ms=HOUR_MS), yard.submit(1)
+    assert [f"job {first} starting, or a time limit (-t)"] == lifted_by(yard, endless)
+
+    room = Yard("fifo", nodes(1))
+    busy(room, 6, hours=1)
+    big, small = room.submit(8, limit_ms=HOUR_MS), room.submit(2)
+    assert [f"a time limit (-t), or the start of job {big}"] == lifted_by(room, small)
+    judged = judged_why(room.state, room.policy, small, room.now_ms)
+    assert judged is not None
+    assert [f"a time limit (-t), or the start of job {big}"] == [each.lifted_by for each in judged.reasons]
+
+
+def test_what_each_user_may_use_is_said_in_plain_words() -> None:
+    yard = Yard("fifo", nodes(2), [tenant("lab", max_gpus_per_user=4000)])
+    yard.submit(3, tenant="lab/ana", limit_ms=2 * HOUR_MS)
+    yard.step()
+    found = why(yard, yard.submit(2, tenant="lab/ana", limit_ms=HOUR_MS))
+
+    assert ["each user of lab may use 4 GPUs, and lab/ana would use 5 (uses 3, asks for 2)"] == texts(found)
+    assert (
+        "jobs of lab/ana ending, or more for each user of lab (max_gpus_per_user)"
+        == found.reasons[0].lifted_by
+    )
 
 
 def test_a_limit_of_one_model_does_not_keep_it_from_another() -> None:

@@ -189,6 +189,23 @@ def test_headings_name_the_figures() -> None:
     assert f"{before} → {after}" in sentences.headline(*entries)
 
 
+def test_the_headline_names_every_tenant_that_waits_longer() -> None:
+    first, second = entries_of([Result("fifo", 8000), Result("fair", 8000)])
+    for entry, research, lab in ((first, (600, 3000), (60, 60)), (second, (300, 4500), (120, 60))):
+        entry.summary["tenants"] = {
+            "research": {"wait_s": {"mean": research[0], "p95": research[1]}},
+            "lab/<b>": {"wait_s": {"mean": lab[0], "p95": lab[1]}},
+            "product": {"wait_s": {"mean": 100, "p95": 101}},
+            "idle": {"wait_s": {"mean": None, "p95": None}},
+        }
+
+    told = sentences.headline(first, second).replace("\u00a0", " ")
+    assert told.endswith(
+        ". Longer waits: lab/&lt;b&gt; mean 1.0 min → 2.0 min; research 95 % within 50 min → 1.2 h."
+    ), told
+    assert "Longer waits" not in sentences.headline(first, first)
+
+
 def test_the_heading_of_tenants_names_the_worst() -> None:
     first, second = entries_of([Result("fifo", 8000), Result("fair", 8000)])
     for entry, gap in ((first, 0.2), (second, 0.03)):

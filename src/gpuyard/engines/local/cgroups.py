@@ -58,7 +58,7 @@ def candidates(name: str, *, root: bool) -> list[str]:
 
 def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
     """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
-    missing = "memory and CPU limits are not enforced: "
+    missing = "jobs may use more memory and CPU than they ask for: "
     if not wanted:
         return "", frozenset(), (missing + "cgroups are switched off",)
     complaint = "no cgroup v2 tree is mounted"
@@ -68,8 +68,10 @@ def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], tuple[str, .
         except OSError as error:
             complaint = f"{error}"
             continue
-        lacking = ", ".join(sorted(CONTROLLERS - controllers))
-        notes = (f"{missing}{os.path.dirname(base)} does not hand down {lacking}",) if lacking else ()
+        lacking = " and ".join(sorted(CONTROLLERS - controllers))
+        notes = (
+            (f"{missing}{os.path.dirname(base)} gives the yard no limits on {lacking}",) if lacking else ()
+        )
         return base, controllers, notes
     return "", frozenset(), (missing + complaint,)
 

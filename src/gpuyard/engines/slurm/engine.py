@@ -78,7 +78,7 @@ class SlurmEngine(Uncut):
         """What people should know about this cluster, in sentences."""
         if self._scene is None:
             return ()
-        lacking = "memory and CPU limits are not enforced: Slurm's TaskPlugin is not task/cgroup"
+        lacking = "jobs may use more memory and CPU than they ask for: Slurm's TaskPlugin is not task/cgroup"
         return fleet.notes(self._site, self._scene) + ((lacking,) if self._limits is False else ())
 
     # ---- nodes

@@ -4,7 +4,8 @@ A reader takes the sentence home, so each one carries the numbers it rests on an
 not show.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuyard.model.units import SECOND_MS
 from gpuyard.sim.report import human
@@ -17,6 +18,8 @@ CHANGE_MIN = 0.03
 
 CHANGES_MAX = 4
 RANKED_MAX = 4
+LONGER_MAX = 12
+"""How many tenants that wait longer are named; the table has all."""
 
 SLOWED_MIN = 1.05
 """Below this a slowdown reads as 1.0×."""
@@ -46,7 +49,27 @@ def headline(first: Entry, other: Entry) -> Markup:
         parts.append(join(*losses[:CHANGES_MAX], between=", "))
     if not gains and not losses:
         parts.append("no figure changes noticeably")
+    longer = longer_waits(first.summary["tenants"], other.summary["tenants"])
+    if longer:
+        parts += [". Longer waits: ", "; ".join(longer)]
     return join(*parts, ".")
+
+
+def longer_waits(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Every tenant that waits noticeably longer on average or at the 95th percentile, by both figures."""
+    said = []
+    for path in sorted(set(before) & set(after)):
+        worse = []
+        for key, phrase in (("mean", "mean"), ("p95", "95 % within")):
+            metric = next(each for each in METRICS if each.header == f"wait {key}")
+            old, new = before[path]["wait_s"][key], after[path]["wait_s"][key]
+            if old is not None and new is not None and new > old and _matters(metric, old, new):
+                worse.append(f"{phrase} {metric.say(old)} → {metric.say(new)}")
+        if worse:
+            said.append(f"{path} {', '.join(worse)}")
+    if len(said) > LONGER_MAX:
+        said[LONGER_MAX:] = [f"and {len(said) - LONGER_MAX} more tenants"]
+    return said
 
 
 def _matters(metric: Metric, before: float, after: float) -> bool:

@@ -1,0 +1,53 @@
+"""Quantities and refusals as people read them."""
+
+import pytest
+
+from gpuyard.api.problems import Problem
+from gpuyard.api.schemas import DrainRequest, checked
+from gpuyard.cli import nodes
+from gpuyard.cli.options import Output
+from gpuyard.cli.tables import span_words
+from gpuyard.core.words import hours_counted, span
+from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
+
+NODE = dict.fromkeys(nodes.FIELDS, "") | {
+    "name": "n1", "state": "UP", "gpus": 1, "gpus_free": 1, "gpus_pinned": 0, "cpus": 4, "cpus_free": 4, "jobs": [],
+    "memory_mib": 24 * 1024, "memory_mib_free": 23 * 1024,
+}  # fmt: skip
+
+
+def test_sentences_of_commands_have_spans_as_reasons_have() -> None:
+    for ms in (0, 999, SECOND_MS, 59_999, MINUTE_MS, 61_000, HOUR_MS, HOUR_MS + 1, 5 * HOUR_MS + 119_000,
+               DAY_MS - 1, DAY_MS, DAY_MS + MINUTE_MS, 40 * DAY_MS + 3 * HOUR_MS):  # fmt: skip
+        assert span(ms) == span_words(ms)
+    assert "3 h 20 min" == span_words(200 * MINUTE_MS)
+
+
+def test_one_hour_of_a_gpu_is_one() -> None:
+    assert ["1 GPU-hour", "0.5 GPU-hours", "12 GPU-hours"] == [
+        hours_counted(MILLI * ms) for ms in (HOUR_MS, HOUR_MS // 2, 12 * HOUR_MS)
+    ]
+
+
+def test_a_reason_that_is_too_long_is_counted_in_characters() -> None:
+    with pytest.raises(Problem) as caught:
+        checked(DrainRequest, {"why": "x" * 501})
+    assert "why: it should have at most 500 characters and has 501" == caught.value.detail
+
+
+def test_memory_of_nodes_has_its_unit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Yard:
+        def __enter__(self) -> "Yard":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def nodes(self) -> list[dict[str, object]]:
+            return [NODE]
+
+    monkeypatch.setattr(nodes, "client", Yard)
+    nodes.nodes(output=Output.TABLE)
+    assert " 23/24 GiB " in capsys.readouterr().out
