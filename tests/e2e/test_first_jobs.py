@@ -164,6 +164,22 @@ def test_an_array_has_an_id_of_its_own_and_tasks_below_it(box: Box) -> None:
     assert array + 4 == box.submit("--", "true"), "an array of three takes four ids"
 
 
+def test_tasks_that_ask_for_nothing_take_turns_on_the_cores(box: Box, tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    tasks = cores + 4
+    seen = f"ls {tmp_path} | wc -l"
+    code = f"touch {tmp_path}/$YARD_JOB_ID; sleep 0.5; {seen}; rm {tmp_path}/$YARD_JOB_ID"
+    array = box.submit("-g", 0, "--array", f"1-{tasks}", "--", "sh", "-c", code)
+    # Those that count no cores, because they say so, wait for each other: all of them run at a time.
+    code = f"touch {tmp_path}/$YARD_JOB_ID; while [ $({seen}) -lt {tasks} ]; do sleep 0.1; done; sleep 1"
+    box.wait(array, "COMPLETED")
+    free = box.submit("-g", 0, "-c", 0, "--array", f"1-{tasks}", "--", "sh", "-c", code)
+    box.wait(free, "COMPLETED")
+
+    at_a_time = [int(box("logs", f"{array}_{index}").out) for index in range(1, tasks + 1)]
+    assert 1 <= max(at_a_time) <= cores
+
+
 def test_cancelling_an_array_cancels_its_tasks(box: Box) -> None:
     array = box.submit("--array", "0-2", "--hold", "--", "true")
     box("cancel", array)

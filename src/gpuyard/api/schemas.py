@@ -98,8 +98,12 @@ class JobRequest(BaseModel):
         Field([], description="GPU models that will do. Left out: any.", examples=[["H100"]])
     )
     tasks: int = Field(1, ge=1, le=10_000, description="Tasks that start together or not at all.")
-    cpus: float = Field(
-        0, ge=0, le=100_000, allow_inf_nan=False, description="Cores of each task, to a thousandth."
+    cpus: float | None = Field(
+        None,
+        ge=0,
+        le=100_000,
+        allow_inf_nan=False,
+        description="Cores of each task, to a thousandth. Left out: 1 where it has no GPU, else none.",
     )
     memory_mib: int = Field(0, ge=0, le=1 << 30, description="Main memory of each task, in MiB.")
     time_limit_s: int | None = Field(
@@ -176,7 +180,7 @@ class JobRequest(BaseModel):
     def _makes_sense(self) -> Self:
         if not self.script and (not self.command or not self.command[0]):
             raise ValueError("there is nothing to run: give a 'command' or a 'script'")
-        if abs(self.cpus * MILLI - round(self.cpus * MILLI)) > 1e-6:
+        if self.cpus and abs(self.cpus * MILLI - round(self.cpus * MILLI)) > 1e-6:
             raise ValueError("'cpus' is finer than a thousandth of a core")
         if self.warn_s and not self.warn_signal:
             raise ValueError("'warn_s' needs a 'warn_signal'")
@@ -214,7 +218,7 @@ class JobRequest(BaseModel):
             isolation=Isolation(self.isolation or "any"),
             gpu_models=tuple(self.gpu_models),
             tasks=self.tasks,
-            cpu_milli=round(self.cpus * MILLI),
+            cpu_milli=None if self.cpus is None else round(self.cpus * MILLI),
             memory_mib=self.memory_mib,
             limit_ms=(self.time_limit_s or 0) * SECOND_MS,
             begin_ms=self.begin_ms,

@@ -84,7 +84,15 @@ Tasks = Annotated[
     int, Option("--tasks", metavar="N", min=1, help="Number of tasks, which start together or not at all.")
 ]
 Cpus = Annotated[
-    float, Option("-c", "--cpus", metavar="N", min=0, help="Cores of each task.", show_default=False)
+    float | None,
+    Option(
+        "-c",
+        "--cpus",
+        metavar="N",
+        min=0,
+        help="Cores of each task. Default: 1 without a GPU, else none; 0 counts none.",
+        show_default=False,
+    ),
 ]
 Memory = Annotated[
     str,
@@ -201,7 +209,7 @@ def request(
     klass: str,
     time_limit: str,
     tasks: int,
-    cpus: float,
+    cpus: float | None,
     memory: str,
     env: list[str] | None,
     env_file: str,
@@ -223,7 +231,7 @@ def request(
     for key, value in (("name", name), ("tenant", tenant), ("class", klass)):
         if value:
             fields[key] = value
-    if cpus:
+    if cpus is not None:
         fields["cpus"] = cpus
     if memory:
         fields["memory_mib"] = _quantity("--memory", memory, "memory_mib")

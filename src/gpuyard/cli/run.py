@@ -35,7 +35,7 @@ def run(
     klass: f.Klass = "",
     tenant: f.Tenant = "",
     tasks: f.Tasks = 1,
-    cpus: f.Cpus = 0,
+    cpus: f.Cpus = None,
     memory: f.Memory = "",
     gpu_model: f.GpuModel = None,
     chdir: p.Chdir = "",

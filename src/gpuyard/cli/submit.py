@@ -26,7 +26,7 @@ def submit(
     after: f.After = None,
     after_one: f.AfterOne = False,
     tasks: f.Tasks = 1,
-    cpus: f.Cpus = 0,
+    cpus: f.Cpus = None,
     memory: f.Memory = "",
     gpu_model: f.GpuModel = None,
     chdir: p.Chdir = "",

@@ -25,7 +25,16 @@ def concrete(new: NewJob, state: State) -> NewJob | Unacceptable:
         return refusal
     if new.gpu_memory_mib:
         return _by_memory(new, state)
-    return on_whole_nodes(new, state)
+    return _on_small_nodes(on_whole_nodes(new, state), state)
+
+
+def _on_small_nodes(new: NewJob, state: State) -> NewJob:
+    """Where no node has a whole core, a job that names none counts all that a node has of one."""
+    if new.cpu_milli is None:
+        most = max([kind.cpu_milli for kind in state.nodes.kinds if kind.members], default=MILLI)
+        if most < new.counted_milli:
+            return replace(new, cpu_milli=most)
+    return new
 
 
 def _models_here(new: NewJob, state: State) -> list[GpuModel]:
@@ -196,7 +205,7 @@ _Size = tuple[str, int, int, int]
 def _nodes_for(new: NewJob, size: _Size) -> int:
     """How many whole nodes of a size the job takes; 0: one is too small for a task."""
     fit = new.tasks
-    for want, have in zip((new.gpus, new.cpu_milli, new.memory_mib), size[1:], strict=True):
+    for want, have in zip((new.gpus, new.counted_milli, new.memory_mib), size[1:], strict=True):
         if want:
             fit = min(fit, have // want)
     return max(new.nodes_min, -(-new.tasks // fit)) if fit else 0

@@ -126,7 +126,7 @@ class Desk:
                 reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
             )
 
-        need = (new.ask, new.exclusive, new.gpu_memory_mib, new.isolation)
+        need = (new.ask, new.cpu_milli, new.exclusive, new.gpu_memory_mib, new.isolation)
         kind = (*need, new.tenant, who.name, new.klass, new.limit_ms, who.given, who.places)
         return self._committer.accept(Arrival(kind, judge, make))
 

@@ -35,7 +35,7 @@ from gpuyard.model import (
     Settings,
     Whole,
 )
-from gpuyard.model.units import SECOND_MS
+from gpuyard.model.units import MILLI, SECOND_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class NewJob:
     """What it comes to, once that is settled."""
     gpu_models: tuple[str, ...] = ()
     tasks: int = 1
-    cpu_milli: int = 0
-    """Of each task, like the memory."""
+    cpu_milli: int | None = None
+    """Of each task, like the memory; None: it names no cores."""
     memory_mib: int = 0
     limit_ms: int = 0
     begin_ms: int = 0
@@ -108,7 +108,7 @@ class NewJob:
         return Ask(
             self.gpu_request,
             self.tasks,
-            self.cpu_milli,
+            self.counted_milli,
             self.memory_mib,
             self.gpu_models,
             self.pools,
@@ -118,6 +118,17 @@ class NewJob:
             self.not_nodes,
             self.features,
         )
+
+    @property
+    def counted_milli(self) -> int:
+        """What each task counts of the cores: as much as it names. One that names none and has no GPU counts one.
+
+        A task with a GPU that names none counts none: how many there are is bounded by the GPUs, and on a machine with
+        fewer cores than GPUs nobody expects a GPU to stay idle for a core that nobody asked for.
+        """
+        if self.cpu_milli is not None:
+            return self.cpu_milli
+        return 0 if self.gpus or self.gpu_milli or self.mig or self.gpu_memory_mib or self.request else MILLI
 
     @property
     def gpu_request(self) -> GpuRequest:

@@ -145,6 +145,8 @@ def _instead(state: State, shape: Shape) -> str:
             return f"another pool: {' or '.join(pools)}"
     if (ask.on_nodes or ask.not_nodes or ask.features) and fits(on_nodes=(), not_nodes=(), features=()):
         return "other nodes than those it asks for"
+    if ask.cpu_milli and fits(cpu_milli=0):
+        return "fewer cores a task, or none (--cpus)"
     sizes = [MOLDS[name].profile(shape.profile) for name in state.models if name in MOLDS]
     if shape.profile and not any(sizes):
         return "a size of slice that the fleet has: `yard mig` lists them"

@@ -23,6 +23,7 @@ from gpuyard.model import (
     JobState,
     Node,
     NodeAdded,
+    NodeChanged,
     NodeCordoned,
     Outcome,
     Settings,
@@ -210,6 +211,29 @@ def test_a_wish_about_an_array_is_about_its_live_tasks(desk: Rig) -> None:
     assert 1 == ask(desk, Verb.CANCEL, f"{array}_2")["jobs"]
     with pytest.raises(Gone):
         ask(desk, Verb.CANCEL, f"{array}_0")
+
+
+def test_a_task_that_names_no_cores_counts_one_unless_it_has_a_gpu(desk: Rig) -> None:
+    def counted(**fields: Any) -> int:
+        job = desk.submit(**{"gpus": 0, **fields})
+        desk.books.catch_up()
+        return desk.books.state.jobs[job].job.spec.ask.cpu_milli
+
+    assert [1000, 1000, 0, 250] == [counted(), counted(tasks=4), counted(cpu_milli=0), counted(cpu_milli=250)]
+    with_gpus = ({"gpus": 1}, {"gpu_milli": 500}, {"mig": "1g.10gb"}, {"gpu_memory_mib": 20_000})
+    assert [0, 0, 0, 0] == [counted(**fields) for fields in with_gpus]
+    with pytest.raises(Unacceptable) as refusal:
+        counted(tasks=17)
+    assert "asks for 17 x 1 core; there are 16 cores on 1 node" in refusal.value.message
+    assert "fewer cores a task, or none (--cpus)" in refusal.value.hint
+    assert 0 == counted(tasks=17, cpu_milli=0)
+
+
+def test_where_no_node_has_a_whole_core_a_task_counts_what_there_is(desk: Rig) -> None:
+    desk.add(NodeChanged(desk.now_ms(), 0, Node("n1", "c", "p", "H100", 8, 500, 64_000)))
+    job = desk.submit(gpus=0)
+    desk.books.catch_up()
+    assert 500 == desk.books.state.jobs[job].job.spec.ask.cpu_milli
 
 
 def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:

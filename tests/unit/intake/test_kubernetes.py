@@ -95,6 +95,7 @@ def test_that_an_image_is_not_used_is_said_unless_someone_has_said_so(kubernetes
         (["resources: {limits: {nvidia.com/gpu: 0}}"], {}),
         (["resources: {limits: {cpu: 500m, memory: 1G}}"], {"cpus": 0.5, "memory_mib": 954}),
         (["resources: {requests: {cpu: 2, memory: 512Mi}}"], {"cpus": 2, "memory_mib": 512}),
+        (["resources: {requests: {cpu: 0}}"], {"cpus": 0}),
         (
             ["resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 2Gi}}"],
             {"cpus": 1, "memory_mib": 2048},

@@ -26,7 +26,7 @@ def resources(container: Part) -> dict[str, Any]:
             found = _devices(requests, limits)
             cpus = _amount("cpu", requests, limits, quantities.cores)
             memory = _amount("memory", requests, limits, quantities.memory_mib)
-            if cpus[0] or cpus[1]:
+            if requests.has("cpu") or limits.has("cpu"):
                 found["cpus"] = cpus[0] or cpus[1]
                 if cpus[0] and cpus[1] != cpus[0]:
                     _differ(limits, "cpu", f"the request of {cpus[0]} cores is what the job gets")
