@@ -117,6 +117,7 @@ TABLE = [
     Mistake("submit --memory 10Gigs -- true", "--memory must be an amount of memory such as 512M", "'10Gigs'"),
     Mistake("submit --memory 900T -- true", "asks for 921600 GiB on one node; the largest node has"),
     Mistake("submit --cpus many -- true", "'--cpus': it should be a number", "'yard submit --help'"),
+    Mistake("submit --nodes 2 -- true", "2 nodes need as many tasks, and it has 1 task"),
     Mistake("submit --tasks 0 -- true", "'--tasks': it should be greater than or equal to 1", "'yard submit --help'"),
     Mistake("submit --retries 1000 -- true", "'--retries': it should be less than or equal to 100"),
     Mistake("submit --array 5-1 -- true", "has a range that goes nowhere: '5-1'", "write 1-5"),

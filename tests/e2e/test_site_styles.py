@@ -64,6 +64,18 @@ STYLES = (
         FOUR.format(1),
     ),
     Style(
+        "a range of nodes of which only the larger number fits",
+        "-A ast101 -p gpu-big -N 1-2 --gpus=8",
+        "srun solver",
+        "rank 0 of 2 on big-0001 sees 4\nrank 1 of 2 on big-0002 sees 4",
+    ),
+    Style(
+        "a range of nodes for tasks",
+        "-A ast101 -p gpu-big -N 1-2 -n 8 --gpus-per-task=1",
+        "srun solver",
+        "\n".join([f"rank {rank} of 8 on big-000{1 + rank // 4} sees 1" for rank in range(8)]),
+    ),
+    Style(
         "a typed GPU and memory by core",
         "--account=project_462 --partition=gpu --time=00:15:00 --mem-per-cpu=4000 --gres=gpu:v100:1",
         "module load cuda\nsrun solver",
@@ -219,7 +231,7 @@ def test_names_that_the_file_maps_are_known_to_every_command_and_shown_in_lists(
         return done.out.split()
 
     script = 'echo "$SLURM_JOB_PARTITION" >"told-$SLURM_JOB_ID"; sleep 60'
-    submit = ("sbatch", "-A", "project_462", "--parsable", "-q", "premium", "--wrap", script)
+    submit = ("sbatch", "-A", "project_462", "--parsable", "-q", "premium", "-J", "mapped", "--wrap", script)
     job, two = [ask(*submit, "--gpus=1", "-p", names)[0] for names in ("gpu-scavenge", "gpu-big,gpu")]
     unnamed = ask(*submit, "--gres=gpu:v100:1")[0]
     for number, partition in ((job, "gpu-scavenge"), (two, "gpu-big"), (unnamed, "old")):
@@ -229,7 +241,10 @@ def test_names_that_the_file_maps_are_known_to_every_command_and_shown_in_lists(
         assert [partition] == ask("squeue", "-h", "-j", number, "-o", "%P")
         assert [partition] == ask("sacct", "-n", "-X", "-j", number, "-o", "partition%20")
         assert f"Partition={partition}" in ask("scontrol", "show", "job", number)
-    lists = (("squeue", "-h", "-o", "%A"), ("sacct", "-n", "-X", "-s", "R", "-o", "jobid"))
+    lists = (
+        ("squeue", "-h", "-n", "mapped", "-o", "%A"),
+        ("sacct", "-n", "-X", "--name=mapped", "-o", "jobid"),
+    )
     for command, p, a, q in zip(lists, ("-p", "-r"), ("-A", "-A"), ("-q", "-q"), strict=True):
         assert [job] == ask(*command, p, "gpu-scavenge")
         assert {job, two} == set(ask(*command, p, "big"))

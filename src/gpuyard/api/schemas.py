@@ -187,7 +187,8 @@ class JobRequest(BaseModel):
         if self.warn_shell and not self.warn_signal:
             raise ValueError("'warn_shell' needs a 'warn_signal'")
         if self.tasks < self.nodes_min:
-            raise ValueError("'nodes_min' is more than 'tasks': there is no task for some node")
+            tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
+            raise ValueError(f"{self.nodes_min} nodes need as many tasks, and it has {tasks}")
         if self.nodes_max and self.nodes_max < self.nodes_min:
             raise ValueError("'nodes_max' is less than 'nodes_min'")
         kinds = [self.gpu_milli, self.mig, self.gpu_memory_mib]

@@ -85,6 +85,8 @@ class Handing:
     """Variables of the submitter that go along where not all do."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell the job what it asked for."""
+    nodes_most: int = 0
+    """Nodes that it may have, where it is read as the least of a range; 0: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

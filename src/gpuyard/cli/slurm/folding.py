@@ -15,7 +15,7 @@ _COUNTED = ("gpus", "cpus", "memory_mib")
 def on_one_node(taken: Intake) -> Intake:
     """The job with its tasks folded into one; as it was, if it has to have several nodes."""
     job: dict[str, Any] = dict(taken.job)
-    if job.get("nodes_min", 1) > 1:
+    if job.get("nodes_max", 1) > 1:
         return taken
     tasks = job.pop("tasks", 1)
     ranks = job.pop("ranks", tasks)
@@ -35,7 +35,7 @@ def as_gang(taken: Intake) -> Intake:
     tasks = job.pop("tasks", 1)
     ranks = job.pop("ranks", tasks)
     # A gang over nodes stays on as many; one that may lie anywhere is not told where.
-    over = job.get("nodes_min", 1) > 1
+    over = job.get("nodes_max", 1) > 1
     for name in ("batch", *(() if over else ("nodes_min", "nodes_max"))):
         job.pop(name, None)
     if ranks != tasks:

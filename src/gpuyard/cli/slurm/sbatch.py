@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ _UNREADABLE = 255
 _COULD_NEVER = "could never start"
 _SPREAD = ("tasks", "batch", "ranks", "gpus", "cpus", "memory_mib")
 """What differs between tasks that are folded into one for a single node and tasks that may lie on several."""
+_RANGE_TRIED_MAX = 16
+"""How many numbers of nodes of a range are tried."""
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 
 
@@ -53,7 +55,9 @@ def run(words: Sequence[str]) -> int:
     if taken.handing.test_only:
         return _test_only(fields)
     with Client() as yard:
-        job = _submitted(yard, fields, taken)
+        job = _submitted(
+            yard, fields, taken, lambda nodes: take([*options, f"--nodes={nodes}"], name, text, arguments)
+        )
         if taken.handing.parsable:
             print(job["id"], flush=True)
         elif not taken.handing.quiet:
@@ -165,16 +169,29 @@ def failed(why: str) -> Stop:
     return error("sbatch", f"Batch job submission failed: {why}")
 
 
-def _submitted(yard: Client, fields: dict[str, Any], taken: "Intake") -> Any:
+def _submitted(yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], "Intake"]) -> Any:
     try:
         return yard.submit(fields)
     except Refused as refusal:
+        if _COULD_NEVER in refusal.message and (job := _with_more_nodes(yard, taken, over)) is not None:
+            return job
         if taken.job.get("tasks", 1) > 1 and "nodes_min" not in taken.job and _COULD_NEVER in refusal.message:
             # Too large for one node; nothing says that it has to be one.
             spread = {name: taken.job[name] for name in _SPREAD if name in taken.job}
             with suppress(Refused):
                 return yard.submit({name: fields[name] for name in fields if name not in _SPREAD} | spread)
         raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
+
+
+def _with_more_nodes(yard: Client, taken: "Intake", over: Callable[[int], "Intake"]) -> Any:
+    """The job with the next number of nodes of its range with which it could start; None: there is none."""
+    least = max(1, taken.job.get("nodes_min", 1))
+    for nodes in range(least + 1, min(taken.handing.nodes_most, least + _RANGE_TRIED_MAX) + 1):
+        with suppress(Refused, Stop):
+            job = yard.submit(request_of(over(nodes)))
+            print(f"sbatch: warning: on {nodes} nodes: on {nodes - 1} it could never start", file=sys.stderr)
+            return job
+    return None
 
 
 def _waited(yard: Client, job_id: int) -> int:

@@ -30,6 +30,9 @@ def concluded(said: Reading, values: Values) -> Reading:
         found = replace(found, nodes_min=found.ntasks, nodes_max=found.ntasks)
     found = _nodes_by_gpus(found, values)
     found = replace(found, ntasks=_tasks(found, values))
+    if found.ntasks < found.nodes_min and values.has("nodes"):
+        what = f"asks for {found.nodes_min} nodes, and GPUs by task make {found.ntasks} tasks: every node needs one"
+        values.problem("nodes", what)
     return _gpus_agree(found, values)
 
 

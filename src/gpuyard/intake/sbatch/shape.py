@@ -21,17 +21,24 @@ class Shape(NamedTuple):
     cpus: int
     memory_mib: int
     nodes: int
-    """How many nodes it is spread over; 0: as few as will do."""
+    """How many nodes it is spread over at least; 0: as few as will do."""
+    nodes_most: int
+    """At most; 0: as many as there are."""
 
 
 def shape(reading: Reading, values: Values) -> Shape:
     """The shape of a job."""
-    if reading.nodes_min != reading.nodes_max and values.has("nodes"):
-        values.warn("nodes", f"is read as {reading.nodes_min}, the least of the range")
     nodes = _nodes(reading, values)
     by_node = reading.gpus_per_node or reading.memory_per == "mem" or reading.gpus
+    if values.has("nodes") and reading.nodes_min != reading.nodes_max:
+        if reading.ntasks > nodes and not by_node and not reading.ntasks_per_node:
+            return _by_task(reading, values, nodes, min(reading.nodes_max, reading.ntasks))
+        least = reading.nodes_min
+        values.warn(
+            "nodes", f"is read as {least}, the least of the range; for {least + 1} say --nodes={least + 1}"
+        )
     if nodes == 0 or (reading.ntasks % nodes and not by_node):
-        return _by_task(reading, values, nodes)
+        return _by_task(reading, values, nodes, nodes)
     return _by_node(reading, values, nodes)
 
 
@@ -61,7 +68,7 @@ def _nodes(reading: Reading, values: Values) -> int:
     return 0
 
 
-def _by_task(reading: Reading, values: Values, nodes: int) -> Shape:
+def _by_task(reading: Reading, values: Values, nodes: int, most: int) -> Shape:
     if reading.gpus_per_task:
         gpus = reading.gpus_per_task.count
     else:
@@ -69,7 +76,7 @@ def _by_task(reading: Reading, values: Values, nodes: int) -> Shape:
     if values.has("ntasks-per-gpu") and not gpus:
         return _by_node(reading, values, nodes or 1)
     cpus = max(1, reading.cpus_per_gpu * gpus) if reading.cpus_per_gpu else reading.cpus_per_task
-    return Shape(reading.ntasks, gpus, cpus, _memory(reading, values, cpus, gpus), nodes)
+    return Shape(reading.ntasks, gpus, cpus, _memory(reading, values, cpus, gpus), nodes, most)
 
 
 def _by_node(reading: Reading, values: Values, nodes: int) -> Shape:
@@ -83,7 +90,7 @@ def _by_node(reading: Reading, values: Values, nodes: int) -> Shape:
         cpus = max(there, reading.cpus_per_gpu * gpus)
     else:
         cpus = reading.cpus_per_task * (1 if reading.overcommit else there)
-    return Shape(nodes, gpus, cpus, _memory(reading, values, cpus, gpus), nodes)
+    return Shape(nodes, gpus, cpus, _memory(reading, values, cpus, gpus), nodes, nodes)
 
 
 def _gpus_of_node(reading: Reading, values: Values, nodes: int, there: int) -> int:

@@ -151,6 +151,7 @@ def _job(
         export_all=reading.export.everything,
         export_names=reading.export.names,
         variables=variables(reading, settings),
+        nodes_most=reading.nodes_max if reading.nodes_max > max(1, job.get("nodes_max", 1)) else 0,
     )
     return job, handing
 
@@ -220,7 +221,7 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
         found["tasks"] = asked.tasks
         # Slurm starts a script once, on the first node, whatever the job has.
         found["batch"] = True
-        found |= {"nodes_min": asked.nodes, "nodes_max": asked.nodes} if asked.nodes else {}
+        found |= {"nodes_min": asked.nodes, "nodes_max": asked.nodes_most} if asked.nodes else {}
     if reading.ntasks != asked.tasks:
         found["ranks"] = reading.ntasks
     found["cpus"] = asked.cpus
