@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gpuyard.api.peers import PEER, peer_of
 
 HEAD_BYTES_MAX = 64 * 1024
+"""Of a head, besides the last read of it."""
 HEADERS_MAX = 100
 HEAD_S = 20.0
 BODY_S = 60.0
@@ -81,8 +82,6 @@ class PeerProtocol(HttpToolsProtocol):
     """When what has begun to come must have come."""
     _unread = 0
     """Bytes since the parser last had anything to show for them."""
-    _fields = 0
-    _field_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """Ask the kernel who it is, once, and count it."""
@@ -118,31 +117,17 @@ class PeerProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request: its scope is new, and its time runs."""
         super().on_message_begin()
-        self._unread = self._fields = self._field_bytes = 0
+        self._unread = 0
         self._until_s = self.loop.time() + HEAD_S
         if self._peer is not None:
             scope: dict[str, Any] = self.scope  # type: ignore[assignment]
             scope[PEER] = self._peer
 
-    def on_url(self, url: bytes) -> None:
-        """A part of the address."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or one that follows a body."""
-        self._fields += 1
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
-    def _count(self, length: int) -> None:
-        self._field_bytes += length
-        if self._fields > HEADERS_MAX or self._field_bytes > HEAD_BYTES_MAX:
-            # The parser makes a 400 of it.
-            raise TooMuch
-
     def on_headers_complete(self) -> None:
         """The head is there; the body may take longer."""
+        if len(self.headers) > HEADERS_MAX:
+            # The parser makes a 400 of it.
+            raise TooMuch
         self._unread = 0
         self._until_s += BODY_S
         super().on_headers_complete()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.bodies import bytes_of, object_of, said_in
 from gpuyard.api.discretion import discreet, listed
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
@@ -173,7 +173,7 @@ class Jobs:
 
 
 def _key(request: Request, who: Person, body: bytes) -> Idempotency | None:
-    key = request.headers.get("idempotency-key")
+    key = said_in(request.scope, b"idempotency-key")
     if key is None:
         return None
     if not key.strip() or len(key) > KEY_LENGTH_MAX or not key.isascii() or not key.isprintable():

@@ -44,6 +44,10 @@ PREVIEW_DAYS = 7
 PREVIEW_DAYS_MAX = 365
 
 
+_NOTHING: Any = ()
+"""The default of a list: the description shows an empty one, and it need not be copied for each job."""
+
+
 class DependencyRequest(BaseModel):
     """Another job, and what has to become of it first."""
 
@@ -70,7 +74,7 @@ class JobRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     command: Command = Field(
-        [],
+        _NOTHING,
         description="Program and arguments. With a script: the script's arguments.",
         examples=[["nvidia-smi"]],
     )
@@ -95,7 +99,7 @@ class JobRequest(BaseModel):
         "", description="With gpu_memory_mib: strict is a MIG slice or a whole GPU, shared is a share."
     )
     gpu_models: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=20)] = (
-        Field([], description="GPU models that will do. Left out: any.", examples=[["H100"]])
+        Field(_NOTHING, description="GPU models that will do. Left out: any.", examples=[["H100"]])
     )
     tasks: int = Field(1, ge=1, le=10_000, description="Tasks that start together or not at all.")
     cpus: float | None = Field(
@@ -147,14 +151,14 @@ class JobRequest(BaseModel):
     requeue: bool = Field(True, description="Whether it waits again when its node is lost.")
     hold: bool = Field(False, description="Do not start it before it is released.")
     pools: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=100)] = Field(
-        [], description="Pools that will do. Left out: any."
+        _NOTHING, description="Pools that will do. Left out: any."
     )
     nodes_max: int = Field(
         0, ge=0, le=100_000, description="Nodes it may be spread over. 0: as few as possible."
     )
     nodes_min: int = Field(0, ge=0, le=100_000, description="Nodes it is spread over at least.")
-    on_nodes: NodeNames = Field([], description="Nodes that will do. Left out: any.")
-    not_nodes: NodeNames = Field([], description="Nodes that will not.")
+    on_nodes: NodeNames = Field(_NOTHING, description="Nodes that will do. Left out: any.")
+    not_nodes: NodeNames = Field(_NOTHING, description="Nodes that will not.")
     constraint: Annotated[str, Field(max_length=1000)] = Field(
         "", description="Features its nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", examples=["nvme"]
     )
@@ -166,7 +170,7 @@ class JobRequest(BaseModel):
         0, ge=0, le=1_000_000, description="Processes it means to start in all. 0: as many as tasks."
     )
     dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = Field(
-        [], description="Jobs it waits for."
+        _NOTHING, description="Jobs it waits for."
     )
     dependencies_any: bool = Field(False, description="One of them is enough.")
     slurm_commands: bool = Field(

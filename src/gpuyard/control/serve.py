@@ -24,6 +24,7 @@ from gpuyard.control.committer import Committer
 from gpuyard.control.configs import Configurations, StartFile
 from gpuyard.control.desk import Desk
 from gpuyard.control.doors import Doors
+from gpuyard.control.explained import unsaid
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.leading import Leader
 from gpuyard.control.memory import Witness, open_memory
@@ -134,7 +135,7 @@ class Yard:
             allow_root=self.fleet.allow_root,
             observed=self.fleet.cluster if looks else "",
         )
-        self.views = Views(self.books, steady_ms, self.said, self.late)
+        self.views = Views(self.books, steady_ms, self.said if looks else unsaid, self.late)
         self.doors = Doors(self.books, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth)
         self._undo.append(self.doors.close)
         self.configs = Configurations(
@@ -208,7 +209,8 @@ class Yard:
 
     def late(self, record: JobRecord) -> str:
         """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
-        return self.leader.standing.late.get(key_of(self.store.yard, record), "")
+        late = self.leader.standing.late
+        return late.get(key_of(self.store.yard, record), "") if late else ""
 
     def start(self) -> None:
         """Begin to write and to lead."""

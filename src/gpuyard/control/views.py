@@ -6,6 +6,7 @@ thousand waiting jobs: rows, not mappings, and the reason of each from the last 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from gpuyard.control.books import Books
@@ -276,19 +277,14 @@ class Views:
             reasons = self._reasons(state)
             rows: list[tuple[Any, ...]] = []
             running = sorted(state.running.values(), key=lambda r: (r.started_ms, r.id))
-            places: Iterator[tuple[JobRecord, int | None]] = (
-                pair
-                for part in (
-                    ((record, None) for record in running),
-                    ((record, place) for place, record in enumerate(in_order(state.queue))),
-                    ((state.deferred[job_id], None) for job_id in sorted(state.deferred)),
-                )
-                for pair in part
+            aside = [state.deferred[job_id] for job_id in sorted(state.deferred)]
+            places: Iterator[tuple[int | None, JobRecord]] = chain(
+                zip(repeat(None), running), enumerate(in_order(state.queue)), zip(repeat(None), aside)
             )
             everything = wanted == EVERYTHING
             nodes = state.nodes.node
             masked = not (wanted.sight.whole or wanted.tenant or wanted.user or wanted.name)
-            for record, place in places:
+            for place, record in places:
                 if not everything and not wanted.live(record):
                     if masked and _out_of_sight(wanted, record):
                         rows.append(masked_row(record, wide))
@@ -317,12 +313,12 @@ class Views:
         texts = {int(code): text for code, text in REASON_TEXTS.items()}
         texts[ReasonCode.ROOM] += closed_text(state)
         earmarks, deferred = state.earmarks, state.deferred
+        observed = self._said is not unsaid
 
         def reason(record: JobRecord, place: int | None) -> str:
             if record.phase is not None:
                 return self._late(record) or running_text(record)
-            said = self._said(record)
-            if said:
+            if observed and (said := self._said(record)):
                 return f"Slurm: {said}"
             if record.id in deferred:
                 if record.held:

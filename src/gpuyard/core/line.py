@@ -2,13 +2,11 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from heapq import merge
 
 from gpuyard.core.queue import Group, WaitQueue
 from gpuyard.core.records import JobRecord
 from gpuyard.core.tenants import ROOT
-from gpuyard.model.units import NO_LIMIT_MS
-
-_EVERYONE = 1 << 60
 
 
 def ahead(queue: WaitQueue, record: JobRecord) -> int:
@@ -27,13 +25,14 @@ def ahead(queue: WaitQueue, record: JobRecord) -> int:
 
 
 def in_order(queue: WaitQueue) -> Iterator[JobRecord]:
-    """All eligible jobs, first to last."""
-    walk = queue.walk(_EVERYONE)
-    record = walk.next()
-    while record is not None:
-        yield record
-        walk.blocked(record, NO_LIMIT_MS)
-        record = walk.next()
+    """All eligible jobs, first to last: as a walk meets them that starts none. The queue stays as it is meanwhile."""
+    queue.settle()
+    for key in queue.group_keys:
+        group = queue.groups[key]
+        for number in _served(queue, group) if queue.order.fair else (ROOT,):
+            streams = list(group.streams[number].values())
+            for row in streams[0] if len(streams) == 1 else merge(*streams):
+                yield row[-1]
 
 
 def _size(group: Group) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -46,13 +47,32 @@ def _writer(kind: Any) -> Callable[[Any], Plain]:
         return lambda value: {key: to_plain(value[key]) for key in sorted(value)}
     names = _field_names(kind)
     if names and kind in _KIND_OF:
-        tag = _KIND_OF[kind]
-        return lambda value: {"kind": tag, **{name: to_plain(getattr(value, name)) for name in names}}
+        tag, write = _KIND_OF[kind], _field_writer(kind, names)
+        return lambda value: {"kind": tag, **write(value)}
     if names:
-        return lambda value: {name: to_plain(getattr(value, name)) for name in names}
+        return _field_writer(kind, names)
     if kind is tuple or kind is list:
         return lambda value: [to_plain(part) for part in value]
     raise TypeError(f"{kind.__name__} has no plain form")
+
+
+def _field_writer(kind: Any, names: tuple[str, ...]) -> Callable[[Any], Plain]:
+    # Most fields are written as they are: to look at each of them would be most of the work.
+    hints = get_type_hints(kind)
+    made = [name for name in names if hints[name] not in _ATOMS]
+    if len(names) == 1:
+        only = names[0]
+        return lambda value: {only: to_plain(getattr(value, only))}
+    every = attrgetter(*names)
+
+    def write(value: Any) -> Plain:
+        plain = dict(zip(names, every(value), strict=True))
+        for name in made:
+            part = plain[name]
+            plain[name] = to_plain(part) if part != () else []
+        return plain
+
+    return write
 
 
 @cache
@@ -68,8 +88,21 @@ def _reader(kind: Any) -> Callable[[Plain], Any]:
         return lambda plain: {name: part(value) for name, value in plain.items()}
     if _field_names(kind):
         hints = get_type_hints(kind)
-        readers = [(name, _reader(hints[name])) for name in _field_names(kind)]
-        return lambda plain: kind(**{name: read(plain[name]) for name, read in readers if name in plain})
+        readers = {name: _reader(hints[name]) for name in _field_names(kind) if hints[name] not in _ATOMS}
+        names = frozenset(_field_names(kind))
+
+        def read(plain: Plain) -> Any:
+            parts = (
+                plain.copy()
+                if plain.keys() <= names
+                else {name: part for name, part in plain.items() if name in names}
+            )
+            for name, reader in readers.items():
+                if name in parts:
+                    parts[name] = reader(parts[name])
+            return kind(**parts)
+
+        return read
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
     return lambda plain: plain

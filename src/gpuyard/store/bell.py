@@ -33,7 +33,9 @@ class Bell:
     def wait(self, after_seq: int, timeout_s: float, poll_s: float, look: Callable[[], int]) -> bool:
         """Whether there is an event after `after_seq`, as soon as there is one, at the latest after the timeout."""
         deadline = time.monotonic() + timeout_s
-        self.ring(look())
+        if self._head <= after_seq:
+            # Another process may have written.
+            self.ring(look())
         while True:
             with self._changed:
                 left_s = deadline - time.monotonic()

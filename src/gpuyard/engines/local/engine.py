@@ -507,8 +507,18 @@ class LocalEngine:
 
 def _make_folders(of_job: str, of_attempt: str, owner: translate.Account | None) -> None:
     """What all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
-    os.makedirs(of_job, mode=0o700, exist_ok=True)
+    _make_folder(of_job, 0o700)
     if owner is not None:
         os.chown(of_job, owner.uid, owner.gid)
-    os.makedirs(of_attempt, exist_ok=True)
+    _make_folder(of_attempt, 0o711)
     os.chmod(of_attempt, 0o711)
+
+
+def _make_folder(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        # Somebody has removed what it lies in.
+        os.makedirs(path, mode, exist_ok=True)

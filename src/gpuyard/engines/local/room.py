@@ -143,7 +143,11 @@ def clear(folder: str) -> None:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
     for path in (os.path.join(folder, STEPS), os.path.join(folder, SCRATCH)):
-        if os.path.isdir(path) and not os.path.islink(path):
-            import shutil  # noqa: PLC0415  # supervisors never come here
+        try:
+            os.rmdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            import shutil  # noqa: PLC0415  # most jobs leave nothing there
 
             shutil.rmtree(path, ignore_errors=True)
