@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 from gpuyard.api.app import build
 from gpuyard.api.peers import PEER
 from gpuyard.api.serving import gate_of
-from gpuyard.control.desk import Gone
 from gpuyard.control.people import Person
 from gpuyard.control.rights import EVERYTHING, Right, Role
 from gpuyard.control.serve import Options, Yard
 from gpuyard.control.tokens import Asked
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
+from rigs.desk import granted
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 ADMIN = Person(os.geteuid(), os.getegid(), ME, True)
@@ -85,10 +85,10 @@ class Team:
         def left() -> list[int]:
             return [row[0] for row in self.yard.views.queue()["rows"]]
 
-        for number in left():
-            # It may end by itself between the two.
-            with suppress(Gone):
-                self.yard.desk.request(ADMIN, Verb.CANCEL, str(number)).result(10)
+        numbers = [str(number) for number in left()]
+        if numbers:
+            # One of them may end by itself between the two.
+            granted(self.yard.desk, self.yard.desk.wish(ADMIN, Verb.CANCEL, numbers))
         self.until(lambda: not left())
 
     def close(self) -> None:

@@ -28,6 +28,9 @@ from gpuyard.api.quoting import part as _part
 from gpuyard.api.quoting import query as _query
 from gpuyard.api.surroundings import environment, here, umask
 
+ASKED_AT_ONCE = 2000
+"""Jobs in one request: it is answered long before anybody would give up waiting."""
+
 __all__ = ["API", "Client", "NoServer", "Refused"]
 
 
@@ -143,9 +146,11 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
         return done
 
     def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[Asked]:
-        """The same for many jobs: an answer for each."""
-        body = json.dumps({"ids": list(ids)}).encode()
-        done: list[Asked] = self._call("POST", f"{API}/jobs/{_part(verb)}", body)["results"]
+        """The same for many jobs: an answer for each. What was asked before a connection is lost for good is done."""
+        done: list[Asked] = []
+        for first in range(0, len(ids), ASKED_AT_ONCE):
+            body = json.dumps({"ids": list(ids[first : first + ASKED_AT_ONCE])}).encode()
+            done += self._call("POST", f"{API}/jobs/{_part(verb)}", body)["results"]
         return done
 
     def cancel(self, job_id: int | str) -> Asked:

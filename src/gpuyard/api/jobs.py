@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -16,19 +17,25 @@ from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply, RecipeReply
 from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, header, limit
 from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
+from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
-from gpuyard.control.desk import Gone
 from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
-from gpuyard.control.refusals import Forbidden, Impossible
+from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import MOVES, Action
 from gpuyard.control.serve import Yard
 from gpuyard.control.used import used
 from gpuyard.control.views import PAGE_MAX
+from gpuyard.control.wishes import FEW, Asked, Gone, Wish
+from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
 
 KEY_LENGTH_MAX = 200
+PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
+"""Between two batches of one wish: as long as the batch took, within these."""
+LOOKED_UP = 200
+"""Ended jobs that one thread looks up before others have their turn."""
 T = TypeVar("T")
 
 
@@ -68,6 +75,7 @@ class Jobs:
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
+        self._turns = Turns("requests about many jobs", at_once=2)
 
     async def submit(self, request: Request) -> Response:
         """Accept a job. When this answers 201 the job is on disk and will not be lost."""
@@ -138,38 +146,75 @@ class Jobs:
         async def handler(request: Request) -> Response:
             wanted = checked(ManyRequest, object_of(await bytes_of(request)))
             who = asker(request.scope)
-            asked = [self._one(who, verb, str(each)) for each in wanted.ids]
-            return answer({"results": list(await asyncio.gather(*asked))})
+            asked = await self._wish(who, verb, [str(each) for each in wanted.ids])
+            return answer({"results": [_result(each, verb) for each in asked]})
 
         return handler
 
-    async def _one(self, who: Person, verb: Verb, text: str) -> dict[str, Any]:
-        try:
-            done = await self._request(who, verb, text)
-        except Exception as error:
-            problem = problem_of(error)
-            if problem is None:
-                raise
-            return {"label": text, "status": problem.status, "detail": problem.detail, "hint": problem.hint}
-        return {**done, "status": 202}
-
     async def _ask(self, request: Request, verb: Verb, text: str) -> Response:
-        return answer(await self._request(asker(request.scope), verb, text), 202)
+        (asked,) = await self._wish(asker(request.scope), verb, [text])
+        if asked.error is not None:
+            raise asked.error
+        return answer(_done(asked, verb), 202)
 
-    async def _request(self, who: Person, verb: Verb, text: str) -> dict[str, Any]:
-        return await self._or_ended(who, self._yard.desk.request(who, verb, text), text)
+    async def _wish(self, who: Person, verb: Verb, texts: list[str]) -> list[Asked]:
+        """Have a wish written batch by batch. Only one about many jobs has to wait for its turn."""
+        wish = self._yard.desk.wish(who, verb, texts)
+        if len(texts) <= FEW:
+            await self._write(wish)
+        if not wish.finished:
+            async with self._turns.of(who):
+                while not wish.finished:
+                    began_s = time.monotonic()
+                    await self._write(wish)
+                    # Others have their turn in the pause.
+                    await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, time.monotonic() - began_s)))
+        await self._tell_ended(who, [each for each in wish.asked if isinstance(each.error, Gone)])
+        return wish.asked
+
+    async def _write(self, wish: Wish) -> None:
+        try:
+            wish.enter(await asyncio.wrap_future(self._yard.desk.grant(wish)))
+        except YardError as error:
+            wish.give_up(error)
+
+    async def _tell_ended(self, who: Person, gone: list[Asked]) -> None:
+        """Jobs that have ended, or never were: the history knows."""
+        for first in range(0, len(gone), LOOKED_UP):
+            some = gone[first : first + LOOKED_UP]
+            labels = [each.label for each in some if each.label is not None]
+            found = await run_in_threadpool(self._yard.views.ends, labels, who.sight)
+            for each in some:
+                assert each.label is not None
+                each.error = found[each.label]
 
     async def _or_ended(self, who: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
         try:
-            done = await asyncio.wrap_future(asked)
+            return await asyncio.wrap_future(asked)
         except Gone:
-            # It has ended, or never was: the history knows.
-            view = await run_in_threadpool(self._yard.views.job, label_of(text), sight=who.sight)
-            state = view["state"]
-            raise Impossible(
-                f"job {view['label']} has ended already: {state}", f"`yard show {view['label']}` tells how."
-            ) from None
-        return done
+            label = label_of(text)
+            raise (await run_in_threadpool(self._yard.views.ends, [label], who.sight))[label] from None
+
+
+def _done(asked: Asked, verb: Verb) -> dict[str, Any]:
+    assert asked.label is not None
+    return {"id": asked.label.id, "label": str(asked.label), "verb": verb.value, "jobs": asked.jobs}
+
+
+def _result(asked: Asked, verb: Verb) -> dict[str, Any]:
+    """One of many answers."""
+    if asked.error is None:
+        return {**_done(asked, verb), "status": 202}
+    problem = problem_of(asked.error)
+    if problem is None:
+        raise asked.error
+    done = f" ({asked.jobs} of its tasks were done before)" if asked.jobs else ""
+    return {
+        "label": asked.text,
+        "status": problem.status,
+        "detail": problem.detail + done,
+        "hint": problem.hint,
+    }
 
 
 def _key(request: Request, who: Person, body: bytes) -> Idempotency | None:

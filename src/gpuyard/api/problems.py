@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import Response
 
-from gpuyard.control.desk import Gone
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.control.tokens import Unknown
+from gpuyard.control.wishes import Gone
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
 from gpuyard.store import (

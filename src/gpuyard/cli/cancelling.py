@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 _SHOWN_MAX = 10
-_MANY_MAX = 10_000
-"""Jobs in one request."""
 
 
 def cancel_all(wanted: Wanted, yes: bool) -> int:
@@ -27,9 +25,7 @@ def cancel_all(wanted: Wanted, yes: bool) -> int:
             return 0
         if not yes:
             _ask_first(rows)
-        answers = []
-        for first in range(0, len(rows), _MANY_MAX):
-            answers += yard.ask_many("cancel", [row[0] for row in rows[first : first + _MANY_MAX]])
+        answers = yard.ask_many("cancel", [row[0] for row in rows])
     done = [row for row, answer in zip(rows, answers, strict=True) if answer["status"] < 400]
     print(f"cancelled {counted(len(done), 'job')}{': ' if done else ''}{_labels(done)}")
     return told(answers)

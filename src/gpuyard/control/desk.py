@@ -4,7 +4,7 @@ It knows nothing of HTTP. Everything is judged before it is written, on books th
 refused with a reason and changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -30,18 +30,15 @@ from gpuyard.control.newjobs import (
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
-from gpuyard.control.rights import DOES, MOVES, Action
+from gpuyard.control.rights import Action
+from gpuyard.control.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
 from gpuyard.model import (
-    AttemptState,
     CheckpointSeen,
     Event,
-    JobState,
     NodeCordoned,
     NodeUncordoned,
-    Requested,
-    StopCause,
     Verb,
 )
 from gpuyard.store import Accepted, Idempotency, Submission
@@ -58,10 +55,6 @@ _SLURM_VERBS = {
 }
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
-
-
-class Gone(Refusal):
-    """There is no live job of this label: it has ended, or never was. Whoever asked looks it up in the history."""
 
 
 class Desk:
@@ -159,34 +152,14 @@ class Desk:
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 
-    def request(self, who: Person, verb: Verb, text: str) -> "Future[dict[str, Any]]":
-        """Ask for something about a job, or about all live tasks of an array."""
-        self._check_ours(f"Use {_SLURM_VERBS[verb]} {text}")
-        label = label_of(text)
+    def wish(self, who: Person, verb: Verb, texts: Sequence[str]) -> Wish:
+        """Ask for something about jobs, or about all live tasks of arrays: written batch by batch, by `Wish.write`."""
+        self._check_ours(f"Use {_SLURM_VERBS[verb]} {texts[0]}{' ...' if len(texts) > 1 else ''}")
+        return Wish(who, verb, texts, self._now_ms)
 
-        def make(draft: Draft) -> dict[str, Any]:
-            records = _seen(who, draft.state, label)
-            if not records:
-                raise Gone(f"there is no live job {label}")
-            for record in records:
-                _check_owner(who, record)
-            if verb in MOVES and not who.may(Action.MOVE_JOB, ""):
-                raise Forbidden(
-                    f"{who.name} may not {DOES[Action.MOVE_JOB]}: others wait longer for it",
-                    "Ask an administrator of the whole yard.",
-                )
-            verdicts = [_verdict(record, verb) for record in records]
-            refusals = [verdict for verdict in verdicts if isinstance(verdict, Refusal)]
-            if len(refusals) == len(records):
-                raise refusals[0]
-            wanted = [record.id for record, verdict in zip(records, verdicts, strict=True) if verdict is True]
-            now_ms = max(self._now_ms(), draft.state.now_ms)
-            # Of an array the first task comes first: whoever is moved last is at the top.
-            for job_id in reversed(wanted) if verb is Verb.TOP else wanted:
-                draft.add(Requested(now_ms, job_id, verb, who.signature))
-            return {"id": label.id, "label": str(label), "verb": verb.value, "jobs": len(wanted)}
-
-        return self._committer.write(make)
+    def grant(self, wish: Wish) -> "Future[Sequence[Outcome]]":
+        """Write the next batch of a wish; its outcomes are to be entered in it."""
+        return self._committer.write(wish.write)
 
     def checkpoint(self, who: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
         """A running job has saved its work: now, or a moment ago."""
@@ -200,7 +173,7 @@ class Desk:
             if len(records) > 1:
                 raise Impossible(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
             (record,) = records
-            _check_owner(who, record)
+            check_owner(who, record)
             if record.phase is None:
                 raise Impossible(f"job {record.job.label} does not run", "Only a running job saves its work.")
             now_ms = max(self._now_ms(), draft.state.now_ms)
@@ -255,18 +228,6 @@ def _seen(who: Person, state: State, label: Label) -> list[JobRecord]:
     return [record for record in live(state, label) if who.sight.sees(record.job.spec.tenant)]
 
 
-def _check_owner(who: Person, record: JobRecord) -> None:
-    spec = record.job.spec
-    if who.may(Action.ACT_ON_JOB, spec.tenant, spec.user):
-        return
-    if spec.user == who.name:
-        raise Forbidden(f"{who.name} may only look at jobs of {spec.tenant}", "That needs the role user.")
-    raise Forbidden(
-        f"job {record.job.label} is {spec.user}'s, not {who.name}'s",
-        "Only its owner, an admin of its tenant and root may act on it.",
-    )
-
-
 def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
     """For whom a new job counts and what it then asks for, or why it is not taken."""
     new = in_our_words(new, state.settings)
@@ -292,41 +253,3 @@ def _not_for(who: Person, tenant: str) -> Forbidden | None:
         if who.home and who.may(Action.SUBMIT, who.home)
         else "",
     )
-
-
-def _verdict(record: JobRecord, verb: Verb) -> bool | Refusal:
-    """Whether a wish is to be written; False: it is so already, or on its way. A refusal: it makes no sense now."""
-    phase, label = record.phase, record.job.label
-    stopping = phase is AttemptState.STOPPING
-    match verb:
-        case Verb.CANCEL:
-            return not (record.wanted is Verb.CANCEL or (stopping and record.cause is StopCause.CANCEL))
-        case Verb.HOLD:
-            if phase is not None:
-                return Impossible(f"job {label} runs already", f"`yard suspend {label}` freezes it.")
-            return not record.held
-        case Verb.RELEASE:
-            if phase is not None or not (record.held or record.begin_ms > record.job.begin_ms):
-                return Impossible(f"job {label} is not on hold", f"`yard show {label}` tells how it stands.")
-            return True
-        case Verb.SUSPEND:
-            if phase is None:
-                return Impossible(f"job {label} does not run", f"`yard hold {label}` keeps it from starting.")
-            if stopping or phase is AttemptState.UNKNOWN:
-                return Impossible(f"job {label} is {phase.value} and cannot be frozen now")
-            return phase is not AttemptState.SUSPENDED or record.wanted is Verb.CONTINUE
-        case Verb.CONTINUE:
-            frozen = record.state is JobState.SUSPENDED and not stopping
-            if not frozen and record.wanted is not Verb.SUSPEND:
-                return Impossible(f"job {label} is not suspended", "`resume` is for nodes.")
-            return record.wanted is not Verb.CONTINUE
-        case Verb.REQUEUE:
-            if phase is None:
-                return Impossible(f"job {label} waits already", f"`yard why {label}` tells what for.")
-            if stopping and record.cause is StopCause.CANCEL:
-                return Impossible(f"job {label} is being cancelled")
-            return not (stopping or record.wanted is Verb.REQUEUE)
-        case Verb.TOP | Verb.BACK:
-            if phase is not None:
-                return Impossible(f"job {label} runs already", "Only a job that waits is moved.")
-            return verb is Verb.TOP or record.boost > 0

@@ -1,11 +1,13 @@
 """A job that ended, as a row of the history; a try that did not end its job, as a row of the tries."""
 
+from functools import lru_cache
+
 from gpuyard.core import State
 from gpuyard.core.bits import positions
-from gpuyard.core.plain import to_plain
+from gpuyard.core.plain import Plain, to_plain
 from gpuyard.core.records import JobRecord
 from gpuyard.core.words import span
-from gpuyard.model import AttemptEnded, Event, JobState, Outcome, Requested, StopCause
+from gpuyard.model import AttemptEnded, Event, JobSpec, JobState, Outcome, Requested, StopCause
 from gpuyard.model.units import SECOND_MS
 from gpuyard.store import HistoryRow, TryRow
 
@@ -45,7 +47,7 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
         exit_code=exit_code,
         why=why,
         detail={
-            "spec": to_plain(spec),
+            "spec": _plain(spec),
             "limit_ms": record.limit_ms,
             "deadline_ms": job.deadline_ms,
             "begin_ms": job.begin_ms,
@@ -53,6 +55,12 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
             "grants": to_plain(record.grants),
         },
     )
+
+
+@lru_cache(maxsize=64)
+def _plain(spec: JobSpec) -> Plain:
+    """All tasks of an array have the same one, and they often end together."""
+    return to_plain(spec)
 
 
 def _cancelled(record: JobRecord, ended_ms: int) -> str:

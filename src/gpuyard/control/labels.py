@@ -1,6 +1,7 @@
 """Ids as people write them, and the live jobs they stand for."""
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpuyard.config.problems import quoted
@@ -11,6 +12,9 @@ from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import HistoryRow, Store
 
 ARRAY_TASKS_MAX = 10_000
+
+_FEW = 8
+"""Arrays that are looked up one by one; for more, all live jobs are gone through once."""
 
 _LABEL = re.compile(r"([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
 
@@ -78,3 +82,31 @@ def live(state: State, label: Label) -> list[JobRecord]:
         if label.index is None or record.job.array_index == label.index:
             tasks.append(record)
     return tasks
+
+
+def many_live(state: State, labels: Iterable[Label]) -> Callable[[Label], list[JobRecord]]:
+    """The same as `live` for each of many labels; the live jobs are gone through once for all of them."""
+    jobs = state.jobs
+    arrays: dict[int, list[JobRecord]] = {
+        label.id: [] for label in labels if label.index is not None or label.id not in jobs
+    }
+    if len(arrays) <= _FEW:
+        for array_id in arrays:
+            # Where a job has the array's own id, its tasks have it too: it was seen in another system.
+            arrays[array_id] = live(state, Label(array_id)) if array_id not in jobs else []
+    if len(arrays) > _FEW or any([array_id in jobs for array_id in arrays]):
+        for record in jobs.values():
+            array_id = record.job.array_id
+            if array_id in arrays:
+                arrays[array_id].append(record)
+    tasks: dict[tuple[int, int], list[JobRecord]] = {}
+    for array_id, records in arrays.items():
+        for record in records:
+            tasks.setdefault((array_id, record.job.array_index), []).append(record)
+
+    def find(label: Label) -> list[JobRecord]:
+        if label.index is not None:
+            return tasks.get((label.id, label.index), [])
+        return [jobs[label.id]] if label.id in jobs else arrays[label.id]
+
+    return find

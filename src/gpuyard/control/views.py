@@ -4,14 +4,14 @@ Live jobs come from the books, ended ones from the history. Nothing here changes
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
 from gpuyard.control.books import Books
 from gpuyard.control.explained import Said, no_job, unsaid, why_view
-from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, seen_elsewhere
+from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, live_job, node_view
 from gpuyard.control.queue_rows import (
@@ -23,7 +23,7 @@ from gpuyard.control.queue_rows import (
     running_text,
     waits_text,
 )
-from gpuyard.control.refusals import NotFound
+from gpuyard.control.refusals import Impossible, NotFound, Refusal
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
 from gpuyard.control.tries import tries_of
@@ -135,6 +135,30 @@ class Views:
         more = {"files": files(self._books.store, recipe)} if recipe else {}
         with self._books.lock:
             return ended_job(self._books.state, row) | more
+
+    def ends(self, labels: Sequence[Label], sight: Sight = ALL) -> dict[Label, Refusal]:
+        """Why nothing can be asked of jobs that are not live any more: they have ended, or never were."""
+        rows = self._books.store.histories([label.id for label in labels if label.index is None])
+        found: dict[Label, Refusal] = {}
+        for label in labels:
+            if label in found:
+                continue
+            row = rows.get(label.id) if label.index is None else None
+            if row is not None:
+                seen, name, state = sight.sees(row.tenant), row_label(row), row.state
+            else:
+                try:
+                    view = self.job(label, brief=True, sight=sight)
+                except NotFound as error:
+                    found[label] = error
+                    continue
+                seen, name, state = True, view["label"], view["state"]
+            found[label] = (
+                Impossible(f"job {name} has ended already: {state}", f"`yard show {name}` tells how.")
+                if seen
+                else no_job(label)
+            )
+        return found
 
     def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
         after = -1

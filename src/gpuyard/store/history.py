@@ -93,6 +93,11 @@ class History:
         rows = self._found(select(HISTORY).where(HISTORY.c.id == job_id))
         return rows[0] if rows else None
 
+    def histories(self, job_ids: Sequence[int]) -> dict[int, HistoryRow]:
+        """Those of some jobs that have ended, by id."""
+        rows = self._found(select(HISTORY).where(HISTORY.c.id.in_(job_ids)))
+        return {row.id: row for row in rows}
+
     def find_history(self, query: HistoryQuery) -> list[HistoryRow]:
         """A page of ended jobs."""
         return self._found(_select(query))

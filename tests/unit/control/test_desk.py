@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gpuyard.control.audit import audit
-from gpuyard.control.desk import Gone
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
+from gpuyard.control.wishes import Gone
 from gpuyard.core.plain import from_plain
 from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
@@ -34,7 +34,7 @@ from gpuyard.model import (
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
-from rigs.desk import ANA, ROOT, Rig, rig
+from rigs.desk import ANA, ROOT, Rig, granted, rig
 
 
 @pytest.fixture
@@ -44,8 +44,11 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 
 
 def ask(desk: Rig, verb: Verb, label: object, who: Any = ROOT) -> dict[str, Any]:
-    done: dict[str, Any] = desk.desk.request(who, verb, str(label)).result(10)
-    return done
+    """What became of a wish about one job or array: how many jobs it changed."""
+    (asked,) = granted(desk.desk, desk.desk.wish(who, verb, [str(label)]))
+    if asked.error is not None:
+        raise asked.error
+    return {"label": str(asked.label), "jobs": asked.jobs}
 
 
 def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(desk: Rig) -> None:

@@ -1,0 +1,122 @@
+"""Wishes about many jobs: written in batches, in time that grows with their number and no faster."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control.books import Books, Draft
+from gpuyard.control.labels import Label, live, many_live
+from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
+from gpuyard.control.wishes import BATCH, FEW, Asked, Gone
+from gpuyard.model import Verb
+from gpuyard.store import StoreFull
+from rigs.desk import ANA, ROOT, Rig, granted, rig
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        yield found
+
+
+def asked(desk: Rig, verb: Verb, *labels: object, who: object = ROOT) -> list[Asked]:
+    return granted(desk.desk, desk.desk.wish(who, verb, [str(label) for label in labels]))  # type: ignore[arg-type]
+
+
+def waiting(desk: Rig) -> list[str]:
+    desk.books.catch_up()
+    return [record.job.label for record in desk.books.state.jobs.values()]
+
+
+def test_each_id_has_its_own_answer_in_their_order(desk: Rig) -> None:
+    mine, theirs, array = desk.submit(ANA), desk.submit(), desk.submit(ANA, array=(0, 2, 4))
+    found = asked(desk, Verb.CANCEL, theirs, f"{array}_2", "x", mine, 99, array, mine, who=ANA)
+
+    assert [0, 1, 0, 1, 0, 2, 0] == [each.jobs for each in found]
+    kinds = [type(each.error) for each in found]
+    assert [Forbidden, type(None), Unacceptable, type(None), Gone, type(None), Gone] == kinds
+    assert [str(theirs)] == waiting(desk)
+
+
+def test_a_transaction_holds_no_more_than_a_batch(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = desk.submit(array=tuple(range(3 * BATCH)))
+    sizes: list[int] = []
+    commit = Books.commit
+
+    def counted(books: Books, epoch: int | None, make: object) -> object:
+        events = commit(books, epoch, make)  # type: ignore[arg-type]
+        sizes.append(len(events))
+        return events
+
+    monkeypatch.setattr(Books, "commit", counted)
+    (one,) = asked(desk, Verb.HOLD, array)
+    assert (3 * BATCH, [FEW, BATCH, BATCH, BATCH - FEW]) == (one.jobs, sizes)
+
+
+def test_what_was_written_stays_and_asking_again_does_the_rest(desk: Rig, tmp_path: Path) -> None:
+    """As when the server is killed in the middle: books that are read anew have whole batches, and the others wait."""
+    array = desk.submit(array=tuple(range(2 * BATCH)))
+    wish = desk.desk.wish(ROOT, Verb.CANCEL, [f"{array}_{index}" for index in range(2 * BATCH)])
+    desk.desk.grant(wish).result(10)
+    again = Books(desk.books.store)
+    assert [f"{array}_{index}" for index in range(BATCH, 2 * BATCH)] == [
+        r.job.label for r in again.state.jobs.values()
+    ]
+
+    found = asked(desk, Verb.CANCEL, *[f"{array}_{index}" for index in range(2 * BATCH)])
+    assert [Gone] * BATCH + [type(None)] * BATCH == [type(each.error) for each in found]
+    assert [] == waiting(desk)
+
+
+def test_a_store_that_fails_in_the_middle_leaves_an_answer_for_every_id(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, array = desk.submit(), desk.submit(array=tuple(range(2 * BATCH)))
+    labels = [str(first), *[f"{array}_{index}" for index in range(2 * BATCH)]]
+    wish = desk.desk.wish(ROOT, Verb.HOLD, labels)
+    wish.enter(desk.desk.grant(wish).result(10))
+    monkeypatch.setattr(Draft, "add", lambda *_: (_ for _ in ()).throw(StoreFull("no space is left")))
+    with pytest.raises(StoreFull) as caught:
+        desk.desk.grant(wish).result(10)
+    wish.give_up(caught.value)
+
+    assert wish.finished
+    assert ([1] * BATCH, [StoreFull] * (BATCH + 1)) == (
+        [each.jobs for each in wish.asked[:BATCH]],
+        [type(each.error) for each in wish.asked[BATCH:]],
+    )
+
+
+def test_an_array_of_which_nothing_makes_sense_is_refused(desk: Rig) -> None:
+    array = desk.submit(array=tuple(range(2 * FEW)))
+    (one,) = asked(desk, Verb.RELEASE, array)
+    assert isinstance(one.error, Impossible)
+    assert f"job {array}_0 is not on hold" in one.error.message
+    asked(desk, Verb.HOLD, f"{array}_{2 * FEW - 1}")
+    (one,) = asked(desk, Verb.RELEASE, array)
+    assert (None, 1) == (one.error, one.jobs)
+
+
+def test_many_labels_are_looked_up_as_one_is(desk: Rig) -> None:
+    ids = [desk.submit(array=(1, 5, 7)) for _ in range(2 * FEW)] + [desk.submit()]
+    asked(desk, Verb.CANCEL, f"{ids[0]}_5", ids[1])
+    state = desk.books.state
+    labels = [Label(number, index) for number in (*ids, ids[0] + 1, 10_000) for index in (None, 0, 1, 5, 7)]
+    for some in (labels, labels[:5]):
+        find = many_live(state, some)
+        assert [live(state, label) for label in some] == [find(label) for label in some]
+
+
+def test_four_times_as_many_ids_take_about_four_times_as_long(desk: Rig) -> None:
+    def cpu_s(count: int) -> float:
+        array = desk.submit(array=tuple(range(count)))
+        desk.books.catch_up()
+        began_s = time.process_time()
+        found = asked(desk, Verb.HOLD, *[f"{array}_{index}" for index in range(count)])
+        assert count == sum([each.jobs for each in found])
+        return time.process_time() - began_s
+
+    cpu_s(500)
+    assert min([cpu_s(4000) / cpu_s(1000) for _ in range(2)]) < 7
