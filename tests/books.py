@@ -38,6 +38,7 @@ from gpuyard.model import (
     LayoutReleased,
     Mig,
     Milli,
+    NameUnbound,
     Node,
     NodeAdded,
     NodeCordoned,
@@ -307,7 +308,7 @@ class Books:
                 self._tick(event.at_ms)
             case LayoutPinned() | LayoutReleased() | LayoutMade():
                 self._layout(event)
-            case DemandLearned() | TokenMade() | TokenRevoked():
+            case DemandLearned() | TokenMade() | TokenRevoked() | NameUnbound():
                 pass
             case _:
                 self._of_a_job(event)

@@ -16,6 +16,7 @@ from gpuyard.api.replies import (
     NewTokenReply,
     RevokedReply,
     TokensReply,
+    UnboundReply,
 )
 from gpuyard.api.routes import CURSOR, USER, add, limit
 from gpuyard.api.schemas import checked
@@ -53,6 +54,8 @@ def routes(yard: Yard) -> APIRouter:
         body=TokenRequest, problems=(409,))  # fmt: skip
     add(router, "DELETE", "/tokens/{id}", api.revoke, Action.SELF, "Revoke a token, and those made with it",
         RevokedReply, problems=(404, 409))  # fmt: skip
+    add(router, "DELETE", "/logins/{user}", api.unbind, Action.UNBIND_NAME,
+        "Unbind a name from the person who logged in with it first", UnboundReply, problems=(404, 409))  # fmt: skip
     add(router, "GET", "/audit", api.audit, Action.SEE_ALL, "What everybody did, newest first", AuditReply,
         parameters=(USER, limit(AUDIT_MAX), CURSOR))  # fmt: skip
     add(router, "GET", "/login", api.ways, Action.ANYBODY, "How to log in here", LoginReply)
@@ -112,6 +115,10 @@ class _People:
     async def revoke(self, request: Request, id: str) -> Response:
         """It is not taken any more, nor are those that were made with it."""
         return answer(await asyncio.wrap_future(self._office.revoke(asker(request.scope), id)))
+
+    async def unbind(self, request: Request, user: str) -> Response:
+        """The next login with the name binds it."""
+        return answer(await asyncio.wrap_future(self._office.unbind(asker(request.scope), user)))
 
     async def audit(self, request: Request) -> Response:
         """Lines of the log that name somebody."""

@@ -41,6 +41,11 @@ class PeopleCalls(Caller):
         done: dict[str, Any] = self._call("DELETE", f"{API}/tokens/{token_id}")
         return done
 
+    def unbind_name(self, user: str) -> dict[str, Any]:
+        """Let a name go that somebody's first login bound; that person's logins end."""
+        done: dict[str, Any] = self._call("DELETE", f"{API}/logins/{_quoted(user)}")
+        return done
+
     def audit(self, *, user: str = "", limit: int = 100, cursor: str | None = None) -> dict[str, Any]:
         """What everybody did, newest first."""
         parts = {"user": user, "limit": str(limit), "cursor": cursor or ""}

@@ -360,6 +360,13 @@ class RevokedReply(BaseModel):
     revoked: list[str]
 
 
+class UnboundReply(BaseModel):
+    """A name that the next login binds, and the tokens of the person who had it."""
+
+    user: str
+    revoked: list[str]
+
+
 class OidcReply(BaseModel):
     """The identity provider to log in with."""
 

@@ -114,6 +114,21 @@ def revoke(
             print(f"{name} is revoked{with_it}" if done["revoked"] else f"{name} was revoked already")
 
 
+@app.command()
+def unbind(
+    user: Annotated[
+        str, typer.Argument(metavar="NAME", help="A name at the identity provider.", show_default=False)
+    ],
+) -> None:
+    """Let a name go that is somebody's by their first login. Their logins end, and the next login binds it."""
+    from gpuyard.cli.tables import counted
+
+    with client() as yard:
+        ended = yard.unbind_name(user)["revoked"]
+    with_it = f"; {counted(len(ended), 'token')} revoked" if ended else ""
+    print(f"{user} is unbound{with_it}: the next login with the name binds it")
+
+
 def right_text(made: dict[str, Any]) -> str:
     """`user of research`."""
     return f"{made['role']} of {made['tenant'] or 'the whole yard'}"

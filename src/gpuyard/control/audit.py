@@ -11,6 +11,7 @@ from gpuyard.model import (
     JobSubmitted,
     LayoutPinned,
     LayoutReleased,
+    NameUnbound,
     NodeCordoned,
     NodeUncordoned,
     Requested,
@@ -21,7 +22,7 @@ from gpuyard.store import Store
 
 KINDS = (
     ConfigSet, JobSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased, TokenMade,
-    TokenRevoked,
+    TokenRevoked, NameUnbound,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
@@ -129,4 +130,6 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
             return Done(event.by, "make token", text, event.tenant)
         case TokenRevoked():
             return Done(event.by, "revoke token", f"token {event.token} of {event.user}")
+        case NameUnbound():
+            return Done(event.by, "unbind name", event.user)
     raise AssertionError(event)

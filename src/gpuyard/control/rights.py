@@ -57,6 +57,8 @@ class Action(Enum):
     SEE_TENANTS = "see-tenants"
     """What tenants may use and use: one's own, with those above it."""
     MAKE_TOKEN = "make-token"
+    UNBIND_NAME = "unbind-name"
+    """From the person whose it is by their first login, so that another one can have it."""
     MANAGE_NODES = "manage-nodes"
     MANAGE_CONFIG = "manage-config"
     """The configuration tells what everyone may use."""
@@ -76,6 +78,7 @@ DOES = {
     Action.READ_JOB: "read what jobs wrote",
     Action.SEE_TENANTS: "see the tenants",
     Action.MAKE_TOKEN: "make tokens",
+    Action.UNBIND_NAME: "unbind names",
     Action.MANAGE_NODES: "drain and resume nodes",
     Action.MANAGE_CONFIG: "see or change the configuration",
     Action.SEE_ALL: "see what everybody did",
@@ -105,6 +108,7 @@ _NEEDS = {
     Action.READ_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
     Action.SEE_TENANTS: _Need(Role.VIEWER, Role.VIEWER),
     Action.MAKE_TOKEN: _Need(Role.TENANT_ADMIN, Role.TENANT_ADMIN),
+    Action.UNBIND_NAME: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.MANAGE_NODES: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.MANAGE_CONFIG: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.SEE_ALL: _Need(Role.ADMIN, Role.ADMIN, whole=True),

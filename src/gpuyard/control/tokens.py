@@ -15,7 +15,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
 from gpuyard.core.words import span
-from gpuyard.model import TokenMade, TokenRevoked
+from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.store import StoreError, TokenRow
 
 _log = logging.getLogger(__name__)
@@ -201,17 +201,24 @@ class Office:
         """A name is the first one's who logged in with it, and nobody has two: people choose names at the provider."""
         issuer = subject.partition(" ")[0]
         rows = [*self._books.store.logins(user, subject), *draft.tokens]
-        bound = [(row.user, row.subject) for row in rows if row.subject.partition(" ")[0] == issuer]
+        unbound = {row.id for row in draft.tokens if not row.subject}
+        bound = [
+            (row.user, row.subject)
+            for row in rows
+            if row.subject.partition(" ")[0] == issuer and row.id not in unbound
+        ]
         for name, who in bound:
             if name == user and who != subject:
                 raise Forbidden(
                     f"{user} is somebody else here, who logged in through the identity provider with this name first",
-                    "Choose another name there, or ask an administrator of the yard.",
+                    "Choose another name there, or ask an administrator of the yard to unbind it "
+                    f"(yard token unbind {user}).",
                 )
             if who == subject and name != user:
                 raise Forbidden(
                     f"you are {name} here, and cannot be {user} as well",
-                    f"Take the name {name} again at the identity provider, or ask an administrator of the yard.",
+                    f"Take the name {name} again at the identity provider, or ask an administrator of the yard to "
+                    f"unbind it (yard token unbind {name}).",
                 )
 
     def _lives(self, token_id: str, draft: Draft) -> bool:
@@ -297,10 +304,32 @@ class Office:
                 for each in (row, *self._books.store.tokens_made_with(token_id))
                 if not each.revoked_ms and each.id not in done
             ]
-            for each in ended:
-                draft.add(TokenRevoked(now_ms, each.id, each.user, who.signature))
-                draft.tokens.append(replace(each, revoked_ms=now_ms))
+            _end(ended, who, now_ms, draft)
             return {"id": token_id, "revoked": [each.id for each in ended]}
+
+        future = self._committer.write(make)
+        future.add_done_callback(lambda _done: self._forget())
+        return future
+
+    def unbind(self, who: Person, user: str) -> "Future[dict[str, Any]]":
+        """Let a name go that belongs to the first person who logged in with it. That person's logins end with it."""
+
+        def make(draft: Draft) -> dict[str, Any]:
+            done = {each.id for each in draft.tokens if each.revoked_ms}
+            new = [row for row in draft.tokens if row.user == user and row.subject]
+            logins = [row for row in (*self._books.store.logins_as(user), *new) if row.id not in done]
+            if not logins:
+                raise NotFound(
+                    f"nobody has logged in as {quoted(user)} through an identity provider",
+                    "`yard token list` shows the logins there were, with the note 'login'.",
+                )
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            made = [each for row in logins for each in self._books.store.tokens_made_with(row.id)]
+            ended = [row for row in (*logins, *made) if not row.revoked_ms and row.id not in done]
+            draft.add(NameUnbound(now_ms, user, who.signature))
+            _end(ended, who, now_ms, draft)
+            draft.tokens += [replace(row, subject="", revoked_ms=row.revoked_ms or now_ms) for row in logins]
+            return {"user": user, "revoked": [each.id for each in ended]}
 
         future = self._committer.write(make)
         future.add_done_callback(lambda _done: self._forget())
@@ -309,6 +338,12 @@ class Office:
     def _forget(self) -> None:
         self._revoked += 1
         self._known.clear()
+
+
+def _end(ended: Sequence[TokenRow], who: Person, now_ms: int, draft: Draft) -> None:
+    for each in ended:
+        draft.add(TokenRevoked(now_ms, each.id, each.user, who.signature))
+        draft.tokens.append(replace(each, revoked_ms=now_ms))
 
 
 def _concerns(who: Person, row: TokenRow) -> bool:

@@ -39,6 +39,7 @@ from gpuyard.model import (
     LayoutMade,
     LayoutPinned,
     LayoutReleased,
+    NameUnbound,
     NodeAdded,
     NodeChanged,
     NodeCordoned,
@@ -262,4 +263,5 @@ _STEPS: dict[type, Callable[[State, Any], None]] = {
     Ticked: _ticked,
     TokenMade: _nothing,
     TokenRevoked: _nothing,
+    NameUnbound: _nothing,
 }

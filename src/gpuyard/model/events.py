@@ -307,6 +307,15 @@ class TokenRevoked:
 
 
 @dataclass(frozen=True, slots=True)
+class NameUnbound:
+    """A name is no longer that of the person who logged in with it first: the next login binds it."""
+
+    at_ms: int
+    user: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed: periods close, budgets' windows turn, waiting jobs reach their begin time, earmarks expire."""
 
@@ -343,5 +352,6 @@ Event = (
     | DemandLearned
     | TokenMade
     | TokenRevoked
+    | NameUnbound
     | Ticked
 )

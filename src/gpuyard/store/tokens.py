@@ -64,6 +64,12 @@ class Tokens:
                 found.setdefault((row["user"], row["subject"]), TokenRow(**row))
         return list(found.values())
 
+    def logins_as(self, user: str) -> list[TokenRow]:
+        """Every login that binds a name to somebody."""
+        query = select(TOKENS).where(TOKENS.c.user == user, TOKENS.c.subject != "").order_by(TOKENS.c.id)
+        with self._backend.reading() as conn:
+            return [TokenRow(**row) for row in conn.execute(query).mappings()]
+
     def tokens_made_with(self, token_id: str) -> list[TokenRow]:
         """Those made with this one, and those made with them."""
         found: dict[str, TokenRow] = {}
@@ -83,13 +89,18 @@ class Tokens:
 
 
 def put_tokens(conn: Connection, rows: Sequence[TokenRow]) -> None:
-    """Write new tokens, and that others are revoked, inside a transaction."""
+    """Write new tokens, and that others are revoked and bind no name any more, inside a transaction."""
     for row in rows:
         if row.revoked_ms:
             conn.execute(
                 update(TOKENS)
                 .where(TOKENS.c.id == row.id, TOKENS.c.revoked_ms == 0)
                 .values(revoked_ms=row.revoked_ms)
+            )
+            conn.execute(
+                update(TOKENS)
+                .where(TOKENS.c.id == row.id, TOKENS.c.subject != row.subject)
+                .values(subject=row.subject)
             )
         else:
             conn.execute(insert(TOKENS).values(**asdict(row)))

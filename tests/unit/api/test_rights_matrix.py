@@ -78,6 +78,7 @@ GET    /api/v1/audit                 403 403 403 403  403 403 403 403  403 403 4
 GET    /api/v1/me                    200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/tokens                200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 POST   /api/v1/tokens                403 403 403 403  403 403 403 403  201 201 201 403  201 201 201 201
+DELETE /api/v1/logins/{user}         403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 DELETE /api/v1/tokens/{id}           200 404 404 404  200 404 404 404  200 200 200 404  200 200 200 200
 """
 OPEN = {
@@ -198,6 +199,15 @@ def revoked(yard: Team, token: str, role: str, relation: str) -> Answer:
     return yard.call("DELETE", f"/api/v1/tokens/{secret.split('_')[1]}", token)
 
 
+def unbound(yard: Team, token: str, role: str, relation: str) -> Answer:
+    name = ROLES[role] if relation == "own" else OWNERS[relation][0]
+    limit = yard.office.roster.limit(name)
+    assert limit is not None
+    proof = f"{role} {relation} {name}"
+    yard.office.login(name, limit, f"https://id.example {name}", proof, 60_000).result(10)
+    return yard.call("DELETE", f"/api/v1/logins/{name}", token)
+
+
 def pinned(yard: Team, token: str, _role: str, _relation: str) -> Answer:
     name = yard.yard.books.state.nodes.node[0].name
     wanted = {"layouts": [{"layout": "7x1g.10gb", "gpus": [7]}]}
@@ -223,6 +233,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/config/rollback"): configured("POST", "/api/v1/config/rollback", {"version": 1}),
     ("POST", "/api/v1/tokens"): new_token,
     ("DELETE", "/api/v1/tokens/{id}"): revoked,
+    ("DELETE", "/api/v1/logins/{user}"): unbound,
     ("POST", "/api/v1/nodes/{name}/drain"): node("drain"),
     ("POST", "/api/v1/nodes/{name}/resume"): node("resume"),
     ("POST", "/api/v1/mig/plan"): configured("POST", "/api/v1/mig/plan", {}),

@@ -11,7 +11,7 @@ from gpuyard.control import people
 from gpuyard.control.people import NO_UID, Person, Roster, run_as
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import Right, Role
-from rigs.teams import CONFIG, ME, Team, team
+from rigs.teams import CONFIG, ME, Answer, Team, team
 
 USER, VIEWER = Right(Role.USER, "research"), Right(Role.VIEWER, "research")
 ENTRIES = {
@@ -113,3 +113,38 @@ def test_a_name_is_the_first_ones_who_logged_in_with_it(yard: Team) -> None:
     assert log_in("ulla", "https://id.example 1", "d")
     assert log_in("ulla", "https://new.example 7", "e"), "another provider, whom yard.yaml trusts now"
     assert ME == yard.call("GET", "/api/v1/me", first).json["runs_as"]
+
+
+def test_an_administrator_unbinds_a_name_and_the_next_login_binds_it(yard: Team) -> None:
+    def log_in(name: str, number: int, proof: str) -> str:
+        limit = yard.office.roster.limit(name)
+        assert limit is not None
+        return yard.office.login(name, limit, f"https://id.example {number}", proof * 20, 60_000).result(10)[
+            1
+        ]
+
+    def unbind(by: str, name: str) -> Answer:
+        return yard.call("DELETE", f"/api/v1/logins/{name}", yard.tokens[by])
+
+    before = log_in("carl", 11, "f")
+    again = log_in("carl", 11, "g")
+    made = yard.token("carl")
+    assert 403 == unbind("tara", "carl").status
+    done = unbind("adam", "carl")
+    assert (200, "carl") == (done.status, done.json["user"])
+    assert {before.split("_")[1], again.split("_")[1]} == set(done.json["revoked"])
+
+    after = log_in("carl", 12, "h")
+    # Whoever had the name is out; a token that an administrator made for it is not the provider's business.
+    assert [401, 401, 200, 200] == [
+        yard.call("GET", "/api/v1/me", token).status for token in (before, again, made, after)
+    ]
+    with pytest.raises(Forbidden, match="carl is somebody else here") as refusal:
+        log_in("carl", 11, "i")
+    assert "yard token unbind carl" in refusal.value.hint
+    assert log_in("dora", 11, "j"), "whoever had the name may have another one"
+    nobody = unbind("adam", "nobody@example.org")
+    assert (404, True) == (nobody.status, "'nobody@example.org'" in nobody.json["detail"])
+    lines = yard.call("GET", "/api/v1/audit?limit=50", yard.tokens["adam"]).json["lines"]
+    unbound = [(line["who"].split()[0], line["about"]) for line in lines if line["what"] == "unbind name"]
+    assert [("adam", "carl")] == unbound
