@@ -115,3 +115,22 @@ def test_an_interrupt_cancels_what_srun_runs(terminal: Terminal, box: Box) -> No
     terminal.press("C-c")
     terminal.until(lambda screen: f"cancelling job {found[0][1]}" in screen)
     box.wait(found[0][0], "CANCELLED")
+
+
+def test_each_task_of_srun_sees_its_own_gpus_where_they_are_counted_by_task(box: Box) -> None:
+    say = ("bash", "-c", 'echo "$SLURM_PROCID $CUDA_VISIBLE_DEVICES"')
+    own = sorted(box("slurm", "srun", "-Q", "-n2", "--gpus-per-task=2", *say).out.split())
+    assert ["0", "1"] == own[:2]
+    mine, other = [set(gpus.split(",")) for gpus in own[2:]]
+    assert (2, 2, 0) == (len(mine), len(other), len(mine & other))
+
+    shared = box("slurm", "srun", "-Q", "-n2", "--gpus-per-task=1", "--gpu-bind=none", *say).out.split()
+    assert [2, 2] == [len(gpus.split(",")) for gpus in sorted(shared)[2:]]
+
+
+def test_a_job_is_shown_with_the_tasks_that_srun_starts(box: Box) -> None:
+    job = int(
+        box("slurm", "sbatch", "--parsable", "--ntasks-per-node=2", "--gpus-per-task=1", "--wrap", "true").out
+    )
+    words = box("slurm", "scontrol", "show", "job", job).out.split()
+    assert {"NumTasks=2", "CPUs/Task=1", "NumCPUs=2"} <= set(words)

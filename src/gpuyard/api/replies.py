@@ -81,6 +81,8 @@ class FilesReply(BaseModel):
     command: list[str]
     script: bool
     """Whether it is a script: the command is then its arguments."""
+    ranks: int
+    """Processes that its script starts with `srun`; 0: as many as it has tasks."""
     cwd: str
     stdout: str
     stderr: str

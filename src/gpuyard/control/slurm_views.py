@@ -79,7 +79,13 @@ def files(store: Store, recipe: str) -> dict[str, Any]:
     """What a job runs, where it runs and writes, as it was handed in; empty if that is not known any more."""
     found = recipe_of(store, recipe)
     places = {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}
-    return {"command": list(found.get("argv") or ()), "script": bool(found.get("script")), **places}
+    ranks = found.get("ranks", 0)
+    return {
+        "command": list(found.get("argv") or ()),
+        "script": bool(found.get("script")),
+        "ranks": ranks,
+        **places,
+    }
 
 
 def recipe_of(store: Store, recipe: str) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def test_a_wide_queue_says_what_a_job_waits_for(yard: Rig) -> None:
 def test_a_job_says_where_it_writes(yard: Rig) -> None:
     job_id = yard.submit(cwd="/work", stdout="slurm-%j.out")
     files = {"cwd": "/work", "stdout": "slurm-%j.out", "stderr": ""}
-    wanted = {"command": ["true"], "script": False, **files}
+    wanted = {"command": ["true"], "script": False, "ranks": 0, **files}
     assert wanted == yard.views.job(label_of(str(job_id)), explained=True)["files"]
     yard.start(job_id)
     yard.end(job_id)

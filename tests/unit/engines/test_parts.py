@@ -33,13 +33,13 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
     assert [
         "gpuyard",
         "gpuyard.engines",
-        "gpuyard.engines.dispositions",
         "gpuyard.engines.local",
         *[
             f"gpuyard.engines.local.{name}"
             for name in ("cgroups", "files", "limits", "peeking", "processes", "room")
         ],
         *[f"gpuyard.engines.local.{name}" for name in ("spawner", "supervisor", "tasks")],
+        *[f"gpuyard.engines.slurm{name}" for name in ("", ".node", ".node.dispositions")],
     ] == found[:-1]
     assert int(found[-1]) < 100
 

@@ -53,6 +53,23 @@ def test_directives_end_at_the_first_command() -> None:
     ]
 
 
+@pytest.mark.parametrize("opens", ["<<EOF", "<<'EOF'", '<< "EOF"', "<<-EOF", "<<\\EOF | sbatch", "3<<EOF"])
+def test_directives_of_a_script_that_the_script_writes_are_no_concern_of_ours(opens: str) -> None:
+    end = "\tEOF" if "-" in opens else "EOF"
+    lines = ["#!/bin/bash", f"cat {opens}", "#!/bin/bash", "#SBATCH -N2", end, "#SBATCH -n 8"]
+
+    assert [6] == [warning.line for warning in directives("\n".join(lines), "job.sh")[1]]
+
+
+def test_what_only_looks_like_a_here_document_hides_nothing() -> None:
+    for line in ("cat <<<EOF", "echo $((1 <<two))", "# cat <<EOF"):
+        script = f"#!/bin/bash\nset -e\n{line}\n#SBATCH -n 8\n"
+        assert [4] == [warning.line for warning in directives(script, "job.sh")[1]]
+    assert [3] == [
+        w.line for w in directives("#!/usr/bin/python3\nx = 1 <<EOF\n#SBATCH -n 8\nEOF\n", "job.py")[1]
+    ]
+
+
 @pytest.mark.parametrize(
     "line", ["##SBATCH -N2", " #SBATCH -N2", "# SBATCH -N2", "#sbatch -N2", "echo #SBATCH -N2"]
 )

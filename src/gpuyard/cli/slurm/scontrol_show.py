@@ -110,6 +110,9 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
     array = f" ArrayJobId={job.array_id} ArrayTaskId={job.array_index}" if job.array_id else ""
     gid, group = group_of(job.user)
     pending = job.state == "PENDING"
+    # Slurm's tasks are ranks, of which a task of the yard may have several.
+    ranks = (view.get("files") or {}).get("ranks") or job.tasks
+    cpus = max(1, round(job.cpus * job.tasks / ranks))
     lines = [
         f"JobId={job.id}{array} JobName={job.name}",
         f"UserId={job.user}({uid_of(job.user)}) GroupId={group}({gid}) MCS_label=N/A",
@@ -123,7 +126,7 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
         "ReqNodeList=(null) ExcNodeList=(null)",
         f"NodeList={job.nodelist}",
         *([f"BatchHost={job.nodes[0]}"] if job.nodes else []),
-        f"NumNodes={job.node_count} NumCPUs={job.cpu_count} NumTasks={job.tasks} CPUs/Task={max(1, round(job.cpus))} "
+        f"NumNodes={job.node_count} NumCPUs={job.cpu_count} NumTasks={ranks} CPUs/Task={cpus} "
         "ReqB:S:C:T=0:0:*:*",
         f"TRES={job.tres()}",
         f"MinCPUsNode={max(1, round(job.cpus))} MinMemoryNode={size(job.memory_mib) if job.memory_mib else 0} "

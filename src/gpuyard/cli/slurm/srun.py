@@ -57,6 +57,9 @@ _SILENT = frozenset(
 """Options that say how to start and watch, and ask for nothing of the job."""
 _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
 _BROKEN_PIPE = 141
+_ITS_OWN_GPUS = 'CUDA_VISIBLE_DEVICES=$YARD_TASK_GPUS; export CUDA_VISIBLE_DEVICES; exec "$@"'
+"""Tasks of a gang see all GPUs of the job on their node, for programs that choose by LOCAL_RANK. With GPUs by task,
+Slurm shows each its own."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -121,7 +124,7 @@ def _fields(given: Read) -> dict[str, Any]:
     except BadInput as wrong:
         raise error("srun", f"Unable to allocate resources: {wrong.message}") from None
     del fields["script"]
-    fields["command"] = list(given.rest)
+    fields["command"] = [*_bound(given), *given.rest]
     if not given.has("job-name"):
         from gpuyard.intake.names import job_name
 
@@ -130,6 +133,12 @@ def _fields(given: Read) -> dict[str, Any]:
         fields.pop("stdout", None)
     fields["env"] = gang.environment(environment())
     return fields
+
+
+def _bound(given: Read) -> tuple[str, ...]:
+    """What comes before the command where each task is to see its own GPUs."""
+    unbound = given.last("gpu-bind").partition(":")[0].lower() in ("none", "closest")
+    return () if unbound or not given.has("gpus-per-task") else ("sh", "-c", _ITS_OWN_GPUS, "srun")
 
 
 def _interrupt(*_: object) -> None:

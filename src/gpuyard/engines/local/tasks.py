@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from gpuyard.engines import dispositions
 from gpuyard.engines.local import limits, room
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.files import SCRIPT, STDOUT
+from gpuyard.engines.slurm.node import dispositions
 
 EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
 """What shells answer for a program that is not there, and for one that cannot be run."""

@@ -5,6 +5,8 @@ outside of them ends the line. Directives end at the first line that is neither 
 value may stand on two lines: sbatch strings all words together.
 """
 
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuyard.config.problems import quoted
@@ -13,6 +15,8 @@ from gpuyard.intake.values import Warning, refuse
 
 MAGIC = "#SBATCH"
 _OTHERS = {"#PBS": "PBS", "#BSUB": "LSF", "#$ -": "Grid Engine", "#COBALT": "Cobalt", "#FLUX": "Flux"}
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<(-?)[ \t]*(\\|[\"']?)([A-Za-z_][\w.-]*)")
+"""The dash, the quote and the word of `<<EOF`, `<<-'EOF'`."""
 _SPACES = " \t\v\f\r"
 _NOT_READ = (" #SBATCH", "# SBATCH", "#sbatch ", "#Sbatch ", "# sbatch ", "\t#SBATCH")
 
@@ -29,14 +33,15 @@ def directives(text: str, file: str) -> tuple[list[Word], list[Warning]]:
     words: list[Word] = []
     warnings: list[Warning] = []
     problems: list[tuple[int, str]] = []
-    late = 0
+    late, inside = 0, frozenset[int]()
     others: set[str] = set()
-    for number, line in enumerate(text.split("\n"), start=1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
         if line.startswith(MAGIC):
             if late:
-                warnings.append(
-                    Warning(number, f"not read: directives end at the first command, on line {late}")
-                )
+                if number not in inside:
+                    what = f"not read: directives end at the first command, on line {late}"
+                    warnings.append(Warning(number, what))
                 continue
             try:
                 words += [Word(word, number) for word in split(line[len(MAGIC) :])]
@@ -45,12 +50,33 @@ def directives(text: str, file: str) -> tuple[list[Word], list[Warning]]:
         elif late:
             continue
         elif line.strip(_SPACES) and not line.lstrip(_SPACES).startswith("#"):
-            late = number
+            late, inside = number, _here_documents(lines, number)
         else:
             warnings += _near_miss(line, number, others)
     if problems:
         raise refuse(problems, file)
     return words, warnings
+
+
+def _here_documents(lines: Sequence[str], first: int) -> frozenset[int]:
+    """Numbers of the lines that a shell hands to a command as its input: a script that a script writes."""
+    if "sh" not in lines[0]:
+        return frozenset()
+    found: set[int] = set()
+    number = first
+    while number <= len(lines):
+        line = lines[number - 1]
+        number += 1
+        for dash, _, word in () if line.lstrip().startswith("#") else _HERE_DOCUMENT.findall(line):
+            ends = [
+                place
+                for place in range(number, len(lines) + 1)
+                if (lines[place - 1].lstrip("\t") if dash else lines[place - 1]) == word
+            ]
+            if ends:
+                found |= set(range(number, ends[0]))
+                number = ends[0] + 1
+    return frozenset(found)
 
 
 def _near_miss(line: str, number: int, others: set[str]) -> list[Warning]:

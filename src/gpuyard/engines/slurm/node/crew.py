@@ -9,6 +9,7 @@ import os
 import signal
 from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
+from . import dispositions
 from .files import SCRIPT, names
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -24,16 +25,6 @@ _libc = ctypes.CDLL(None)
 def adopt_orphans() -> None:
     """Become the parent of every process below that loses its own, so that none gets away."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def default_signals() -> None:
-    """Heed every signal as a new program does, whatever the daemons of the node were started from."""
-    for number in range(1, signal.NSIG):
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except (OSError, ValueError):
-            # KILL and STOP have no other way, and some belong to the C library.
-            continue
 
 
 def descendants() -> Set[int]:
@@ -143,7 +134,7 @@ class Crew:
             fds = [os.dup(fd) for fd in (os.open(os.devnull, os.O_RDONLY), output[0], output[1])]
             for target, fd in enumerate(fds):
                 os.dup2(fd, target)
-            default_signals()
+            dispositions.reset()
             argv = plan["argv"]
             if plan["script"]:
                 argv = [plan["run"] + "/" + SCRIPT] + argv
@@ -152,7 +143,7 @@ class Crew:
             if os.read(self.gate[0], 1) != b"g":
                 os._exit(code)
             doing = "run " + argv[0]
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            dispositions.unblock()
             os.execvpe(argv[0], argv, self._environment(local, rank))
         except OSError as error:
             if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):

@@ -1,0 +1,22 @@
+"""What a process does about signals: a new task heeds all of them as a new program does.
+
+Whatever starts a job may ignore or block some: `nohup`, cron, a shell in the background, a daemon, Python itself. It
+lies with the code for the nodes, which goes there by itself; the supervisors of this machine use it too.
+"""
+
+import signal
+
+
+def reset() -> None:
+    """Heed every signal by default. Those that are blocked stay so until `unblock`."""
+    for number in range(1, signal.NSIG):
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            # KILL and STOP have no other way, and some belong to the C library.
+            continue
+
+
+def unblock() -> None:
+    """Let every signal in."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
