@@ -63,7 +63,7 @@ def test_a_job_has_a_folder_of_its_own_that_goes_with_it(open_rig: LocalRig) -> 
     script = (
         '#!/bin/sh\nmkdir "$SLURM_TMPDIR/a" && echo data >"$SLURM_TMPDIR/a/b" && ls -R "$SLURM_TMPDIR"; pwd'
     )
-    recipe = Recipe(script=script, uid=account.pw_uid, gid=account.pw_gid, user="nobody")
+    recipe = Recipe(script=script, uid=account.pw_uid, gid=account.pw_gid, user="nobody", slurm_commands=True)
     assert Outcome.COMPLETED is run(open_rig, recipe).outcome
 
     folder = open_rig.data / "attempts" / "y-1-1"

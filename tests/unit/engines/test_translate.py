@@ -135,7 +135,8 @@ def test_output_is_streamed_unless_the_job_says_otherwise() -> None:
 
 
 def test_a_job_is_told_in_slurms_words_what_it_has() -> None:
-    recipe = Recipe(("x",), env={"SLURM_JOB_ACCOUNT": "p12345", "SLURM_SUBMIT_DIR": "/from"}, cwd="/to")
+    env = {"SLURM_JOB_ACCOUNT": "p12345", "SLURM_SUBMIT_DIR": "/from"}
+    recipe = Recipe(("x",), env=env, cwd="/to", slurm_commands=True)
     parts = (
         Part("n1", (0, 1), 1000, 2500, 4096, 2),
         Part("n2", (0, 1), 1000, 2500, 4096, 2),

@@ -1,9 +1,9 @@
-"""What an attempt has on every node, written down where its job can read it, and the folder of the job's steps.
+"""What an attempt has on every node, written down where its job can read it, and where its steps are kept.
 
-A job divides its room among its steps itself: `srun` inside the job reads the room, and keeps in the folder `steps`,
-which is the job's own, who holds what. The supervisor looks there for one thing: which processes are steps, so that a
-signal that is meant for them reaches them and not the shell that started them. Runs in supervisors: only the standard
-library, and little of it.
+A job divides its room among its steps itself: `srun` inside the job reads the room, and keeps in a folder of the job,
+which the first of them makes, who holds what. The supervisor looks there for one thing: which processes are steps, so
+that a signal that is meant for them reaches them and not the shell that started them. Runs in supervisors: only the
+standard library, and little of it.
 """
 
 import json
@@ -21,19 +21,18 @@ if TYPE_CHECKING:
 
 ROOM = "room.json"
 """The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
-STEPS = "steps"
 SCRATCH = "tmp"
-"""The job's own folder for files that go when the attempt ends: SLURM_TMPDIR."""
+"""A folder for files that go when the attempt ends, SLURM_TMPDIR, of a job that has Slurm's commands."""
 NAMES = "hosts"
 """The machine's own list of names, with those of the job's emulated nodes."""
 LEDGER = "ledger.json"
-"""In the folder `steps`: which steps live, by whom they were started, and what they hold."""
+"""In the folder of the steps: which of them live, by whom they were started, and what they hold."""
 _LEDGER_BYTES_MAX = 4 << 20
 _READABLE = 0o644
 
 
 def room_of(
-    launch: "Launch", devices: "Sequence[Sequence[str]]", gpu_models: "Sequence[str]"
+    launch: "Launch", devices: "Sequence[Sequence[str]]", gpu_models: "Sequence[str]", job_folder: str
 ) -> dict[str, Any]:
     """The room of a launch, for its parts in order: what a job names to see its GPUs there, and their model."""
     shares = ranks_of(launch)
@@ -41,7 +40,7 @@ def room_of(
         _node(part, devices[place], gpu_models[place], shares[place])
         for place, part in enumerate(launch.parts)
     ]
-    return {"nodes": nodes, "ranks": sum(shares)}
+    return {"nodes": nodes, "ranks": sum(shares), "steps": f"{job_folder}/.steps-{launch.attempt}"}
 
 
 def ranks_of(launch: "Launch") -> list[int]:
@@ -71,20 +70,18 @@ def _node(part: "Part", devices: "Sequence[str]", model: str, ranks: int) -> dic
 
 
 def prepare(plan: dict[str, Any]) -> None:
-    """Write the room into the attempt's folder, which is the current one, and make the folder for its steps."""
+    """Write the room into the attempt's folder, which is the current one, and make the job's scratch folder."""
     if "room" not in plan:
         # It was put on disk by a yard of an earlier version, and started by this one.
         return
     draft = files.write_draft(ROOM, json.dumps(plan["room"]).encode(), durable=False)
     os.chmod(draft, _READABLE)
     os.rename(draft, ROOM)
-    with suppress(FileExistsError):
-        os.mkdir(STEPS, 0o700)
-    with suppress(FileExistsError):
-        os.mkdir(SCRATCH, 0o700)
-    if plan["drop"]:
-        os.chown(STEPS, plan["uid"], plan["gid"])
-        os.chown(SCRATCH, plan["uid"], plan["gid"])
+    if plan.get("scratch", True):
+        with suppress(FileExistsError):
+            os.mkdir(SCRATCH, 0o700)
+        if plan["drop"]:
+            os.chown(SCRATCH, plan["uid"], plan["gid"])
 
 
 def write_names(plan: dict[str, Any], system: str) -> None:
@@ -116,14 +113,14 @@ def sweep() -> None:
         shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
-def starters() -> set[int]:
+def starters(plan: dict[str, Any]) -> set[int]:
     """Numbers of the processes that the ledger calls starters of live steps.
 
     The ledger belongs to the job: what it says is to be held against what is known, and it may be anything at all.
     """
     try:
-        fd = os.open(f"{STEPS}/{LEDGER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+        fd = os.open(f"{plan['room']['steps']}/{LEDGER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (OSError, KeyError):
         return set()
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -138,16 +135,13 @@ def starters() -> set[int]:
 
 
 def clear(folder: str) -> None:
-    """Take away what is of no use once the attempt has ended. The folder of steps is the job's own work."""
+    """Take away what is of no use once the attempt has ended."""
     for name in (ROOM, NAMES):
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
-    for path in (os.path.join(folder, STEPS), os.path.join(folder, SCRATCH)):
-        try:
-            os.rmdir(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError:
-            import shutil  # noqa: PLC0415  # most jobs leave nothing there
+    # Its supervisor has done that, unless it was killed.
+    path = os.path.join(folder, SCRATCH)
+    if os.path.isdir(path) and not os.path.islink(path):
+        import shutil  # noqa: PLC0415  # most jobs leave nothing there
 
-            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)

@@ -325,7 +325,7 @@ class Supervisor:
         if self.plan.get("warn_shell"):
             processes.signal_all({task.pid for task in self.tasks if task.status is None}, number)
             return
-        named = room.starters()
+        named = room.starters(self.plan)
         # What the job's own file says holds only for processes of the job.
         if steps := named & self._below() if named else named:
             processes.signal_all(steps, number)

@@ -190,7 +190,9 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
             launch,
             [seat.devices_of(part) for part, seat in zip(parts, place.seats, strict=True)],
             [seat.gpu_model for seat in place.seats],
+            place.job_folder,
         ),
+        "scratch": recipe.slurm_commands,
         "limit_ms": launch.limit_ms,
         "grace_ms": launch.grace_ms,
         "warn_signal": recipe.warn_signal,
@@ -224,7 +226,6 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "YARD_JOB_NAME": launch.name,
         "YARD_ATTEMPT": str(launch.attempt),
         "YARD_RESTART_COUNT": str(launch.restarts),
-        "SLURM_TMPDIR": f"{place.folder}/{SCRATCH}",
     } | variables.of_job(launch, account.uid, account.gid, account.user)
     if launch.array_id:
         yard["JOB_COMPLETION_INDEX"] = str(launch.array_index)
@@ -238,6 +239,8 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
     if place.yard:
         base["YARD_DATA"] = place.yard
     env = base | variables.fallbacks(launch, place.job_folder, place.host) | recipe.env | yard
+    if recipe.slurm_commands:
+        env["SLURM_TMPDIR"] = f"{place.folder}/{SCRATCH}"
     if recipe.slurm_commands and place.commands:
         env["PATH"] = f"{place.commands}:{env['PATH']}"
     return env

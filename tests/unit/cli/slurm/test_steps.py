@@ -160,13 +160,14 @@ class Job:
 
     def __init__(self, folder: Path, *cpus: int) -> None:
         self.folder = folder
-        (folder / "steps").mkdir()
         nodes = [
             {"name": node.name, "gpus": [{"index": i, "device": d} for i, d in node.gpus], "cpus": node.cpus,
              "memory_mib": 0, "tasks": 2}
             for node in room(*cpus)
         ]  # fmt: skip
-        (folder / "room.json").write_text(json.dumps({"nodes": nodes, "ranks": 4}), encoding="utf-8")
+        (folder / "room.json").write_text(
+            json.dumps({"nodes": nodes, "ranks": 4, "steps": str(folder / ".steps-1")}), encoding="utf-8"
+        )
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "YARD"))}
         self.environment |= {"YARD_ATTEMPT_DIR": str(folder), "YARD_JOB_ID": "7", "SLURM_JOB_ID": "7"}
 

@@ -16,7 +16,7 @@ from typing import Any
 from gpuyard.cli.slurm.steps.asks import Ask, no_step
 from gpuyard.cli.slurm.steps.grants import Held, NodeGrant, RoomNode, grant, room_nodes
 from gpuyard.engines.local import files, processes
-from gpuyard.engines.local.room import LEDGER, ROOM, STEPS
+from gpuyard.engines.local.room import LEDGER, ROOM
 
 _LOCK = "lock"
 
@@ -32,12 +32,16 @@ class Ledger:
         self.nodes: tuple[RoomNode, ...] = room_nodes(room)
         self.ranks: int = room["ranks"]
         self._boot = processes.boot_id()
-        self._path = os.path.join(self._folder, STEPS, LEDGER)
+        # A yard of an earlier version has made the folder itself.
+        self._steps = room.get("steps") or os.path.join(self._folder, "steps")
+        self._path = os.path.join(self._steps, LEDGER)
 
     @contextmanager
     def _open(self) -> Iterator[dict[str, Any]]:
         """The ledger, alone; what is changed in it is kept."""
-        fd = os.open(os.path.join(self._folder, STEPS, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with suppress(FileExistsError):
+            os.mkdir(self._steps, 0o700)
+        fd = os.open(os.path.join(self._steps, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             book = files.read(self._path) or {"next": 0, "live": []}
