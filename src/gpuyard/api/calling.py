@@ -79,6 +79,11 @@ class Caller:
                 )
             self._headers["Authorization"] = f"Bearer {place.token}"
 
+    @property
+    def here(self) -> bool:
+        """Whether the yard is on this machine: it is asked through its socket, and what is a file here is one there."""
+        return isinstance(self._address, str)
+
     def __enter__(self) -> Self:
         return self
 

@@ -6,6 +6,7 @@ from typing import Any
 from gpuyard.cli.eta import by
 from gpuyard.cli.options import Output
 from gpuyard.cli.places import client
+from gpuyard.cli.scripts import refuse_folder
 
 NEVER = 3
 """Exit code where a job could never run."""
@@ -14,6 +15,9 @@ NEVER = 3
 def rehearse(jobs: Sequence[Mapping[str, Any]], output: Output) -> int:
     """Try each job and say what would become of it; the exit code."""
     with client() as yard:
+        if yard.here:
+            for fields in jobs:
+                refuse_folder(fields)
         found = [yard.dry_run(fields) for fields in jobs]
     if output in (Output.TABLE, Output.WIDE):
         for number, each in enumerate(found):

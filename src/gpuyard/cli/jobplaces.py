@@ -101,8 +101,6 @@ def place(
     now_ms = time.time_ns() // 1_000_000
     if chdir:
         fields["cwd"] = os.path.abspath(os.path.expanduser(chdir))
-        if os.path.isfile(fields["cwd"]):
-            raise BadInput(f"--chdir {chdir}: is a file, and a job runs in a folder")
     for key, names in (("pools", _listed(pool)), ("on_nodes", _hosts(node)), ("not_nodes", _hosts(exclude))):
         if names:
             fields[key] = names

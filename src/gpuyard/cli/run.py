@@ -10,7 +10,7 @@ from gpuyard.cli import jobfields as f
 from gpuyard.cli import jobplaces as p
 from gpuyard.cli.options import Called
 from gpuyard.cli.places import client
-from gpuyard.cli.scripts import command_of, is_file_to_read, piped
+from gpuyard.cli.scripts import command_of, is_file_to_read, piped, refuse_command, refuse_folder
 from gpuyard.cli.shown import shown
 from gpuyard.errors import BadInput, YardError
 
@@ -79,6 +79,9 @@ def run(
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
     with client() as yard:
+        if yard.here:
+            refuse_folder(fields)
+            refuse_command("run", fields, ctx.options)
         return _watched(yard, fields, quiet, f.was_given(ctx, "gpus"))
 
 

@@ -6,7 +6,7 @@ A slip of the hand is told now, with the line to type instead, and not by a job 
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +155,54 @@ def _refuse_file(verb: str, path: Path, words: Sequence[str], options: Sequence[
     )
 
 
-def _is_program(word: str) -> bool:
+def refuse_folder(fields: Mapping[str, Any]) -> None:
+    """Refuse a job whose folder is not there; one that waits for other jobs may have it from them."""
+    folder = fields.get("cwd", "")
+    if not folder or fields.get("dependencies") or os.path.isdir(folder):
+        return
+    try:
+        os.stat(folder)
+    except PermissionError:
+        # The job may run as a user who can look there.
+        return
+    except OSError as error:
+        raise BadInput(
+            f"{folder}: the job is to run there: {error.strerror}",
+            f"Make the folder first: mkdir -p {_quoted(folder)}",
+        ) from None
+    raise BadInput(f"{folder}: is a file, and a job runs in a folder")
+
+
+def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str]) -> None:
+    """Refuse a command that names a file of the job's folder which could not be run that way."""
+    words = fields.get("command", ())
+    if fields.get("script") or not words:
+        return
+    word, path = words[0], Path(fields.get("cwd", ""), words[0])
+    if "/" not in word and _is_program(word, fields.get("env", {}).get("PATH")):
+        return
+    if not path.is_file():
+        # It may be there when the job starts.
+        return
+    runs = os.access(path, os.X_OK)
+    content = _script(path)
+    if content is None:
+        _refuse_file(verb, path, words, options)
+    elif not runs:
+        raise BadInput(
+            f"{word}: is a script that may not be run: it is not executable",
+            f"Make it so, chmod +x {_quoted(str(path))}, or leave out the `--`: its text is then submitted.",
+        )
+    elif "/" not in word:
+        line = _line(verb, options, [f"./{word}", *words[1:]])
+        raise BadInput(f"{word}: is a script in the job's folder, and not on the PATH", f"Type: {line}")
+
+
+def _is_program(word: str, path: str | None = None) -> bool:
     """Whether the PATH, or the place it names, has it."""
     import shutil
 
-    return shutil.which(word) is not None
+    return shutil.which(word, path=path) is not None
 
 
 def _line(verb: str, options: Sequence[str], words: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from gpuyard.cli import jobfields as f
 from gpuyard.cli import jobplaces as p
 from gpuyard.cli.options import Called, Output, OutputOption
 from gpuyard.cli.places import client
-from gpuyard.cli.scripts import command_of, is_file_to_read, piped
+from gpuyard.cli.scripts import command_of, is_file_to_read, piped, refuse_command, refuse_folder
 from gpuyard.errors import BadInput, YardError
 
 
@@ -113,6 +113,9 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
     with client() as yard:
         for place, fields in enumerate(jobs):
             try:
+                if yard.here:
+                    refuse_folder(fields)
+                    refuse_command("submit", fields, ctx.options)
                 accepted = yard.submit(fields)
             except YardError as error:
                 raise _of_several(f.own_default(error, fields), jobs, place) from error

@@ -20,8 +20,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "blank.sh": b" \n\n",
         "model.bin": b"\x00\x01\x02",
         "dos.sh": b"#!/bin/sh\r\ntrue\r\n",
+        "ok.sh": b"#!/bin/sh\ntrue\n",
+        "runs.sh": b"#!/bin/sh\ntrue\n",
+        "runs": b"true\n",
     }.items():
         (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755 if name.startswith("runs") else 0o644)
     program = tmp_path / "prog"
     program.write_bytes(b"\x7fELF\x00\x00")
     program.chmod(0o755)
@@ -52,6 +56,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["prog"], "prog: is a program, and not on the PATH", "yard submit -g 1 -- ./prog"),
         (["dos.sh"], "dos.sh:1: ends with the line break of Windows", "sed -i 's/\\r$//' dos.sh"),
         (["absent.yaml"], "absent.yaml: no such file", ""),
+        (["--", "train.py", "--lr", "1"], "train.py: does not begin with #!",
+         "yard submit -g 1 -- python3 train.py --lr 1"),
+        (["--", "prog"], "prog: is a program, and not on the PATH", "yard submit -g 1 -- ./prog"),
+        (["--", "./ok.sh"], "ok.sh: is a script that may not be run", "leave out the `--`"),
+        (["--", "runs.sh"], "runs.sh: is a script in the job's folder", "yard submit -g 1 -- ./runs.sh"),
+        (["--chdir", "data", "--", "../runs"], "runs: does not begin with #!", "-- PROGRAM ../runs"),
+        (["--chdir", "none/such", "--", "true"], "none/such: the job is to run there: No such file or directory",
+         "Make the folder first: mkdir -p "),
+        (["--chdir", "plain.sh", "--", "true"], "plain.sh: is a file, and a job runs in a folder", ""),
     ],
 )  # fmt: skip
 def test_a_slip_is_refused_with_the_line_to_type(
@@ -69,7 +82,9 @@ def test_a_slip_is_refused_with_the_line_to_type(
 NO_SERVER = 4
 
 
-@pytest.mark.parametrize("words", [["true"], ["./prog"], ["--", "train.py"], ["python3", "train.py"]])
+@pytest.mark.parametrize(
+    "words", [["true"], ["./prog"], ["--", "absent.py"], ["python3", "train.py"], ["--", "./prog"]]
+)
 def test_a_command_is_taken(yard: Yard, folder: Path, words: list[str]) -> None:
     assert NO_SERVER == yard("submit", *words).code
 
@@ -84,3 +99,24 @@ def test_a_file_that_may_not_be_read_is_named(
     done = yard("submit", "plain.sh")
     assert (2, "") == (done.code, done.out)
     assert "plain.sh: Permission denied" in done.err
+
+
+def test_a_folder_that_another_job_may_make_is_not_asked_for(yard: Yard, folder: Path) -> None:
+    assert NO_SERVER == yard("submit", "--after", "1", "--chdir", "made-by-1", "--", "true").code
+
+
+def test_the_folder_of_a_file_of_jobs_is_asked_for(yard: Yard, folder: Path) -> None:
+    (folder / "job.yaml").write_text("command: [true]\ncwd: /no/such/folder\n", encoding="utf-8")
+    done = yard("submit", "job.yaml")
+    assert (2, "") == (done.code, done.out)
+    assert "/no/such/folder: the job is to run there: No such file or directory" in done.err
+
+
+def test_the_files_of_another_machine_are_not_judged(
+    yard: Yard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YARD_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("YARD_TOKEN", "yard_x")
+    monkeypatch.setattr("gpuyard.api.calling.PATIENCE_S", 0.0)
+    for words in (["--chdir", "/no/such", "--", "true"], ["--", "train.py"]):
+        assert NO_SERVER == yard("submit", *words).code

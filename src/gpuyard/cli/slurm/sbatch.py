@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
+from gpuyard.cli.scripts import refuse_folder
 from gpuyard.cli.slurm.exclusions import drop_unknown
 from gpuyard.cli.slurm.getopt import Grammar, Opt, read
 from gpuyard.cli.slurm.stopping import Stop, error
@@ -170,6 +171,11 @@ def failed(why: str) -> Stop:
 
 
 def _submitted(yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], "Intake"]) -> Any:
+    if yard.here:
+        try:
+            refuse_folder(fields)
+        except BadInput as wrong:
+            raise failed("\n".join([wrong.message, *wrong.hint.splitlines()])) from None
     try:
         return yard.submit(fields)
     except Refused as refusal:
