@@ -8,15 +8,19 @@ holds. What the books say and the log does not (a write that failed) is thrown a
 from collections.abc import Callable, Iterable
 from threading import RLock
 
+from gpuyard.control.aside import Aside
 from gpuyard.control.ends import history_row, try_row
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.dump import dump, load
 from gpuyard.model import AttemptEnded, Event, Outcome, PolicySpec
 from gpuyard.policies.registry import build
-from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow, TryRow
+from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow, TryRow, packed
 
 SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
+
+BESIDE_FROM = 2_000
+"""With so many jobs a state is saved by a copy of the process: the books would be locked for too long."""
 
 
 class Draft:
@@ -68,6 +72,8 @@ class Books:
         """The last event that is folded in."""
         self._saved_seq = 0
         self._policy: tuple[PolicySpec, Policy] | None = None
+        self._saving: tuple[int, Aside] | None = None
+        """The copy that is being saved, and up to which event."""
         self._wrong = False
         """Whether they hold what a failed write left: then they are read anew before anyone looks at them."""
         self.reload()
@@ -137,7 +143,7 @@ class Books:
             return draft.events if draft is not None else []
 
     def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:
-        """Save the state if so many events have come since the last time."""
+        """Save the state if so many events have come since the last time, and wait for it."""
         with self.lock:
             if self._wrong:
                 self.reload()
@@ -147,3 +153,39 @@ class Books:
         self.store.save_snapshot(seq, plain, now_ms)
         self._saved_seq = seq
         return True
+
+    def save_beside(self, now_ms: int) -> bool:
+        """The same as a part of every step; with many jobs in a copy of the process, to be put down in a later step.
+
+        Where there are more jobs than events since the last time, it can wait: writing all of them would cost more than
+        reading those events again at a start.
+        """
+        if self._saving is not None:
+            return self._put_down(now_ms)
+        jobs = len(self.state.jobs)
+        if self.seq - self._saved_seq < max(SNAPSHOT_EVERY, jobs):
+            return False
+        if jobs < BESIDE_FROM:
+            return self.save(now_ms)
+        with self.lock:
+            if not self._wrong:
+                self._saving = (self.seq, Aside(lambda: packed(dump(self.state))))
+        return False
+
+    def _put_down(self, now_ms: int) -> bool:
+        assert self._saving is not None
+        seq, aside = self._saving
+        if not aside.done():
+            return False
+        self._saving, body = None, aside.result()
+        # One that came to nothing is tried again when as many events have come once more.
+        self._saved_seq = seq
+        if body is not None:
+            self.store.put_snapshot(seq, body, now_ms)
+        return body is not None
+
+    def stop_saving(self) -> None:
+        """Nobody will put down what is being saved."""
+        if self._saving is not None:
+            self._saving[1].end()
+            self._saving = None

@@ -138,6 +138,7 @@ class Leader:
             except Exception as error:
                 self._failed("taking over", error)
             finally:
+                self._books.stop_saving()
                 self._leading.clear()
                 self.standing.leads, self.standing.late = False, {}
                 with suppress(Exception):
@@ -229,7 +230,7 @@ class Leader:
             # What goes on is told once, not at every step.
             if trouble not in before:
                 _log.warning("%s", trouble)
-        self._books.save(self._now_ms())
+        self._books.save_beside(self._now_ms())
         if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
             self._tidied_s = standing.step_at_s
             self._tidy()

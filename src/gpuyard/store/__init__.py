@@ -19,7 +19,7 @@ from gpuyard.store.errors import (
 from gpuyard.store.history import HistoryQuery, HistoryRow
 from gpuyard.store.leader import Holder, Lease
 from gpuyard.store.log import Commit, Numbered
-from gpuyard.store.snapshots import Snapshot
+from gpuyard.store.snapshots import Snapshot, packed
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
 from gpuyard.store.tokens import TokenRow
@@ -53,5 +53,6 @@ __all__ = [
     "TokenRow",
     "TryRow",
     "open_store",
+    "packed",
     "text_hash",
 ]

@@ -1,19 +1,24 @@
 """Books follow the log and nothing but the log."""
 
+import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from gpuyard.control.aside import Aside
 from gpuyard.control.books import Books, Draft
-from gpuyard.core.dump import canonical
+from gpuyard.core.dump import canonical, load
+from gpuyard.core.plain import Plain
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
 from gpuyard.sim.memory_store import MemoryStore
-from gpuyard.store import Commit, Fenced, StoreFull, Submission
+from gpuyard.store import Commit, Fenced, Store, StoreFull, Submission, open_store, packed
 
 NODE = Node("n0", "main", "p", "H100", 8, 64_000, 1 << 18)
 
 
-def submit(store: MemoryStore, gpus: int = 1) -> int:
+def submit(store: MemoryStore | Store, gpus: int = 1) -> int:
     spec = JobSpec("a", Ask(Whole(gpus)))
     (answer,) = store.submit([Submission(lambda i: [JobSubmitted(5, Job(i, spec, 5))])], 5)
     assert not isinstance(answer, Exception)
@@ -92,3 +97,53 @@ def test_books_opened_from_a_snapshot_are_the_books_that_made_it() -> None:
     submit(store, 2)
     books.catch_up()
     assert canonical(books.state) == canonical(Books(store).state)  # type: ignore[arg-type]
+
+
+def test_a_long_queue_is_saved_beside_the_books_which_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy waits for a file here, as it would take its time with many jobs: nobody else does."""
+    monkeypatch.setattr("gpuyard.control.books.BESIDE_FROM", 1)
+    monkeypatch.setattr("gpuyard.control.books.SNAPSHOT_EVERY", 2)
+    go_on = tmp_path / "go-on"
+
+    def slowly(plain: Plain) -> bytes:
+        while not go_on.exists():
+            time.sleep(0.01)
+        return packed(plain)
+
+    monkeypatch.setattr("gpuyard.control.books.packed", slowly)
+    with closing(open_store(f"sqlite:///{tmp_path}/yard.db")) as store:
+        books = Books(store)
+        books.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
+        submit(store)
+        books.catch_up()
+        then = canonical(books.state)
+        assert not books.save_beside(6)
+        began_s = time.monotonic()
+        submit(store, 2)
+        books.catch_up()
+        assert not books.save_beside(7)
+        assert time.monotonic() - began_s < 5
+        go_on.touch()
+        while not books.save_beside(8):
+            assert time.monotonic() - began_s < 30
+        found = store.latest_snapshot()
+        assert found is not None
+        assert (2, then) == (found.seq, canonical(load(found.plain)))
+        assert not books.save_beside(9), "one event is not worth another"
+
+
+def test_a_copy_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+    aside = Aside(lambda: time.sleep(60) or b"")
+    pid = aside._pid
+    aside.end()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_copy_gives_back_what_it_made_or_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    whole, broken = Aside(lambda: b"x" * 3_000_000), Aside(lambda: b"%d" % (1 // 0))
+    until_s = time.monotonic() + 30
+    while not (whole.done() and broken.done()):
+        assert time.monotonic() < until_s
+    assert (3_000_000, None) == (len(whole.result() or b""), broken.result())

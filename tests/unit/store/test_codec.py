@@ -1,14 +1,15 @@
 """Events as rows and back, across releases."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, get_args
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.model import Event, Ticked
+from gpuyard.core.plain import to_plain
+from gpuyard.model import Event, Job, JobSubmitted, Ticked
 from gpuyard.store import CODEC, Codec, StoreDamaged, StoreError
 from rigs.stores import SPEC, submission
 
@@ -33,6 +34,21 @@ def test_text_is_compact_and_plain_ascii() -> None:
     assert body.isascii()
     assert event == CODEC.decode(1, "JobSubmitted", 1, body)
     assert SPEC.tenant in body
+
+
+def test_what_tasks_of_an_array_ask_for_is_read_once_and_shared() -> None:
+    """Ten thousand tasks would otherwise fill the memory with ten thousand copies of it."""
+    odd = replace(SPEC, name='","submitted_ms":1,"spec":{}', user="\\")
+    jobs = [Job(id=n, spec=replace(odd), submitted_ms=5, array_id=7, array_index=n) for n in range(8, 11)]
+
+    rows = [CODEC.encode(JobSubmitted(5, job)) for job in jobs]
+
+    assert [json.dumps(to_plain(JobSubmitted(5, job)), separators=(",", ":")) for job in jobs] == [
+        row.body for row in rows
+    ]
+    found = [CODEC.decode(n, row.kind, row.version, row.body) for n, row in enumerate(rows)]
+    assert [JobSubmitted(5, job) for job in jobs] == found
+    assert 1 == len({id(event.job.spec) for event in found if isinstance(event, JobSubmitted)})
 
 
 @dataclass(frozen=True, slots=True)
