@@ -134,3 +134,72 @@ def test_a_job_is_shown_with_the_tasks_that_srun_starts(box: Box) -> None:
     )
     words = box("slurm", "scontrol", "show", "job", job).out.split()
     assert {"NumTasks=2", "CPUs/Task=1", "NumCPUs=2"} <= set(words)
+
+
+def test_salloc_runs_a_command_on_an_allocation(box: Box) -> None:
+    step = "srun -l -n2 --gpus-per-task=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'"
+    done = box(
+        "slurm",
+        "salloc",
+        "-n2",
+        "--gpus=2",
+        "bash",
+        "-c",
+        f"echo $SLURM_NTASKS $SLURM_JOB_ID; {step}; exit 3",
+    )
+
+    tasks, number, *steps = done.out.split()
+    assert (3, "2") == (done.code, tasks)
+    assert {"0:", "1:"} <= set(steps)
+    assert 2 == len({word for word in steps if word.startswith("GPU-")})
+    assert f"salloc: Relinquishing job allocation {number}" in done.err
+    shell = box("slurm", "salloc", "--gpus=1")
+    assert (2, "") == (shell.code, shell.out)
+    assert "salloc -N1 --gpus=1 COMMAND" in shell.err
+    never = box("slurm", "salloc", "--gpus=16", "true")
+    assert 1 == never.code
+    assert "salloc: error: Failed to allocate resources: it could never start" in never.err
+
+
+def test_what_a_job_uses_is_shown_and_files_are_copied(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("weights")
+    script = "sbcast data copy && sbcast data copy; echo $? >again; sbcast -f data copy && touch up; sleep 60"
+    job = int(box("slurm", "sbatch", "--parsable", "--mem=100M", "--wrap", script, cwd=tmp_path).out)
+    until((tmp_path / "up").exists)
+    assert ("weights", "1\n") == ((tmp_path / "copy").read_text(), (tmp_path / "again").read_text())
+    assert "copy: is there already; --force replaces it" in (tmp_path / f"slurm-{job}.out").read_text()
+    assert 1 == box("slurm", "sbcast", tmp_path / "data", tmp_path / "x").code
+
+    label, tasks, used = (
+        box("slurm", "sstat", "-n", "-P", "-j", job, "-o", "jobid,ntasks,averss").out.strip().split("|")
+    )
+    assert (f"{job}.batch", "1") == (label, tasks)
+    assert float(used[:-1]) > 0
+    live = box("slurm", "seff", job).out
+    assert {"State: RUNNING", "Memory Requested: 100M", "Cores: 1"} <= set(live.splitlines())
+    assert "unknown" not in live
+    box("slurm", "scancel", job)
+    box.wait(job, "CANCELLED")
+    assert "Memory Utilized: unknown: a yard does not keep it" in box("slurm", "seff", job).out
+    gone = box("slurm", "sstat", "-j", job)
+    assert (1, f"sstat: error: no steps running for job {job}\n") == (gone.code, gone.err)
+    assert (1, "Job not found.\n") == (box("slurm", "seff", 999).code, box("slurm", "seff", 999).err)
+
+
+def test_priorities_by_number_lead_to_what_a_yard_has(box: Box) -> None:
+    def submit() -> str:
+        return box("slurm", "sbatch", "--parsable", "--gpus=8", "--wrap", "sleep 60").out.strip()
+
+    runs, held, second, first = [submit() for _ in range(4)]
+    box.wait(runs, "RUNNING")
+    assert 0 == box("slurm", "scontrol", "update", f"JobId={held}", "Priority=0").code
+    assert "JobHeldUser\n" == box("slurm", "squeue", "-h", "-j", held, "-o", "%r").out
+    for what in ("Priority=5000", "Nice=-10"):
+        refused = box("slurm", "scontrol", "update", f"JobId={second}", what)
+        assert 1 == refused.code
+        assert f"scontrol top {second}" in refused.err
+    last = submit()
+    assert 0 == box("slurm", "scontrol", "top", f"{first},{second}").code
+    waiting = box("slurm", "squeue", "-h", "-t", "PD", "-o", "%A").out.split()
+    assert [first, second, last] == [number for number in waiting if number != held]
+    assert 0 == box("slurm", "scancel", runs, held, first, second, last).code

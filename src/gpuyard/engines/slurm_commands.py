@@ -5,7 +5,19 @@ import shlex
 import sys
 from pathlib import Path
 
-PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare")
+PROGRAMS = (
+    "sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare", "salloc", "sbcast", "sstat", "seff",
+)  # fmt: skip
+INSTEAD = {
+    "sattach": "`yard logs -f JOB` shows what a job writes",
+    "sprio": "`yard why JOB` says why a job waits, and `yard share --explain` whose turn it is",
+    "sreport": "`yard share` shows what tenants used, and `yard history -o csv` has every job",
+    "sacctmgr": "tenants, classes and limits are in yard.yaml: `yard tenants` shows them, `yard apply` changes them",
+    "sdiag": "`yard queue` shows who waits, and `yard top` the whole yard",
+    "scrontab": "let cron run sbatch",
+    "strigger": "let a job wait for another: sbatch --dependency",
+}
+"""Commands of Slurm's that a yard does not have, and what to use."""
 MARK = "# made by `yard slurm --install-links`"
 _SHEBANG_MAX = 120
 """Longer first lines are cut by older kernels."""
@@ -37,7 +49,7 @@ def write(folder: Path) -> None:
     """Put the commands into a folder, for everybody; one that is as it should be is left alone."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     folder.chmod(0o755)
-    for name in PROGRAMS:
+    for name in (*PROGRAMS, *INSTEAD):
         text, path = text_of(name, sys.executable), folder / name
         if (
             path.is_file()

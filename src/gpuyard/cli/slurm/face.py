@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from gpuyard.cli.slurm.admin import COMMANDS, run_admin
-from gpuyard.cli.slurm.programs import PROGRAMS, run_program
+from gpuyard.cli.slurm.programs import INSTEAD, PROGRAMS, run_program
 
 HELP = """\
 Usage: yard slurm COMMAND [ARGS]...
@@ -22,6 +22,10 @@ Commands:
   srun       Run a command and watch it; inside a job, a step of it.
   scontrol   Show jobs, nodes and partitions; hold, release, requeue, suspend, resume, drain.
   sshare     Show shares and what was used of them.
+  salloc     Run a command on an allocation of its own.
+  sbcast     In a job: put a file on its nodes.
+  sstat      Show what running jobs use.
+  seff       Show how a job ended and what it used.
 
 For whoever runs a Slurm cluster:
   import     Read a cluster into a yard.yaml and a trace of its jobs.
@@ -42,7 +46,7 @@ def run(words: Sequence[str]) -> int:
         print(HELP, end="", file=sys.stdout if words else sys.stderr)
         return 0 if words else _BAD_INPUT
     first, *rest = words
-    if first in PROGRAMS:
+    if first in PROGRAMS or first in INSTEAD:
         return run_program(first, rest)
     if first in COMMANDS:
         return run_admin(first, rest)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuyard.engines import slurm_commands
-from gpuyard.engines.slurm_commands import PROGRAMS
+from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
 from gpuyard.errors import BadInput, YardError
 
 
@@ -31,7 +31,7 @@ def install(words: Sequence[str]) -> int:
 def _write(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = [name for name in PROGRAMS if not _ours(folder / name)]
+        foreign = [name for name in (*PROGRAMS, *INSTEAD) if not _ours(folder / name)]
         if foreign:
             raise BadInput(
                 f"{folder / foreign[0]} is there and was not made by yard; nothing was written",

@@ -7,19 +7,23 @@ from importlib import import_module
 
 from gpuyard.cli.shown import shown, shown_lines
 from gpuyard.cli.slurm.stopping import Stop
-from gpuyard.engines.slurm_commands import PROGRAMS
+from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
 from gpuyard.errors import YardError
 
-__all__ = ["PROGRAMS", "VERSION", "run_program"]
+__all__ = ["INSTEAD", "PROGRAMS", "VERSION", "run_program"]
 
 VERSION = "slurm-wlm 22.05.8"
 """Which Slurm these commands are like. Scripts look at the number; what follows it says who answers."""
 _INTERRUPTED = 130
+_NOT_SERVED = 2
 
 
 def run_program(name: str, words: Sequence[str]) -> int:
     """Run one of Slurm's commands; its exit code. Only defects of ours escape as exceptions."""
     _write_at_once()
+    if name in INSTEAD:
+        print(f"{name}: error: a yard has no {name}: {INSTEAD[name]}", file=sys.stderr)
+        return _NOT_SERVED
     try:
         module = import_module(f"gpuyard.cli.slurm.{name}")
         code = _plain(module, words)

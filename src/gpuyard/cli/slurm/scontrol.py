@@ -78,6 +78,9 @@ def _ask(name: str, words: list[str]) -> int:
         if wanted is None:
             raise Stop("Invalid job id specified", f"scontrol: error: {part!r} is no job id")
         labels += wanted.labels()
+    if name == "top":
+        # The one that is moved last comes first.
+        labels.reverse()
     with Client() as yard:
         answers = yard.ask_many(_VERBS[name], labels)
     refused = [answer for answer in answers if answer["status"] >= 400]
@@ -117,6 +120,8 @@ def _update(words: list[str]) -> int:
     if "nodename" in fields:
         return _update_nodes(fields)
     if "jobid" in fields or "job" in fields:
+        if set(fields) <= {"jobid", "job", "priority", "nice"}:
+            return _update_priority(fields)
         asked = ", ".join([word for word in words if not word.lower().startswith("job")])
         raise error(
             "scontrol",
@@ -128,6 +133,21 @@ def _update(words: list[str]) -> int:
     raise Stop(
         "No valid entity in update command",
         'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"',
+    )
+
+
+def _update_priority(fields: dict[str, str]) -> int:
+    """Priority 0 is how Slurm holds a job. Other numbers mean nothing here: the order is that of class and share."""
+    job = fields.get("jobid") or fields.get("job", "")
+    if fields.get("priority") == "0" and "nice" not in fields:
+        return _ask("hold", [job])
+    if "priority" not in fields and "nice" not in fields:
+        raise Stop("No changes specified")
+    raise error(
+        "scontrol",
+        "a yard has no priorities by number: class and share say whose turn it is, and `yard why` how\n"
+        f"an administrator lets it come first with: scontrol top {job}\n"
+        f"and its owner keeps it back with: scontrol hold {job}",
     )
 
 

@@ -1,17 +1,15 @@
 """`srun`: run a command and watch it; inside a job, start processes on what the job has."""
 
 import os
-import signal as signals
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.shown import shown
+from gpuyard.cli.slurm.following import heed_signals, watched
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.stopping import Stop, error
-from gpuyard.cli.waiting import copied
 
 _NOT_SRUNS = frozenset(
     {"array", "wrap", "parsable", "wait", "ignore-pbs", "batch", "get-user-env", "export-file", "test-only"}
@@ -55,8 +53,6 @@ _SILENT = frozenset(
     }
 )  # fmt: skip
 """Options that say how to start and watch, and ask for nothing of the job."""
-_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
-_BROKEN_PIPE = 141
 _ITS_OWN_GPUS = 'CUDA_VISIBLE_DEVICES=$YARD_TASK_GPUS; export CUDA_VISIBLE_DEVICES; exec "$@"'
 """Tasks of a gang see all GPUs of the job on their node, for programs that choose by LOCAL_RANK. With GPUs by task,
 Slurm shows each its own."""
@@ -85,15 +81,14 @@ def run(words: Sequence[str]) -> int:
 def _allocated(given: Read) -> int:
     """Outside a job: submit, watch, end as it ends."""
     fields = _fields(given)
-    for number in (signals.SIGTERM, signals.SIGHUP):
-        signals.signal(number, _interrupt)
+    heed_signals()
     with Client() as yard:
         try:
             job = yard.submit(fields)
         except Refused as refusal:
             why = "\n".join([refusal.message, *refusal.hint.splitlines()])
             raise error("srun", f"Unable to allocate resources: {why}") from None
-        return _watched(yard, job, given.has("quiet"))
+        return watched("srun", yard, job, quiet=given.has("quiet"))
 
 
 def _fields(given: Read) -> dict[str, Any]:
@@ -139,38 +134,3 @@ def _bound(given: Read) -> tuple[str, ...]:
     """What comes before the command where each task is to see its own GPUs."""
     unbound = given.last("gpu-bind").partition(":")[0].lower() in ("none", "closest")
     return () if unbound or not given.has("gpus-per-task") else ("sh", "-c", _ITS_OWN_GPUS, "srun")
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _watched(yard: Client, job: Any, quiet: bool) -> int:
-    try:
-        return _code(copied(yard, job["id"], before="srun: ", quiet=quiet))
-    except KeyboardInterrupt:
-        print(f"srun: interrupt: cancelling job {job['label']}", file=sys.stderr)
-        yard.cancel(job["id"])
-        return 130
-    except BrokenPipeError:
-        yard.cancel(job["id"])
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
-
-
-def _code(end: Any) -> int:
-    code = int(end["exit_code"] or 0)
-    state = end["state"]
-    if state == "TIMEOUT":
-        code = _CODES[state]
-        print(f"srun: error: job {end['label']} reached its time limit", file=sys.stderr)
-    elif state == "FAILED" and code > 128:
-        print(
-            f"srun: error: job {end['label']}: {signals.strsignal(code - 128) or 'Killed'}", file=sys.stderr
-        )
-    elif state == "FAILED" and code:
-        print(f"srun: error: job {end['label']}: Exited with exit code {code}", file=sys.stderr)
-    elif state != "COMPLETED":
-        print(f"srun: error: job {end['label']} ended with {state}: {shown(end['reason'])}", file=sys.stderr)
-        code = code or _CODES.get(state, 1)
-    return code

@@ -19,7 +19,7 @@ from gpuyard.cli.slurm.sshare import rows_of
 from gpuyard.cli.slurm.words import REASONS, reason
 from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
 from gpuyard.control.slurm_views import MORE_COLUMNS
-from gpuyard.engines.slurm_commands import PROGRAMS, text_of
+from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, text_of
 from gpuyard.intake import Caller, Intake, read_sbatch
 
 POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
@@ -208,7 +208,7 @@ def test_links_are_written_and_written_again(tmp_path: Path, capsys: pytest.Capt
     for _ in range(2):
         assert 0 == run(["--install-links", str(folder)])
         assert f"export PATH='{folder}':$PATH" in capsys.readouterr().out
-    assert sorted(PROGRAMS) == sorted(os.listdir(folder))
+    assert sorted([*PROGRAMS, *INSTEAD]) == sorted(os.listdir(folder))
     done = subprocess.run([folder / "squeue", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("slurm-wlm 22.05")
 
@@ -268,3 +268,9 @@ def test_squeue_imports_nothing_that_takes_time() -> None:
         "gpuyard.intake",
     }
     assert set() == heavy & set(loaded)
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_a_command_that_a_yard_lacks_says_what_to_use(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == run([name, "show"])
+    assert f"{name}: error: a yard has no {name}: {INSTEAD[name]}\n" == capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""`salloc`: run a command once, on the first node of an allocation of its own; `srun` in it starts steps."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from gpuyard.api.client import Client, Refused
+from gpuyard.cli.slurm.following import heed_signals, watched
+from gpuyard.cli.slurm.getopt import Grammar, options, read
+from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
+from gpuyard.cli.slurm.sbatch import request_of, take
+from gpuyard.cli.slurm.stopping import Stop, error
+
+_NOT_SALLOCS = frozenset(
+    {
+        "array",
+        "wrap",
+        "parsable",
+        "wait",
+        "ignore-pbs",
+        "batch",
+        "export-file",
+        "test-only",
+        "output",
+        "error",
+        "input",
+    }
+)
+_OWN = options("bell no-bell immediate,I? kill-command,K? no-shell wait-all-nodes= command-name=")
+_TAKEN = {option.short for option in _OWN if option.short}
+GRAMMAR = Grammar(
+    "salloc",
+    (
+        *[
+            option._replace(short="") if option.short in _TAKEN else option
+            for option in SBATCH.options
+            if option.name not in _NOT_SALLOCS
+        ],
+        *_OWN,
+    ),
+    anywhere=False,
+)
+HELP = """\
+Usage: salloc [OPTIONS(0)...] command(0) [args(0)...]
+Waits for what the options ask for, runs the command once with it, shows what the command writes, and ends with its exit
+code. The command runs on the first node of the allocation; srun in it reaches all of them."""
+_NOT_SERVED = 2
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command on its allocation."""
+    given = read(GRAMMAR, words)
+    if given.has("version") or given.has("help") or given.has("usage"):
+        print(HELP)
+        return 0
+    if given.has("no-shell"):
+        raise error(
+            "salloc",
+            "--no-shell is not served: an allocation ends with its command\nuse: sbatch",
+            _NOT_SERVED,
+        )
+    if not given.rest:
+        raise error(
+            "salloc",
+            "a shell on a terminal is not served: name the command that is to run, as in\n"
+            "salloc -N1 --gpus=1 COMMAND",
+            _NOT_SERVED,
+        )
+    own = {option.name for option in _OWN}
+    kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
+    try:
+        taken = take([*kept, "--wrap=true"], "", "", ())
+        fields = request_of(taken)
+    except Stop as stop:
+        raise Stop(*[line.replace("sbatch: ", "salloc: ", 1) for line in stop.lines], code=1) from None
+    quiet = given.has("quiet")
+    for warning in taken.warnings:
+        print(f"salloc: warning: {warning.text}", file=sys.stderr)
+    for name in ("script", "stdout"):
+        fields.pop(name, None)
+    fields["command"] = list(given.rest)
+    if not given.has("job-name"):
+        from gpuyard.intake.names import job_name
+
+        fields["name"] = job_name(os.path.basename(given.rest[0]))
+    heed_signals()
+    with Client() as yard:
+        try:
+            job = yard.submit(fields)
+        except Refused as refusal:
+            why = "\n".join([refusal.message, *refusal.hint.splitlines()])
+            raise error("salloc", f"Failed to allocate resources: {why}") from None
+        if not quiet:
+            print(f"salloc: Pending job allocation {job['id']}", file=sys.stderr, flush=True)
+        code = watched("salloc", yard, job, quiet=quiet)
+    if not quiet:
+        print(f"salloc: Relinquishing job allocation {job['id']}", file=sys.stderr)
+    return code
