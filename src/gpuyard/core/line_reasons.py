@@ -73,9 +73,12 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
         (ids, jobs[0].array_id, _waited(jobs, kind), _AFTER[kind])
         for (_array, kind), (ids, jobs) in groups.items()
     ]
-    if record.job.spec.after_one and len(record.pending) > 1:
+    one = record.job.spec.after_one
+    # Those that cannot come true any more would count against it, if it were left with them.
+    of_all = tuple([after.job_id for after in record.job.spec.after])
+    if one and len(record.pending) > 1:
         every = " or ".join([f"{who} to {what}" for _ids, _array_id, who, what in waits])
-        lift = WithoutAfter(record.id, tuple([after.job_id for after in record.job.spec.after]))
+        lift = WithoutAfter(record.id, of_all)
         text = f"it waits for {every}"
         return [Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "dependency", lift)]
     return [
@@ -85,7 +88,7 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
             _text(record, array_id, who, what),
             False,
             who,
-            WithoutAfter(record.id, tuple(ids)),
+            WithoutAfter(record.id, of_all if one else tuple(ids)),
         )
         for ids, array_id, who, what in waits
     ]

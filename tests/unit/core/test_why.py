@@ -156,6 +156,8 @@ def test_each_job_waited_for_is_a_blocker_and_where_one_will_do_they_are_one() -
     assert [WithoutAfter(4, (first, second))] == lifts(why(yard, 4, books=False))
     yard.apply(JobCancelled(0, first))
     assert [WithoutAfter(3, (first, second))] == lifts(why(yard, 3, books=False))
+    # One of the two cannot come true any more: to wait for that one alone would be worse.
+    assert [WithoutAfter(4, (first, second))] == lifts(why(yard, 4, books=False))
 
 
 # -- quotas ----------------------------------------------------------------------------------------------------------
