@@ -334,3 +334,46 @@ def test_a_users_own_program_runs_the_same_with_only_the_path_changed(slurm: Sid
     assert 0 == said[1].code
     assert "prepared for task 2 of train" in said[1].out
     assert "wrap|local|FAILED|7:0" in said[1].out
+
+
+AFTER_ARRAYS = """\
+#!/bin/bash
+# Jobs that wait for a whole array, of which all, one or no task ends well, or one is cancelled.
+for case in all some none cancelled; do
+  array=$(sbatch --parsable --mem=1G --time=5 --array=0-1 -o /dev/null task.sh $case)
+  for kind in afterok afternotok afterany; do
+    sbatch -Q --mem=1G --time=5 --kill-on-invalid-dep=yes --dependency=$kind:$array -o /dev/null \
+      --wrap "echo \\$(ls $case.*) > after.$case.$kind" 2> /dev/null
+  done
+  if [ $case = cancelled ]; then
+    until [ -e cancelled.0 ]; do sleep 0.1; done
+    scancel ${array}_1
+  fi
+done
+while [ -n "$(squeue -h -o %i)" ]; do sleep 0.2; done
+grep . after.*.*
+"""
+TASK = """\
+#!/bin/bash
+if [ $1$SLURM_ARRAY_TASK_ID = cancelled1 ]; then exec sleep 600; fi
+if [ $SLURM_ARRAY_TASK_ID = 1 ]; then sleep 3; fi
+touch $1.$SLURM_ARRAY_TASK_ID
+case $1$SLURM_ARRAY_TASK_ID in some0 | none*) exit 1 ;; esac
+"""
+
+
+def test_jobs_that_wait_for_an_array_start_at_the_same_point(slurm: Side, yard: Side) -> None:
+    said = []
+    for side in (slurm, yard):
+        side("scancel -u root")
+        (side.folder / "arrays.sh").write_text(AFTER_ARRAYS)
+        (side.folder / "task.sh").write_text(TASK)
+        said.append(side("bash arrays.sh"))
+
+    ran = [f"after.{case}.{kind}:{case}.0 {case}.1" for case, kind in (
+        ("none", "afternotok"), ("none", "afterany"), ("all", "afterok"), ("all", "afterany"),
+        ("some", "afternotok"), ("some", "afterany"),
+    )]  # fmt: skip
+    ran += [f"after.cancelled.{kind}:cancelled.0" for kind in ("afternotok", "afterany")]
+    assert sorted(ran) == sorted(said[0].out.splitlines())
+    assert said[0] == said[1]

@@ -22,6 +22,8 @@ class Pools:
         """Partitions with their pools, as lists show them."""
         self.known = self.listed | {pool: (pool,) for pool in pools}
         """Those too that lists leave out: pools that scripts have another name for."""
+        self._told: dict[tuple[str, str], str] = {}
+        """Of thousands of jobs most are told the same."""
         self._all = ",".join(sorted({named(pool, "", self._names) for pool in pools}))
 
     @classmethod
@@ -38,7 +40,10 @@ class Pools:
         """Where a job runs; before that, where it may."""
         for node in nodes:
             if node in self.of_node:
-                return named(self.of_node[node], asked, self._names)
+                key = (self.of_node[node], asked)
+                if key not in self._told:
+                    self._told[key] = named(*key, self._names)
+                return self._told[key]
         return asked or self._all
 
     def with_pool(self, pool: str) -> list[str]:
