@@ -1,26 +1,36 @@
 """`yard eta`: when waiting jobs will start, and how that is known."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.options import Argument, Output, OutputOption
 from gpuyard.cli.places import client
 
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+
+OWN_MAX = 10
+"""Of so many waiting jobs an estimate is made unasked: each takes the yard a moment."""
+
 
 def eta(
     jobs: Annotated[
-        list[str],
-        Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for an array.", show_default=False),
-    ],
+        list[str] | None,
+        Argument(
+            metavar="[JOB...]",
+            help="17, 12_3 for a task, 12 for an array. Default: your own that wait.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say by when jobs start: at even odds, and with 90 %.
+    """Say by when jobs start: at even odds, and with 90 %. Without a job: your own jobs that wait.
 
     The yard runs itself forward many times, with run times and arrivals drawn from its past, and tells where the starts
     lie. `-o wide` adds what that rests on.
     """
     with client() as yard:
-        found = [yard.eta(job) for job in jobs]
+        found = [yard.eta(job) for job in jobs or _own(yard)]
     if output in (Output.TABLE, Output.WIDE):
         for each in found:
             print(f"job {each['job']}: {told(each)}")
@@ -33,6 +43,21 @@ def eta(
     from gpuyard.cli.tables import emit
 
     emit([_flat(each) for each in found] if output is Output.CSV else found, [], output)
+
+
+def _own(yard: "Client") -> list[str]:
+    """The asker's jobs that wait, in line first; an array is one."""
+    from gpuyard.cli.streams import notice
+
+    who = str(yard.me()["user"])
+    found = yard.queue(states=["PENDING"], user=who)
+    place = found["columns"].index("label")
+    labels = list(dict.fromkeys([str(row[place]).partition("_")[0] for row in found["rows"]]))
+    if not labels:
+        notice(f"no job of {who} waits; for another one: yard eta JOB")
+    elif len(labels) > OWN_MAX:
+        notice(f"the first {OWN_MAX} of {len(labels)} jobs of {who} that wait; for another one: yard eta JOB")
+    return labels[:OWN_MAX]
 
 
 def told(found: Mapping[str, Any]) -> str:
