@@ -144,6 +144,15 @@ def test_show_tells_the_owner_what_a_job_runs_and_used(box: Box, tmp_path: Path)
     assert "SEED='a b'\n" in box("show", "--env", number).out
     assert "runs a command, and has no script" in box("show", "--script", number).err
 
+    number = box.submit("--", sys.executable, "-c", "x = b'x' * (300 << 20); n = sum(range(30_000_000))")
+    box.wait(number, "COMPLETED")
+    heads, *rows = box("history", "--columns", "id,gpu-hours,cost").out.splitlines()
+    assert ["ID", "GPU-HOURS", "COST"] == heads.split()
+    assert ["0.00", "$0.00"] == next(row.split()[1:] for row in rows if row.split()[0] == str(number))
+    took = re.search(r"\nCPU time +(\d+\.\d) s, at most (\d+) MiB of memory", box("show", number).out)
+    assert took is not None
+    assert (True, True) == (0.2 < float(took[1]) < 60, 300 <= int(took[2]) < 600), took[0]
+
     (tmp_path / "job.sh").write_text("#!/bin/sh\necho $1\n")
     number = box.submit("-g", 1, tmp_path / "job.sh", "word")
     box.wait(number, "COMPLETED")

@@ -24,9 +24,10 @@ from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import MOVES, Action
 from gpuyard.control.serve import Yard
-from gpuyard.control.used import used
+from gpuyard.control.used import taken, used
 from gpuyard.control.views import PAGE_MAX
 from gpuyard.control.wishes import FEW, Asked, Gone, Wish
+from gpuyard.engines.contract import TellsUsage, Usage
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -93,14 +94,17 @@ class Jobs:
         who = asker(request.scope)
         view = await run_in_threadpool(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
         if not view.get("array"):
-            view["used"] = used(view, self._yard.now_ms(), self._price)
+            view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
+            view["used"] |= await run_in_threadpool(taken, view, self._usage(view))
         return answer(discreet(who, view))
 
-    def _price(self, node: str) -> int:
-        """What an hour of a GPU of a node costs; 0: nobody knows."""
-        state = self._yard.books.state
-        number = state.node_number.get(node)
-        return 0 if number is None else self._yard.fleet.price_micro_usd_h(state.nodes.node[number].gpu_model)
+    def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
+        """What an attempt of a job took, as far as the engine knows."""
+        engine = self._yard.engine
+        if not isinstance(engine, TellsUsage):
+            return lambda _attempt: Usage()
+        job_id, submitted_ms = view["id"], view["submitted_ms"]
+        return lambda attempt: engine.usage(self._yard.log_key(job_id, attempt, submitted_ms))
 
     async def recipe(self, request: Request, id: str) -> Response:
         """For its owner and administrators: arguments and variables hold secrets."""

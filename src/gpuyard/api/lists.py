@@ -24,6 +24,7 @@ from gpuyard.api.schemas import DrainRequest, checked
 from gpuyard.api.wire import answer, cursor_of, encoded, filter_of, id_cursor, limit_of, number_of
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.control.used import used_in_all
 from gpuyard.control.views import ENDED_STATES, PAGE_MAX
 
 QUEUE_MAX = 1_000_000
@@ -84,6 +85,8 @@ class _Lists:
         since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
         found, more = await run_in_threadpool(self._yard.views.history, wanted, since_ms, before, most)
+        for view in found:
+            view["used"] = used_in_all(view, self._yard.price_of_node)
         return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
 
     async def nodes(self, request: Request) -> Response:

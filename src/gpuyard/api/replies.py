@@ -106,6 +106,12 @@ class UsedReply(BaseModel):
     gpu_hours: float
     cost_usd: float | None
     """None: the price of its GPUs is not known."""
+    cpu_s: float | None = None
+    """CPU time of its processes; None: the engine does not know."""
+    memory_mib: int | None = None
+    """The most memory at a time, of all its processes together; None: the engine does not know."""
+    process_mib: int | None = None
+    """The same of its largest process."""
 
 
 class JobView(BaseModel):

@@ -55,6 +55,8 @@ FIELDS = (
     "reason",
     "array_id",
     "array_index",
+    "gpu_hours",
+    "cost_usd",
 )
 """Names of the data, the same whether or not there are rows."""
 
@@ -109,11 +111,18 @@ def history(
                 cursor = page.next_cursor
                 if cursor is None:
                     break
-        _print(found, output, columns or wanted_columns("history", output))
+        _print([_flat(job) for job in found], output, columns or wanted_columns("history", output))
         if cursor is not None and limit is None and watch is None:
             notice(f"note: these are the newest {SHOWN}, and there are more: --limit 1000000 shows them all")
 
     repeated(show, watch)
+
+
+def _flat(job: Mapping[str, Any]) -> dict[str, Any]:
+    """One level, for every form."""
+    used = job.get("used") or {}
+    names = ("gpu_hours", "cost_usd")
+    return {key: job[key] for key in job if key != "used"} | {name: used.get(name) for name in names}
 
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:
@@ -130,6 +139,8 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
         Column("GPUS", lambda job: number(job["gpus"]), right=True),
         Column("WAITED", _waited, right=True),
         Column("RAN", _ran, right=True),
+        Column("GPU-HOURS", lambda job: _known(job["gpu_hours"], "{:.2f}"), right=True, wide=True),
+        Column("COST", lambda job: _known(job["cost_usd"], "${:,.2f}"), right=True, wide=True),
         Column("TRIES", lambda job: str(job["attempts"]), right=True, wide=True),
         Column("PREEMPTED", lambda job: str(job["preemptions"]), right=True, wide=True),
         Column("NODES", lambda job: ",".join(job["nodes"]) or "-", wide=True),
@@ -137,6 +148,10 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
         Column("WHY", lambda job: job["reason"]),
     ]
     emit(found, columns, output, fields=FIELDS, wanted=wanted)
+
+
+def _known(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
 
 
 def _since_ms(text: str) -> int:

@@ -156,7 +156,24 @@ def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
     if job["gpus"]:
         parts.append(f"{used['gpu_hours']:.2f} GPU-hours")
         parts += [f"${used['cost_usd']:,.2f}"] if used["cost_usd"] is not None else []
-    return [("used", ", ".join(parts))]
+    return [("used", ", ".join(parts)), *_taken(used)]
+
+
+def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """CPU time and memory; what the engine does not know is said to be so."""
+    if "cpu_s" not in used:
+        return []
+    from gpuyard.cli.tables import size
+
+    cpu, memory, process = used["cpu_s"], used["memory_mib"], used["process_mib"]
+    parts = ["unknown" if cpu is None else f"{cpu:,.1f} s"]
+    if memory is not None:
+        parts.append(f"at most {size(memory)} of memory")
+    elif process is not None:
+        parts.append(f"at most {size(process)} of memory in one process")
+    else:
+        parts.append("memory unknown")
+    return [("CPU time", ", ".join(parts))]
 
 
 def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:

@@ -280,6 +280,12 @@ class Yard:
         """The engine's name of an attempt."""
         return attempt_key(self.store.yard, job_id, attempt, submitted_ms)
 
+    def price_of_node(self, node: str) -> int:
+        """What an hour of a GPU of a node costs in micro-dollars; 0: it is not known."""
+        state = self.books.state
+        number = state.node_number.get(node)
+        return 0 if number is None else self.fleet.price_micro_usd_h(state.nodes.node[number].gpu_model)
+
 
 def _percentile_ms(seconds: list[float], percent: int) -> float | None:
     if not seconds:

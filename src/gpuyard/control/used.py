@@ -3,9 +3,38 @@
 from collections.abc import Callable
 from typing import Any
 
+from gpuyard.engines.contract import Usage
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, SECOND_MS
 
 View = dict[str, Any]
+
+
+TRIES_MAX = 100
+"""Of a job that ran more often, the last so many tries are asked about."""
+
+
+def taken(job: View, usage: Callable[[int], Usage]) -> View:
+    """CPU time over all tries, and the most memory of any; None where a try is not known of."""
+    ran = [each["attempt"] for each in job.get("tries") or () if each["started_ms"]]
+    found = [usage(attempt) for attempt in (ran or range(1, job["attempts"] + 1))[-TRIES_MAX:]]
+    cpu, memory, process = (
+        [getattr(each, name) for each in found] for name in ("cpu_ms", "memory_mib", "process_mib")
+    )
+    return {
+        "cpu_s": None if None in cpu or not cpu else round(sum(cpu) / SECOND_MS, 2),
+        "memory_mib": None if None in memory or not memory else max(memory),
+        "process_mib": None if None in process or not process else max(process),
+    }
+
+
+def used_in_all(job: View, price_micro_usd_h: Callable[[str], int]) -> View:
+    """The same of an ended job as the history has it: its tries together, at the price of the GPUs of the last."""
+    nodes = job["nodes"]
+    return used(
+        {"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"], "nodes": nodes},
+        0,
+        price_micro_usd_h,
+    )
 
 
 def used(job: View, now_ms: int, price_micro_usd_h: Callable[[str], int]) -> View:

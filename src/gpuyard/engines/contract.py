@@ -328,6 +328,26 @@ class TellsSignals(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the processes of an attempt took of CPU and memory. None: it is not known."""
+
+    cpu_ms: int | None = None
+    memory_mib: int | None = None
+    """The most at a time, of all of them together."""
+    process_mib: int | None = None
+    """The same of the largest process."""
+
+
+@runtime_checkable
+class TellsUsage(Protocol):
+    """An engine that knows what the processes of an attempt took."""
+
+    def usage(self, key: str) -> Usage:
+        """Of an attempt that ended, also after it is forgotten; of one that runs as far as that can be seen."""
+        ...
+
+
 @runtime_checkable
 class LeavesOut(Protocol):
     """An engine that keeps only the beginning and the end of a log that is too long."""

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gpuyard.control.used import used
+from gpuyard.control.used import taken, used, used_in_all
+from gpuyard.engines.contract import Usage
 
 HOUR = 3_600_000
 
@@ -33,3 +34,31 @@ def test_a_share_no_gpus_no_price_and_nothing_yet() -> None:
     assert {"run_s": 0, "gpu_hours": 0.0, "cost_usd": 0.0} == used(
         job(started_ms=None, ended_ms=None), 9, price
     )
+
+
+def test_cpu_time_is_that_of_all_tries_and_memory_that_of_the_largest() -> None:
+    known = {1: Usage(1500, 300, 200), 2: Usage(500, 100, 90)}
+    tries = [
+        {"attempt": 1, "started_ms": 1},
+        {"attempt": 2, "started_ms": 5},
+        {"attempt": 3, "started_ms": 0},
+    ]
+    assert {"cpu_s": 2.0, "memory_mib": 300, "process_mib": 200} == taken(
+        job(tries=tries, attempts=3), known.__getitem__
+    )
+    assert {"cpu_s": 1.5, "memory_mib": 300, "process_mib": 200} == taken(job(attempts=1), known.__getitem__)
+
+
+def test_what_one_try_took_and_nobody_knows_is_unknown() -> None:
+    unknown = {"cpu_s": None, "memory_mib": None, "process_mib": None}
+    partly = {1: Usage(1500, None, 200), 2: Usage()}
+    assert unknown == taken(job(attempts=2), partly.__getitem__)
+    assert unknown == taken(job(attempts=0), partly.__getitem__)
+    assert unknown | {"cpu_s": 1.5, "process_mib": 200} == taken(job(attempts=1), partly.__getitem__)
+
+
+def test_an_ended_job_counts_all_that_it_ran() -> None:
+    row = {"gpus": 2, "ran_ms": 3 * HOUR, "nodes": ["a", "b"], "started_ms": 2 * HOUR, "ended_ms": 3 * HOUR}
+    assert {"run_s": 10_800, "gpu_hours": 6.0, "cost_usd": 12.0} == used_in_all(row, price)
+    never = row | {"ran_ms": 0, "nodes": []}
+    assert {"run_s": 0, "gpu_hours": 0.0, "cost_usd": None} == used_in_all(never, price)

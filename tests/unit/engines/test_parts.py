@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuyard.engines.contract import Busy
+from gpuyard.engines.contract import Busy, Usage
 from gpuyard.engines.local import engine as engine_module
 from gpuyard.engines.local import files, nvml, processes
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.machine import EmulatedGpus, emulated
 from gpuyard.engines.local.processes import Identity
-from gpuyard.engines.local.translate import GpuReading
+from gpuyard.engines.local.translate import GpuReading, usage_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -148,3 +148,18 @@ def test_no_driver_is_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(NVMLError=NVMLError, nvmlInit=refuse))
 
     assert [] == nvml.read_gpus()
+
+
+def test_a_group_tells_what_it_counts_and_leaves_out_the_rest(tmp_path: Path) -> None:
+    group = Group(str(tmp_path))
+    assert {} == group.usage()
+    (tmp_path / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n", encoding="ascii")
+    assert {"cpu_ms": 2500} == group.usage()
+    (tmp_path / "memory.peak").write_text(f"{300 << 20}\n", encoding="ascii")
+    assert {"cpu_ms": 2500, "memory_mib": 300} == group.usage()
+
+
+def test_an_end_without_figures_has_unknown_ones() -> None:
+    for found in (None, {}, "x", {"cpu_ms": "1"}):
+        assert Usage() == usage_of(found)
+    assert Usage(7, None, 9) == usage_of({"cpu_ms": 7, "process_mib": 9, "other": 1})

@@ -151,6 +151,17 @@ class Group:
             return int(events.get("oom_kill", 0)) + int(events.get("oom_group_kill", 0)) > 0
         return False
 
+    def usage(self) -> dict[str, int]:
+        """CPU time in ms, and the most memory of all processes together in MiB; what is not known is left out."""
+        found = {}
+        with suppress(OSError, ValueError, KeyError):
+            figures = dict(line.split() for line in _read(f"{self.path}/cpu.stat").splitlines())
+            found["cpu_ms"] = int(figures["usage_usec"]) // 1000
+        # Kernels before 5.19 do not have it, nor has a group without the controller.
+        with suppress(OSError, ValueError):
+            found["memory_mib"] = int(_read(f"{self.path}/memory.peak")) >> 20
+        return found
+
     def remove(self, wait_s: float = 0.2) -> None:
         """Take the group away; one that is still in use is left for the engine's next look."""
         until = time.monotonic() + wait_s

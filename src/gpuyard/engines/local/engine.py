@@ -25,6 +25,7 @@ from gpuyard.engines.contract import (
     Reply,
     Report,
     Transient,
+    Usage,
 )
 from gpuyard.engines.local import (
     cgroups,
@@ -477,6 +478,17 @@ class LocalEngine:
                 os.rename(folder, self._data.kept(key))
                 with self._mutex:
                     self._watcher.drop(key)
+
+    def usage(self, key: str) -> Usage:
+        """What the supervisor wrote at the end; before that, what the attempt's group has counted."""
+        if translate.flaw_of_key(key):
+            return Usage()
+        for folder in (self._data.attempt(key), self._data.kept(key)):
+            end = files.read(os.path.join(folder, files.END))
+            if end is not None:
+                return translate.usage_of(end.get("usage"))
+        plan = files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
+        return translate.usage_of(cgroups.Group(plan["cgroup"]).usage() if plan.get("cgroup") else None)
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what an attempt wrote; empty at the end, and for one that is not known."""

@@ -6,6 +6,7 @@ one of these processes for every running attempt.
 """
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -436,7 +437,17 @@ class Supervisor:
             "started_ms": self.started_ms,
             "ended_ms": max(_now_ms(), self.started_ms),
             "checkpoint_ms": self._checkpoint_ms(),
+            "usage": self._usage(),
         }
+
+    def _usage(self) -> dict[str, int]:
+        """What its processes took: of the largest one where there is no group to count them all."""
+        taken = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found = {
+            "cpu_ms": round(1000 * (taken.ru_utime + taken.ru_stime)),
+            "process_mib": taken.ru_maxrss >> 10,
+        }
+        return found | (self.group.usage() if self.group is not None else {})
 
     def _why_failed(self, task: Task) -> str:
         assert task.status is not None, "a task that failed has ended"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.engines.contract import Launch, Part, Phase, Report
+from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
 from gpuyard.engines.local import variables
 from gpuyard.engines.local.room import SCRATCH, room_of
 from gpuyard.engines.patterns import appends, file_of
@@ -284,6 +284,13 @@ def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> Report:
         checkpoint_ms=min(end["checkpoint_ms"], now_ms),
         why=end["why"],
     )
+
+
+def usage_of(found: object) -> Usage:
+    """What was written of CPU time and memory; an end of an earlier release, or of a lost supervisor, has none."""
+    known = found if isinstance(found, dict) else {}
+    names = ("cpu_ms", "memory_mib", "process_mib")
+    return Usage(*[value if isinstance(value := known.get(name), int) else None for name in names])
 
 
 def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:
