@@ -258,6 +258,7 @@ TABLE = [
     Mistake("slurm nosuch", "there is no command 'slurm nosuch'", "known commands: sbatch, squeue"),
     Mistake("slurm sbatch missing.sh", "sbatch: error: Unable to open file missing.sh", "", 1),
     Mistake("slurm sbatch --chdir=/no/such ok.sh", "/no/such: the job is to run there: No such file", "mkdir -p", 1),
+    Mistake("slurm srun --chdir=/no/such true", "/no/such: the job is to run there: No such file", "mkdir -p", 1),
     Mistake("slurm sbatch --gres=gpu:99 ok.sh", "asks for 99 GPUs on one node; the largest node has 4", "", 1),
 ]  # fmt: skip
 OF_PROGRAMMERS = re.compile(

@@ -224,6 +224,16 @@ def test_it_is_refused_at_once_with_what_is_wrong(handed_in: dict[str, Done], st
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(("program", "ranks"), [("srun", ["0", "1"]), ("salloc", [""])])
+def test_a_range_of_nodes_is_served_where_only_the_larger_number_fits(
+    site: Box, program: str, ranks: list[str]
+) -> None:
+    say = ("sh", "-c", 'echo "$SLURM_NNODES:$RANK"')
+    done = site("slurm", program, "-Q", "-A", "ast101", "-p", "gpu-big", "-N", "1-2", "--gpus=8", *say)
+    assert (0, {f"2:{rank}" for rank in ranks}) == (done.code, set(done.out.split())), done.err
+    assert f"{program}: warning: on 2 nodes: on 1 it could never start\n" in done.err
+
+
 def test_names_that_the_file_maps_are_known_to_every_command_and_shown_in_lists(site: Box) -> None:
     def ask(*words: object) -> list[str]:
         done = site("slurm", *words)

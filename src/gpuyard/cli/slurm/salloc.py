@@ -3,13 +3,18 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.following import heed_signals, watched
-from gpuyard.cli.slurm.getopt import Grammar, options, read
+from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
-from gpuyard.cli.slurm.sbatch import request_of, take
+from gpuyard.cli.slurm.sbatch import request_of, submitted, take
 from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.intake.values import Intake
 
 _NOT_SALLOCS = frozenset(
     {
@@ -66,28 +71,15 @@ def run(words: Sequence[str]) -> int:
             "salloc -N1 --gpus=1 COMMAND",
             _NOT_SERVED,
         )
-    own = {option.name for option in _OWN}
-    kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
-    try:
-        taken = take([*kept, "--wrap=true"], "", "", ())
-        fields = request_of(taken)
-    except Stop as stop:
-        raise Stop(*[line.replace("sbatch: ", "salloc: ", 1) for line in stop.lines], code=1) from None
+    taken, fields = _asked(given)
     quiet = given.has("quiet")
     for warning in taken.warnings:
         print(f"salloc: warning: {warning.text}", file=sys.stderr)
-    for name in ("script", "stdout"):
-        fields.pop(name, None)
-    fields["command"] = list(given.rest)
-    if not given.has("job-name"):
-        from gpuyard.intake.names import job_name
-
-        fields["name"] = job_name(os.path.basename(given.rest[0]))
     heed_signals()
     with Client() as yard:
         try:
-            job = yard.submit(fields)
-        except Refused as refusal:
+            job = submitted("salloc", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
+        except (BadInput, Refused) as refusal:
             why = "\n".join([refusal.message, *refusal.hint.splitlines()])
             raise error("salloc", f"Failed to allocate resources: {why}") from None
         if not quiet:
@@ -96,3 +88,22 @@ def run(words: Sequence[str]) -> int:
     if not quiet:
         print(f"salloc: Relinquishing job allocation {job['id']}", file=sys.stderr)
     return code
+
+
+def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
+    """What the options ask for, as it was read and as it is sent; with another number of nodes, where one is given."""
+    own = {option.name for option in _OWN}
+    kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
+    try:
+        taken = take([*kept, *([f"--nodes={nodes}"] if nodes else []), "--wrap=true"], "", "", ())
+        fields = request_of(taken)
+    except Stop as stop:
+        raise Stop(*[line.replace("sbatch: ", "salloc: ", 1) for line in stop.lines], code=1) from None
+    for name in ("script", "stdout"):
+        fields.pop(name, None)
+    fields["command"] = list(given.rest)
+    if not given.has("job-name"):
+        from gpuyard.intake.names import job_name
+
+        fields["name"] = job_name(os.path.basename(given.rest[0]))
+    return taken, fields

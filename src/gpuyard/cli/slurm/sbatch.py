@@ -56,9 +56,13 @@ def run(words: Sequence[str]) -> int:
     if taken.handing.test_only:
         return _test_only(fields)
     with Client() as yard:
-        job = _submitted(
-            yard, fields, taken, lambda nodes: take([*options, f"--nodes={nodes}"], name, text, arguments)
-        )
+        try:
+            job = submitted(
+                "sbatch", yard, fields, taken,
+                lambda nodes: request_of(take([*options, f"--nodes={nodes}"], name, text, arguments)),
+            )  # fmt: skip
+        except (BadInput, Refused) as refusal:
+            raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
         if taken.handing.parsable:
             print(job["id"], flush=True)
         elif not taken.handing.quiet:
@@ -170,32 +174,38 @@ def failed(why: str) -> Stop:
     return error("sbatch", f"Batch job submission failed: {why}")
 
 
-def _submitted(yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], "Intake"]) -> Any:
+def submitted(
+    program: str, yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], dict[str, Any]]
+) -> Any:
+    """The job, with as many nodes as it takes where it says that it may have more; `over` makes it with so many."""
     if yard.here:
-        try:
-            refuse_folder(fields)
-        except BadInput as wrong:
-            raise failed("\n".join([wrong.message, *wrong.hint.splitlines()])) from None
+        refuse_folder(fields)
     try:
         return yard.submit(fields)
     except Refused as refusal:
-        if _COULD_NEVER in refusal.message and (job := _with_more_nodes(yard, taken, over)) is not None:
+        if _COULD_NEVER not in refusal.message:
+            raise
+        if (job := _with_more_nodes(program, yard, taken, over)) is not None:
             return job
-        if taken.job.get("tasks", 1) > 1 and "nodes_min" not in taken.job and _COULD_NEVER in refusal.message:
+        if fields.get("tasks", 1) < taken.job.get("tasks", 1) and "nodes_min" not in taken.job:
             # Too large for one node; nothing says that it has to be one.
             spread = {name: taken.job[name] for name in _SPREAD if name in taken.job}
             with suppress(Refused):
                 return yard.submit({name: fields[name] for name in fields if name not in _SPREAD} | spread)
-        raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
+        raise
 
 
-def _with_more_nodes(yard: Client, taken: "Intake", over: Callable[[int], "Intake"]) -> Any:
+def _with_more_nodes(
+    program: str, yard: Client, taken: "Intake", over: Callable[[int], dict[str, Any]]
+) -> Any:
     """The job with the next number of nodes of its range with which it could start; None: there is none."""
     least = max(1, taken.job.get("nodes_min", 1))
     for nodes in range(least + 1, min(taken.handing.nodes_most, least + _RANGE_TRIED_MAX) + 1):
         with suppress(Refused, Stop):
-            job = yard.submit(request_of(over(nodes)))
-            print(f"sbatch: warning: on {nodes} nodes: on {nodes - 1} it could never start", file=sys.stderr)
+            job = yard.submit(over(nodes))
+            print(
+                f"{program}: warning: on {nodes} nodes: on {nodes - 1} it could never start", file=sys.stderr
+            )
             return job
     return None
 

@@ -3,13 +3,18 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.following import heed_signals, watched
 from gpuyard.cli.slurm.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.sbatch import GRAMMAR as SBATCH
+from gpuyard.cli.slurm.sbatch import submitted, take
 from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.intake.values import Intake
 
 _NOT_SRUNS = frozenset(
     {"array", "wrap", "parsable", "wait", "ignore-pbs", "batch", "get-user-env", "export-file", "test-only"}
@@ -80,23 +85,21 @@ def run(words: Sequence[str]) -> int:
 
 def _allocated(given: Read) -> int:
     """Outside a job: submit, watch, end as it ends."""
-    fields = _fields(given)
+    _warn(given)
+    taken, fields = _asked(given)
+    for warning in taken.warnings:
+        print(f"srun: warning: {warning.text}", file=sys.stderr)
     heed_signals()
     with Client() as yard:
         try:
-            job = yard.submit(fields)
-        except Refused as refusal:
+            job = submitted("srun", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
+        except (BadInput, Refused) as refusal:
             why = "\n".join([refusal.message, *refusal.hint.splitlines()])
             raise error("srun", f"Unable to allocate resources: {why}") from None
         return watched("srun", yard, job, quiet=given.has("quiet"))
 
 
-def _fields(given: Read) -> dict[str, Any]:
-    from gpuyard.api.surroundings import environment
-    from gpuyard.cli.slurm.folding import as_gang
-    from gpuyard.cli.slurm.sbatch import take
-    from gpuyard.errors import BadInput
-
+def _warn(given: Read) -> None:
     own = {option.name for option in _OWN}
     if given.has("label"):
         print(
@@ -106,13 +109,19 @@ def _fields(given: Read) -> dict[str, Any]:
     for name, _ in given.given:
         if name in own and name not in _SILENT:
             print(f"srun: warning: --{name} is not served", file=sys.stderr)
+
+
+def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
+    """What the options ask for, as it was read and as it is sent; with another number of nodes, where one is given."""
+    from gpuyard.api.surroundings import environment
+    from gpuyard.cli.slurm.folding import as_gang
+
+    own = {option.name for option in _OWN}
     kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
     try:
-        taken = take([*kept, "--wrap=true"], "", "", ())
+        taken = take([*kept, *([f"--nodes={nodes}"] if nodes else []), "--wrap=true"], "", "", ())
     except Stop as stop:
         raise Stop(*[line.replace("sbatch: ", "srun: ", 1) for line in stop.lines], code=stop.code) from None
-    for warning in taken.warnings:
-        print(f"srun: warning: {warning.text}", file=sys.stderr)
     gang = as_gang(taken)
     try:
         fields = {"cwd": os.getcwd()} | gang.request()
@@ -127,7 +136,7 @@ def _fields(given: Read) -> dict[str, Any]:
     if not given.has("output"):
         fields.pop("stdout", None)
     fields["env"] = gang.environment(environment())
-    return fields
+    return taken, fields
 
 
 def _bound(given: Read) -> tuple[str, ...]:
