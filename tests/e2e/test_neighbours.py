@@ -8,15 +8,16 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from gpuyard.api.client import Refused
 from rigs.others import OTHER, act, meanwhile, needs_root, refused
 
-from .conftest import Box
+from .conftest import Box, until
 
 SECRET = "5ec7e7" * 8
 
@@ -190,3 +191,68 @@ def test_sixty_who_follow_a_named_log_leave_the_machine_to_others(box: Box, tmp_
     box("cancel", job)
     # One reader, beside the spawner, the estimates and whatever else a server has for itself.
     assert (True, True) == (most <= 5, took < 1.5), (most, took)
+
+
+@needs_root
+def test_what_is_kept_of_ended_jobs_goes_when_root_says_so(roots: Box, den: Path) -> None:
+    own, lines = den / "own", den / "lines"
+    own.mkdir()
+    os.chown(own, OTHER, OTHER)
+    env, command = {"TOKEN": SECRET}, ["sh", "-c", "echo written"]
+
+    def theirs(**more: str) -> int:
+        with roots.client() as yard:
+            return yard.submit(command=command, env=env, cwd=str(own), **more)["id"]
+
+    plain, named = act(OTHER, theirs), act(OTHER, lambda: theirs(stdout="named.out"))
+    script = den / "tasks.sh"
+    script.write_text(f"#!/bin/sh\necho $YARD_JOB_ID >>{lines}\n[ $SLURM_ARRAY_TASK_ID = 0 ] || sleep 300\n")
+    array = roots.submit("--array", "0-1", script)
+    for job in (plain, named, f"{array}_0"):
+        roots.wait(job, "COMPLETED")
+    roots.wait(f"{array}_1", "RUNNING")
+    until(lambda: len(os.listdir(roots.data / "engine" / "logs")) >= 3)
+
+    assert "may not" in act(OTHER, lambda: refused_words(lambda: roots.client().prune(older_than_s=0)))
+    done = roots("prune", "--older-than", "0s", "--dry-run")
+    assert ("", True) == (done.err, "WOULD REMOVE" in done.out), done.out
+    assert "written\n" == roots("logs", plain).out
+    done = roots("prune", "--older-than", "0s", "-o", "json")
+    counts = {kind: each["count"] for kind, each in json.loads(done.out)["removed"].items()}
+    # The plain job and the named one differ in their output, so they have two recipes; the array's is in use.
+    assert ("", 2, True) == (done.err, counts["scripts"], counts["logs"] >= 3 <= counts["folders"]), done.out
+
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    for what, asked in (
+        ("log", "logs"),
+        ("log", "logs -f"),
+        ("script", "show --env"),
+        ("script", "show --script"),
+    ):
+        done = roots(*asked.split(), plain)
+        told = f"the {what} of job {plain} was removed on {today} by root, with `yard prune`"
+        assert (2, True) == (done.code, told in done.err), done.err
+    for words in (["show", plain], ["why", plain], ["history"]):
+        done = roots(*words)
+        assert (0, "") == (done.code, done.err)
+    assert "removed" in roots("show", plain).out
+    assert "written\n" == (own / "named.out").read_text()
+    left = [
+        path for path in (roots.data / "engine" / "jobs").iterdir() if path.name in (str(plain), str(named))
+    ]
+    assert [] == left
+
+    # Of an array whose other task has ended, the live one is as it was: it runs again by its script.
+    assert 0 == roots("requeue", f"{array}_1").code
+    until(lambda: lines.read_text().split().count(f"{array}_1") == 2)
+    roots("cancel", array)
+    assert "Traceback" not in (roots.data / "yard.log").read_text()
+
+
+def refused_words(what: Callable[[], object]) -> str:
+    """What a yard says instead."""
+    try:
+        what()
+    except Refused as error:
+        return str(error)
+    return ""

@@ -77,6 +77,7 @@ Job = TypedDict(
         "states": dict[str, int],
         "jobs": list[dict[str, Any]],
         "files": dict[str, Any],
+        "removed": dict[str, dict[str, Any]],
         "used": dict[str, Any],
         "ahead": int,
         "why": list[dict[str, str]],

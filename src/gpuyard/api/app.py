@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import access, configs, foresight, jobs, lists, partitions, streams, why
+from gpuyard.api import access, configs, foresight, jobs, lists, partitions, pruning, streams, why
 from gpuyard.api.front import add_front
 from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
@@ -57,6 +57,7 @@ def build(yard: Yard) -> FastAPI:
     app.include_router(lists.routes(yard), prefix=PREFIX)
     app.include_router(partitions.routes(yard), prefix=PREFIX)
     app.include_router(configs.routes(yard), prefix=PREFIX)
+    app.include_router(pruning.routes(yard), prefix=PREFIX)
     app.include_router(why.routes(yard), prefix=PREFIX)
     app.include_router(access.routes(yard), prefix=PREFIX)
     _add_health(app, yard)

@@ -1,4 +1,4 @@
-"""The part of the Python client that is about the configuration."""
+"""The part of the Python client that is about the configuration, and about what is kept of ended jobs."""
 
 import json
 from collections.abc import Iterator
@@ -23,6 +23,14 @@ class ConfigCalls(Caller):
         """The last versions, newest first."""
         found: list[dict[str, Any]] = self._call("GET", f"{_CONFIG}/versions?limit={limit}")["versions"]
         return found
+
+    def prune(
+        self, *, older_than_s: int | None = None, dry_run: bool = False, after: str = ""
+    ) -> dict[str, Any]:
+        """Remove what is kept of old jobs, as much as one request may: `after` is `next` of the reply before."""
+        wanted = {"older_than_s": older_than_s, "dry_run": dry_run, "next": after or None}
+        done: dict[str, Any] = self._call("POST", f"{API}/prune", json.dumps(wanted).encode())
+        return done
 
     def config_diff(self, **wanted: Any) -> dict[str, Any]:
         """What would change, and what stands against it."""

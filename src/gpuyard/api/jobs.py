@@ -55,7 +55,7 @@ def routes(yard: Yard) -> APIRouter:
         parameters=(STATE, TENANT, USER, NAME, limit(PAGE_MAX), CURSOR))  # fmt: skip
     add(router, "GET", "/jobs/{id}", api.show, Action.SEE_JOB, "One job", JobView, problems=(404,))
     add(router, "GET", "/jobs/{id}/recipe", api.recipe, Action.READ_JOB,
-        "How a job is run: command or script, folder, environment", RecipeReply, problems=(404,))  # fmt: skip
+        "How a job is run: command or script, folder, environment", RecipeReply, problems=(404, 410))  # fmt: skip
     add(router, "DELETE", "/jobs/{id}", api.cancel, Action.ACT_ON_JOB, "Cancel a job", AskedReply, status=202,
         problems=(404, 409))  # fmt: skip
     add(router, "POST", "/jobs/{id}/checkpoint", api.checkpoint, Action.ACT_ON_JOB,

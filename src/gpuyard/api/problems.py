@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Removed, Unacceptable
 from gpuyard.control.tokens import Unknown
 from gpuyard.control.wishes import Gone
 from gpuyard.engines.contract import EngineError
@@ -29,6 +29,7 @@ _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (Gone, 404, "not-found"),
     (Unknown, 401, "unknown-token"),
     (NotFound, 404, "not-found"),
+    (Removed, 410, "removed"),
     (Forbidden, 403, "forbidden"),
     (Impossible, 409, "impossible-now"),
     (Unacceptable, 422, "unacceptable"),

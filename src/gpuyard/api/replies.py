@@ -25,6 +25,7 @@ from gpuyard.api.partition_replies import (
     ReleasedReply,
     ReleaseRequest,
 )
+from gpuyard.api.prune_replies import PruneReply, PruneRequest
 from gpuyard.api.schemas import (
     CheckpointRequest,
     ConfigRequest,
@@ -114,6 +115,13 @@ class UsedReply(BaseModel):
     """The same of its largest process."""
 
 
+class RemovedReply(BaseModel):
+    """When something was removed, and for whom: `retention` is what yard.yaml says."""
+
+    at_ms: Milliseconds
+    by: str
+
+
 class JobView(BaseModel):
     """A job, live or ended, or an array as the sum of its tasks, which has fewer of these."""
 
@@ -165,6 +173,9 @@ class JobView(BaseModel):
     ahead: int = 0
     why: list[WhyReply] = []
     files: FilesReply | None = None
+    removed: dict[str, RemovedReply] = Field(
+        default={}, description="What is no longer kept of it: `scripts`, `logs`, `folders`."
+    )
     used: UsedReply | None = None
     expected_start_ms: Milliseconds | None = None
     how: str = ""
@@ -447,6 +458,6 @@ DESCRIBED: tuple[type[BaseModel], ...] = (
     FrontReply, HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
     MigReply, MigPlanRequest, MigPlanReply, PinRequest, PinnedReply, ReleaseRequest, ReleasedReply, DefragReply,
-    GpusReply,
+    GpusReply, PruneRequest, PruneReply,
 )  # fmt: skip
 """Everything that the description of the API names."""

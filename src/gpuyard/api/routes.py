@@ -25,6 +25,7 @@ _PROBLEMS = {
     403: "Somebody else may ask for this",
     404: "There is no such thing, or it is not yours to see",
     409: "It makes no sense in the present state",
+    410: "It was there, and was removed: see `retention` in yard.yaml",
     413: "The body is too large",
     415: "The body is not JSON",
     422: "It is understood and cannot be served",

@@ -24,7 +24,7 @@ from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.core.plain import to_plain
-from gpuyard.engines.contract import LeavesOut
+from gpuyard.engines.contract import LeavesOut, Leftover
 from gpuyard.model import JobState
 
 PIECE_BYTES_MAX = 64 * 1024
@@ -54,7 +54,7 @@ def routes(yard: Yard) -> APIRouter:
         "standing", "With follow: also how the job stands while it waits, and where it runs.", "boolean"
     )
     add(router, "GET", "/jobs/{id}/logs", api.logs, Action.READ_JOB, "What a job wrote", LOG_TYPES,
-        parameters=(stream, attempt, offset, limit(READ_BYTES_MAX), follow, standing), problems=(404,))  # fmt: skip
+        parameters=(stream, attempt, offset, limit(READ_BYTES_MAX), follow, standing), problems=(404, 410))  # fmt: skip
     after = query("after", "From after this event on; left out: from now on.", "integer", minimum=0)
     add(router, "GET", "/events", api.events, Action.SEE_ALL, "Watch the log", "text/event-stream",
         parameters=(after,))  # fmt: skip
@@ -84,12 +84,13 @@ class _Streams:
             )
         attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
         offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
+        view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
+        self._yard.views.check_kept(view, Leftover.LOGS.value)
         if _said_yes(query.get("follow", "")):
             pulse: Pulse = request.app.state.pulse
             stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
             return _events(self._follow(pulse, who, label, stream, max(attempt, 1), offset, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
-        view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
         piece, after = await self._read(view, attempt, stream, offset, limit)
         return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
 

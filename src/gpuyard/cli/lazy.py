@@ -37,6 +37,7 @@ PLAIN_MODULES = frozenset(
         "history",
         "logs",
         "nodes",
+        "prune",
         "queue",
         "run",
         "share",
@@ -70,6 +71,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "store": Entry(
             "store", "Copy the whole store: back up, restore, move it.", "app", no_args_is_help=True
         ),
+        "prune": Entry("prune", "Remove what is kept of old jobs."),
         "completion": Entry("completion", "Make a shell complete `yard` on Tab."),
     },
     "Jobs": {

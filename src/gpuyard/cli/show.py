@@ -115,6 +115,8 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     if job["attempts"] > 1 or job["preemptions"]:
         often = f", preempted {counted(job['preemptions'], 'time')}" if job["preemptions"] else ""
         lines.append(("attempts", f"{job['attempts']}{often}"))
+    for what, gone in sorted((job.get("removed") or {}).items()):
+        lines.append(("removed", f"its {what.removesuffix('s')}, {_day(gone['at_ms'])}, by {gone['by']}"))
     if job["reason"]:
         lines.append(("why", job["reason"]))
     for reason in job.get("why", []):
@@ -127,6 +129,12 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     from gpuyard.cli.tries import tries_table
 
     return [*told, "", *tries_table(job, width)]
+
+
+def _day(ms: int) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.localtime(ms / 1000))
 
 
 def _runs(job: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from gpuyard.config.problems import Path, described, quoted, remedy
 from gpuyard.config.quantities import duration_text
 from gpuyard.config.schema import YardFile
 from gpuyard.config.values import Config
-from gpuyard.model import JobClass, PolicySpec, Settings
+from gpuyard.model import JobClass, PolicySpec, Retention, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.policies import registry
 
@@ -153,6 +153,8 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["accounts"] = dict(file.accounts)
     if file.qos is not None:
         given["qos"] = dict(file.qos)
+    if file.retention is not None:
+        given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
     if file.fairness is not None:
         fairness = file.fairness.given()
         named = {"half_life": "half_life_ms", "period": "period_ms", "share_weights": "share_weights"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from gpuyard.config.quantities import decimal, duration_text
+from gpuyard.config.quantities import decimal, duration_text, kept_text
 from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.model import Budget, JobClass, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
@@ -223,6 +223,10 @@ def _rest(settings: Settings) -> dict[str, str]:
         "earmark": duration_text(settings.earmark_ms),
         "whole_gpus": str(settings.whole_gpus),
         "mps_users": settings.mps_users,
+        **{
+            f"retention {kind}": kept_text(getattr(settings.retention, f"{kind}_ms"))
+            for kind in ("scripts", "logs", "folders")
+        },
     }
 
 

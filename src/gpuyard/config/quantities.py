@@ -19,6 +19,7 @@ PRICE_USD_MAX = 1_000_000
 GPU_HOURS_MAX = 1_000_000_000
 DURATION_MS_MAX = NO_LIMIT_MS
 
+FOREVER = "forever"
 DURATION_PATTERN = r"^([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?$"
 MEMORY_PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,12})?[KMGT]i?B?$"
 GPUS_PATTERN = r"^([0-9]{1,9})\s*[x×]\s*([A-Za-z0-9][A-Za-z0-9._-]*)$"
@@ -138,6 +139,16 @@ def duration_positive_ms(text: str) -> int:
     if value == 0:
         raise ValueError(f"must be longer than zero, not {text}")
     return value
+
+
+def kept_ms(text: str) -> int:
+    """How long something is kept: a duration above zero, or `forever`, which is 0."""
+    return 0 if text == FOREVER else duration_positive_ms(text)
+
+
+def kept_text(value_ms: int) -> str:
+    """The inverse of `kept_ms`."""
+    return duration_text(value_ms) if value_ms else FOREVER
 
 
 def duration_text(value_ms: int) -> str:

@@ -48,6 +48,9 @@ def _total(value: object) -> object:
 
 _NUMBER_OF_GPUS = {"type": "number", "minimum": 0, "maximum": q.GPUS_MAX}
 _PRICE = Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
+_KEPT = Shown(
+    {"anyOf": [{"type": "string", "pattern": q.DURATION_PATTERN, "minLength": 2}, {"const": q.FOREVER}]}
+)
 _GPUS = {"anyOf": [{"type": "string", "pattern": q.GPUS_PATTERN}, {"const": 0}]}
 
 Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
@@ -61,6 +64,7 @@ MicroUsd = Annotated[int, Plain(_text(q.micro_usd)), _PRICE]
 ShareWeight = Annotated[int, Plain(_text(q.share_weight)), _positive(q.PRICE_USD_MAX)]
 GpuMilli = Annotated[int, Plain(_text(q.gpu_milli_positive)), _positive(q.GPUS_MAX)]
 GpuHoursMs = Annotated[int, Plain(_text(q.gpu_hours_ms)), _positive(q.GPU_HOURS_MAX)]
+KeptMs = Annotated[int, Plain(_text(q.kept_ms)), _KEPT]
 QuotaPart = Annotated[int, Plain(_text(q.gpu_milli)), Shown(_NUMBER_OF_GPUS)]
 
 
@@ -227,6 +231,25 @@ class FairnessEntry(_Entry):
     )
 
 
+class RetentionEntry(_Entry):
+    """How long something is kept of a job after its end."""
+
+    scripts: KeptMs | None = _key(
+        "Script, command line and environment, which may hold secrets. A duration, or forever.",
+        default=q.kept_text(_SETTINGS.retention.scripts_ms),
+        example="7d",
+    )
+    logs: KeptMs | None = _key(
+        "What it wrote, where it named no file of its own; such files are never touched.",
+        default=q.kept_text(_SETTINGS.retention.logs_ms),
+        example="forever",
+    )
+    folders: KeptMs | None = _key(
+        "The folder that the yard made for it, with its checkpoint.",
+        default=q.kept_text(_SETTINGS.retention.folders_ms),
+    )
+
+
 class PolicyEntry(_Entry):
     """A policy made of named parts."""
 
@@ -295,6 +318,9 @@ class YardFile(_Entry):
     qos: Annotated[dict[Name, Word], _OrNothing()] | None = _key(
         "Classes by names that scripts have for them (sbatch -q). Left out: classes go by their own names.",
         example={"normal": "batch"},
+    )
+    retention: Annotated[RetentionEntry, _OrNothing()] | None = _key(
+        "How long something is kept of a job after its end."
     )
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(

@@ -15,6 +15,7 @@ from gpuyard.config.schema import (
     GpuModelEntry,
     PolicyEntry,
     PoolEntry,
+    RetentionEntry,
     TenantEntry,
     YardFile,
 )
@@ -89,6 +90,8 @@ def _model_at(path: Path) -> type[BaseModel]:
             return PolicyEntry
         case ("fairness",):
             return FairnessEntry
+        case ("retention",):
+            return RetentionEntry
         case ("auth",):
             return AuthEntry
         case ("auth", "users", _):

@@ -25,6 +25,10 @@ class NotFound(Refusal):
     """There is no such thing."""
 
 
+class Removed(Refusal):
+    """It was there, and was removed on purpose."""
+
+
 class Impossible(Refusal):
     """It makes no sense in the present state."""
 

@@ -62,6 +62,8 @@ class Action(Enum):
     MANAGE_NODES = "manage-nodes"
     MANAGE_CONFIG = "manage-config"
     """The configuration tells what everyone may use."""
+    PRUNE = "prune"
+    """Remove what is kept of everybody's ended jobs."""
     SEE_ALL = "see-all"
     """The log and the whole state, which hold everybody's jobs."""
 
@@ -81,6 +83,7 @@ DOES = {
     Action.UNBIND_NAME: "unbind names",
     Action.MANAGE_NODES: "drain and resume nodes",
     Action.MANAGE_CONFIG: "see or change the configuration",
+    Action.PRUNE: "remove what is kept of ended jobs",
     Action.SEE_ALL: "see what everybody did",
 }
 """What each of them lets someone do, for people."""
@@ -111,6 +114,7 @@ _NEEDS = {
     Action.UNBIND_NAME: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.MANAGE_NODES: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.MANAGE_CONFIG: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+    Action.PRUNE: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.SEE_ALL: _Need(Role.ADMIN, Role.ADMIN, whole=True),
 }
 

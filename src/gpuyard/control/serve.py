@@ -32,6 +32,7 @@ from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
+from gpuyard.control.retention import Keeper
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
@@ -150,6 +151,8 @@ class Yard:
         owner = person(os.geteuid(), os.getegid())
         self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, steady_ms, witness)
         self._undo.append(self.leader.stop)
+        self.keeper = Keeper(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
+        self._undo.append(self.keeper.close)
         self._closing = threading.Event()
 
     def _compare_log(self) -> Witness | None:
@@ -216,6 +219,7 @@ class Yard:
         """Begin to write and to lead."""
         self.committer.start()
         self.leader.start()
+        self.keeper.start()
         if self.options.shared:
             # Alone, this server puts every version in force itself.
             self.doors.start()

@@ -23,7 +23,8 @@ from gpuyard.control.queue_rows import (
     running_text,
     waits_text,
 )
-from gpuyard.control.refusals import Impossible, NotFound, Refusal
+from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
+from gpuyard.control.retention import SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
 from gpuyard.control.tries import tries_of
@@ -32,7 +33,7 @@ from gpuyard.core.estimate import estimate
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.records import JobRecord
 from gpuyard.model import JobState, Plan, ReasonCode
-from gpuyard.store import HistoryQuery, HistoryRow
+from gpuyard.store import HistoryQuery, HistoryRow, Removal
 
 PAGE_MAX = 1000
 JUDGED_MAX = 2000
@@ -132,7 +133,12 @@ class Views:
 
     def _ended(self, row: HistoryRow, explained: bool = False) -> View:
         recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
-        more = {"files": files(self._books.store, recipe)} if recipe else {}
+        more: View = {"files": files(self._books.store, recipe)} if recipe else {}
+        removed = dict(row.detail.get("removed", {}))
+        if recipe and (gone := self._books.store.recipe_removal(recipe)) is not None:
+            removed[SCRIPTS] = gone._asdict()
+        if removed:
+            more["removed"] = removed
         with self._books.lock:
             return ended_job(self._books.state, row) | more
 
@@ -159,6 +165,16 @@ class Views:
                 else no_job(label)
             )
         return found
+
+    def check_kept(self, view: View, what: str) -> None:
+        """Refuse to show what was removed, and say when it was."""
+        gone = view.get("removed", {}).get(what)
+        if gone is not None:
+            raise Removed(
+                f"the {what.removesuffix('s')} of job {view['label']} "
+                + removed_text(what, Removal(**gone), self._books.state.settings.retention),
+                "Files that a job names itself (--stdout) are never removed." if what != SCRIPTS else "",
+            )
 
     def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
         after = -1
@@ -188,6 +204,8 @@ class Views:
             row = self._books.store.history(view["id"])
             name = row.detail.get("spec", {}).get("recipe", "") if row is not None else ""
         found = recipe_of(self._books.store, name)
+        if name and not found and (gone := self._books.store.recipe_removal(name)) is not None:
+            self.check_kept({**view, "removed": {SCRIPTS: gone._asdict()}}, SCRIPTS)
         told = {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
         return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
 

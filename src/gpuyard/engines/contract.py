@@ -357,6 +357,28 @@ class LeavesOut(Protocol):
         ...
 
 
+class Leftover(Enum):
+    """What jobs that ended leave in the folder of an engine."""
+
+    LOGS = "logs"
+    """What an attempt wrote where the job named no file of its own, and where it wrote otherwise; by its key."""
+    FOLDERS = "folders"
+    """What all attempts of a job share, its checkpoint and the files that it made there; by the job's id."""
+
+
+@runtime_checkable
+class KeepsLeftovers(Protocol):
+    """An engine in whose folder ended jobs leave something."""
+
+    def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
+        """Of those that are there, how many bytes each takes on disk."""
+        ...
+
+    def remove(self, what: Leftover, names: Sequence[str]) -> None:
+        """Remove them, each whole or not at all; one that cannot be removed now goes another time."""
+        ...
+
+
 class Uncut:
     """The part of the contract that is about slices, for engines that cut no GPUs."""
 

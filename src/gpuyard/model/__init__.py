@@ -81,7 +81,7 @@ from gpuyard.model.lifts import (
 from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
 from gpuyard.model.reasons import Reason, ReasonCode
 from gpuyard.model.requests import GpuRequest, Isolation, Memory, Mig, Milli, Whole
-from gpuyard.model.settings import Budget, JobClass, PolicySpec, Quota, Settings, Tenant
+from gpuyard.model.settings import Budget, JobClass, PolicySpec, Quota, Retention, Settings, Tenant
 
 __all__ = [
     "CATALOGUE",
@@ -163,6 +163,7 @@ __all__ = [
     "ReleaseLayout",
     "Requested",
     "Reservation",
+    "Retention",
     "Settings",
     "Start",
     "Stop",

@@ -82,6 +82,18 @@ class PolicySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How long something is kept of a job after its end. 0: for ever."""
+
+    scripts_ms: int = 30 * DAY_MS
+    """What it ran: script, command line, environment."""
+    logs_ms: int = 90 * DAY_MS
+    """What it wrote where it named no file of its own."""
+    folders_ms: int = 30 * DAY_MS
+    """The folder that the yard made for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One version of the configuration, as far as the scheduler is concerned."""
 
@@ -110,4 +122,5 @@ class Settings:
     """Tenants by names that scripts have for them."""
     qos: dict[str, str] = field(default_factory=dict)
     """Classes by names that scripts have for them."""
+    retention: Retention = field(default_factory=Retention)
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

@@ -19,6 +19,7 @@ from gpuyard.store.errors import (
 from gpuyard.store.history import HistoryQuery, HistoryRow
 from gpuyard.store.leader import Holder, Lease
 from gpuyard.store.log import Commit, Numbered
+from gpuyard.store.removals import Ended, Mark, OldRecipe, Removal
 from gpuyard.store.snapshots import Snapshot, packed
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
@@ -33,6 +34,7 @@ __all__ = [
     "ConfigVersion",
     "Conflict",
     "Counters",
+    "Ended",
     "Fenced",
     "HistoryQuery",
     "HistoryRow",
@@ -40,7 +42,10 @@ __all__ = [
     "How",
     "Idempotency",
     "Lease",
+    "Mark",
     "Numbered",
+    "OldRecipe",
+    "Removal",
     "Snapshot",
     "Store",
     "StoreBusy",

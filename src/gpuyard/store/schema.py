@@ -60,6 +60,16 @@ BLOBS = Table(
     Column("created_ms", LONG, nullable=False),
 )
 
+RECIPES = Table(
+    "recipes",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("ended_ms", LONG, nullable=False),
+    Column("removed_ms", LONG, nullable=False),
+    Column("removed_by", Text, nullable=False),
+    Index("recipes_ended_ms", "ended_ms", "hash"),
+)
+
 IDEMPOTENCY = Table(
     "idempotency",
     METADATA,

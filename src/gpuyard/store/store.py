@@ -13,8 +13,8 @@ from gpuyard.store.configs import Configs
 from gpuyard.store.errors import StoreError
 from gpuyard.store.history import History
 from gpuyard.store.leader import Holder, Lease
-from gpuyard.store.log import EventLog
 from gpuyard.store.postgres import PostgresBackend, is_postgresql
+from gpuyard.store.removals import Removals
 from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
 from gpuyard.store.sqlite import SqliteBackend
@@ -27,11 +27,11 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(EventLog, Snapshots, History, Tries, Configs, Tokens):
+class Store(Removals, Snapshots, History, Tries, Configs, Tokens):
     """Log, snapshots, history, tries, configuration, tokens, blobs and election of one yard. Any thread may use it."""
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
-        EventLog.__init__(self, backend, codec)
+        Removals.__init__(self, backend, codec)
 
     @property
     def yard(self) -> str:
@@ -52,14 +52,9 @@ class Store(EventLog, Snapshots, History, Tries, Configs, Tokens):
         return self._backend.who_leads()
 
     def blob(self, name: str) -> bytes | None:
-        """The blob with this hash, unless it was deleted."""
+        """The blob with this hash, unless it was removed."""
         with self._backend.reading() as conn:
             return conn.scalar(select(BLOBS.c.body).where(BLOBS.c.hash == name))
-
-    def delete_blob(self, name: str) -> bool:
-        """Forget a blob, for good; whether it was there. The log keeps its hash."""
-        with self._backend.writing() as conn:
-            return conn.execute(delete(BLOBS).where(BLOBS.c.hash == name)).rowcount > 0
 
     def skip(self, next_job_id: int, epoch: int) -> None:
         """Give out no id below this and no epoch up to this any more: the world has seen them."""

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.config import loads
 from gpuyard.config.compare import Change, compare
-from gpuyard.model import Budget, GpuModel, JobClass, PolicySpec, Quota, Settings, Tenant
+from gpuyard.model import Budget, GpuModel, JobClass, PolicySpec, Quota, Retention, Settings, Tenant
 from gpuyard.model.units import HOUR_MS
 
 FILE = """\
@@ -92,6 +92,7 @@ SETTINGS: dict[str, Any] = {
     "tenants": (Tenant("a"),), "classes": (JobClass("batch", 1),), "default_class": "other",
     "gpu_models": (GpuModel("X1", 1, False, False, 1),), "share_weights": {"H100": 1}, "prices": {"H100": 1},
     "half_life_ms": HOUR_MS, "period_ms": HOUR_MS, "earmark_ms": HOUR_MS, "whole_gpus": 3, "mps_users": "many",
+    "retention": Retention(logs_ms=0),
     "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
 }  # fmt: skip
 

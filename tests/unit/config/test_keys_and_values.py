@@ -9,11 +9,15 @@ Refusals = Callable[[str], list[str]]
 DURATION = "must be a duration such as 90s, 10m, 24h, 7d or 1h30m"
 TOP_KEYS = (
     "version, clusters, gpu_models, tenants, classes, default_class, "
-    "prices, fairness, earmark, whole_gpus, mps_users, partitions, accounts, qos, policy, policies, auth"
+    "prices, fairness, earmark, whole_gpus, mps_users, partitions, accounts, qos, retention, policy, policies, "
+    "auth"
 )
 
 # What is added to a valid file on line 6, and the problem it is refused with.
 ADDED = [
+    ("retention: {scirpts: 1d}", "6:13: unknown key 'scirpts' in 'retention'; did you mean 'scripts'?"),
+    ("retention: {logs: 0s}", "6:19: 'logs' of 'retention' must be longer than zero, not 0s"),
+    ("retention: {logs: always}", f"6:19: 'logs' of 'retention' {DURATION}, not 'always'"),
     # Keys.
     ("tennants: {}", "6:1: unknown key 'tennants' at the top level; did you mean 'tenants'?"),
     ("Policy: fair", "6:1: unknown key 'Policy' at the top level; did you mean 'policy'?"),

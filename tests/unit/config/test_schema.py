@@ -63,7 +63,13 @@ def test_every_optional_key_says_what_holds_without_it(schema: dict[str, Any]) -
     ]
 
     # Sections: without them there are none, or all their keys have their defaults.
-    assert ["YardFile.gpu_models", "YardFile.tenants", "YardFile.fairness", "YardFile.policies"] == silent
+    assert [
+        "YardFile.gpu_models",
+        "YardFile.tenants",
+        "YardFile.fairness",
+        "YardFile.retention",
+        "YardFile.policies",
+    ] == silent
 
 
 def test_the_parts_of_policies_are_those_of_the_registry(schema: dict[str, Any]) -> None:
@@ -78,6 +84,7 @@ def test_the_parts_of_policies_are_those_of_the_registry(schema: dict[str, Any])
 def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: str) -> None:
     bare = yaml.safe_load(fleet)
     bare |= {"tenants": {"a": {}}, "classes": {"batch": {}}, "fairness": {}, "policies": {"mine": {}}}
+    bare["retention"] = {}
     bare["gpu_models"] = {"P40": {"memory": "24G", "price": 1}}
     oidc = {"issuer": "https://id.example.org", "client_id": "yard", "groups": {"ml": {}}}
     bare["auth"] = {"users": {"ana": {}}, "oidc": oidc, "limits": {}}
@@ -93,6 +100,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "TenantEntry": full["tenants"]["a"],
         "ClassEntry": full["classes"]["batch"],
         "FairnessEntry": full["fairness"],
+        "RetentionEntry": full["retention"],
         "PolicyEntry": full["policies"]["mine"],
         "AuthEntry": full["auth"],
         "UserEntry": full["auth"]["users"]["ana"],
@@ -106,7 +114,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 47 == written
+    assert 50 == written
     assert config.loads(json.dumps(bare)) == config.loads(json.dumps(full))
 
 

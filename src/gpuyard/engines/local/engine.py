@@ -19,6 +19,7 @@ from gpuyard.engines.contract import (
     GpuSignals,
     Halt,
     Launch,
+    Leftover,
     NodeReport,
     Permanent,
     Phase,
@@ -40,6 +41,7 @@ from gpuyard.engines.local import (
 )
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
+from gpuyard.engines.local.leftovers import Leftovers
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mig_nvml import NvmlCutter
@@ -104,6 +106,7 @@ class LocalEngine:
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._readers = Readers()
+        self._leftovers = Leftovers(self._data.root)
         self._trimmer = Trimmer(log_limit_mib << 20)
         if not self._emulated and not hands_off:
             self._notes += persistence.switch_on(str(self._data.root))
@@ -497,6 +500,14 @@ class LocalEngine:
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
         return outputs.read_from(self._data, key, stream, offset)
+
+    def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
+        """What ended jobs have left, in bytes on disk."""
+        return self._leftovers.sizes(what, names)
+
+    def remove(self, what: Leftover, names: Sequence[str]) -> None:
+        """Remove it."""
+        self._leftovers.remove(what, names)
 
     def close(self) -> None:
         """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""

@@ -12,6 +12,7 @@ from gpuyard.engines.contract import (
     Capability,
     Halt,
     Launch,
+    Leftover,
     NodeReport,
     Phase,
     Reply,
@@ -21,6 +22,7 @@ from gpuyard.engines.contract import (
 from gpuyard.engines.local import files as whole
 from gpuyard.engines.local.client import read_own
 from gpuyard.engines.local.files import STREAMS
+from gpuyard.engines.local.leftovers import Leftovers
 from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.client import Client
@@ -62,6 +64,7 @@ class SlurmEngine(Uncut):
         self._scene: Scene | None = None
         self._limits: bool | None = None
         self._aside, self._others = Aside(), Others()
+        self._leftovers = Leftovers(self._folder.root)
         self._watcher = Watcher(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
         self._handing = Handing(
             self._folder, client, site, self._watcher, self._aside, str(yard or ""), now_ms
@@ -330,6 +333,14 @@ class SlurmEngine(Uncut):
                 return read_own(path, offset, limit)
             return self._watcher.readers.read(plan["uid"], plan["gid"], path, offset, limit)
         return b""
+
+    def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
+        """What ended jobs have left, in bytes on disk."""
+        return self._leftovers.sizes(what, names)
+
+    def remove(self, what: Leftover, names: Sequence[str]) -> None:
+        """Remove it."""
+        self._leftovers.remove(what, names)
 
     def close(self) -> None:
         """Let go. What runs goes on under Slurm."""

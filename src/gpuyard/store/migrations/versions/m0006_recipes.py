@@ -1,0 +1,21 @@
+"""When the last job that ran as a kept recipe says has ended, and when the recipe was removed."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+
+LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+def upgrade() -> None:
+    """A table of them. It is filled from the history by whoever removes what is too old."""
+    op.create_table(
+        "recipes",
+        sa.Column("hash", sa.Text, primary_key=True),
+        sa.Column("ended_ms", LONG, nullable=False),
+        sa.Column("removed_ms", LONG, nullable=False),
+        sa.Column("removed_by", sa.Text, nullable=False),
+    )
+    op.create_index("recipes_ended_ms", "recipes", ["ended_ms", "hash"])

@@ -1,0 +1,199 @@
+"""What is forgotten of jobs that ended a while ago: how they were run. The log and the history stay.
+
+Many jobs may share a recipe, and only the history knows which; to look there for each one would take for ever. So the
+ends of jobs are noted recipe by recipe, by whoever removes them and not when a job ends, and a recipe goes when the
+last of its jobs ended long enough ago and no live job has it. That is judged with the log locked: whoever submits
+the same recipe at this moment comes before, and it stays, or after, and brings it along.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuyard.model import JobSubmitted
+from gpuyard.store.log import EventLog
+from gpuyard.store.schema import BLOBS, HISTORY, META, RECIPES
+
+_CURSORS = "removals"
+"""The row of `meta` that says how far the ends of jobs were looked at."""
+
+Mark = tuple[int, int]
+"""When a job ended, and its id: jobs in the order in which they ended."""
+
+
+class Ended(NamedTuple):
+    """A job that ended, as far as what is left of it matters."""
+
+    id: int
+    submitted_ms: int
+    ended_ms: int
+    attempts: int
+    detail: dict[str, Any]
+
+    @property
+    def mark(self) -> Mark:
+        """Its place among those that ended."""
+        return self.ended_ms, self.id
+
+    @property
+    def recipe(self) -> str:
+        """The hash of how it was run; empty: it had none."""
+        return str(self.detail.get("spec", {}).get("recipe", ""))
+
+
+class Removal(NamedTuple):
+    """When something was removed, and who wanted it."""
+
+    at_ms: int
+    by: str
+
+
+class OldRecipe(NamedTuple):
+    """A recipe whose jobs have all ended a while ago."""
+
+    hash: str
+    ended_ms: int
+    size: int
+    """In bytes."""
+    needed: bool
+    """Whether a live job has it all the same."""
+
+
+def _noted(statement: Any) -> Any:
+    """Insert, or note a later end: then the recipe was handed in again, and is there."""
+    new, old = statement.excluded, RECIPES.c
+    later = new.ended_ms > old.ended_ms
+    return statement.on_conflict_do_update(
+        index_elements=["hash"],
+        set_={
+            "ended_ms": case((later, new.ended_ms), else_=old.ended_ms),
+            "removed_ms": case((later, 0), else_=old.removed_ms),
+            "removed_by": case((later, ""), else_=old.removed_by),
+        },
+    )
+
+
+_NOTED = {"sqlite": _noted(sqlite.insert(RECIPES)), "postgresql": _noted(postgresql.insert(RECIPES))}
+
+
+class Removals(EventLog):
+    """The part of a store that forgets."""
+
+    def ended_until(self, until_ms: int, after: Mark, limit: int) -> list[Ended]:
+        """Jobs that ended before a time, in that order, from behind a mark on."""
+        table = HISTORY.c
+        query = (
+            select(table.id, table.submitted_ms, table.ended_ms, table.attempts, table.detail)
+            .where(table.ended_ms >= after[0], table.ended_ms < until_ms)
+            .where(or_(table.ended_ms > after[0], table.id > after[1]))
+            .order_by(table.ended_ms, table.id)
+            .limit(limit)
+        )
+        with self._backend.reading() as conn:
+            return [Ended(*row[:4], json.loads(row[4])) for row in conn.execute(query)]
+
+    def note_removed(self, jobs: Sequence[Ended], what: str, removal: Removal) -> None:
+        """Say in the history that something of these jobs is gone. Said before it goes: a crash may come between."""
+        rows = []
+        for job in jobs:
+            job.detail.setdefault("removed", {})[what] = removal._asdict()
+            rows.append({"job_id": job.id, "told": json.dumps(job.detail, separators=(",", ":"))})
+        if rows:
+            query = (
+                update(HISTORY).where(HISTORY.c.id == bindparam("job_id")).values(detail=bindparam("told"))
+            )
+            with self._backend.writing() as conn:
+                conn.execute(query, rows)
+
+    def note_ends(self, ends: Mapping[str, int]) -> None:
+        """Note when the last job with each of these recipes ended."""
+        rows = [
+            {"hash": name, "ended_ms": ended_ms, "removed_ms": 0, "removed_by": ""}
+            for name, ended_ms in ends.items()
+        ]
+        if rows:
+            with self._backend.writing() as conn:
+                conn.execute(_NOTED[conn.dialect.name], rows)
+
+    def remove_recipes(
+        self,
+        before_ms: int,
+        after: tuple[int, str],
+        limit: int,
+        needed: Collection[str],
+        seq: int,
+        removal: Removal | None,
+    ) -> list[OldRecipe]:
+        """Remove recipes whose jobs ended before a time, but none that a live job has.
+
+        `needed` are those of the jobs that were live at event `seq`; what was submitted since is looked up with the log
+        locked. Without a removal they are only looked at.
+        """
+        with self._backend.writing() as conn:
+            self._backend.lock_counters(conn)
+            # Not `_decoded`: a gap in the log is for whoever folds it.
+            for number, kind, version, body in self._lines(conn, seq, None, None):
+                if kind == JobSubmitted.__name__:
+                    event = self._codec.decode(number, kind, version, body)
+                    if isinstance(event, JobSubmitted):
+                        needed = {*needed, event.job.spec.recipe}
+            found = [
+                OldRecipe(name, ended_ms, size, name in needed)
+                for name, ended_ms, size in conn.execute(_old(before_ms, after, limit))
+            ]
+            gone = [recipe.hash for recipe in found if not recipe.needed]
+            if gone and removal is not None:
+                with _overwritten(conn):
+                    conn.execute(delete(BLOBS).where(BLOBS.c.hash.in_(gone)))
+                told = {"removed_ms": removal.at_ms, "removed_by": removal.by}
+                conn.execute(update(RECIPES).where(RECIPES.c.hash.in_(gone)).values(**told))
+        return found
+
+    def recipe_removal(self, name: str) -> Removal | None:
+        """When a recipe was removed; None: it was not, or it was handed in again."""
+        there = exists().where(BLOBS.c.hash == name)
+        query = select(RECIPES.c.removed_ms, RECIPES.c.removed_by).where(
+            RECIPES.c.hash == name, RECIPES.c.removed_ms > 0, ~there
+        )
+        with self._backend.reading() as conn:
+            row = conn.execute(query).first()
+        return None if row is None else Removal(*row)
+
+    def marks(self) -> dict[str, Mark]:
+        """How far the ends of jobs were looked at, by what for."""
+        with self._backend.reading() as conn:
+            text = conn.scalar(select(META.c.value).where(META.c.name == _CURSORS))
+        return {what: (mark[0], mark[1]) for what, mark in json.loads(text or "{}").items()}
+
+    def put_marks(self, marks: Mapping[str, Mark]) -> None:
+        """Remember how far."""
+        with self._backend.writing() as conn:
+            conn.execute(delete(META).where(META.c.name == _CURSORS))
+            conn.execute(insert(META).values(name=_CURSORS, value=json.dumps(marks)))
+
+
+@contextmanager
+def _overwritten(conn: Connection) -> Iterator[None]:
+    """What is deleted may be secret: SQLite would leave it in its file until it needs the room."""
+    ours = conn.dialect.name == "sqlite"
+    if ours:
+        conn.exec_driver_sql("PRAGMA secure_delete = ON")
+    yield
+    if ours:
+        conn.exec_driver_sql("PRAGMA secure_delete = OFF")
+
+
+def _old(before_ms: int, after: tuple[int, str], limit: int) -> Any:
+    table = RECIPES.c
+    return (
+        select(table.hash, table.ended_ms, func.length(BLOBS.c.body))
+        .join(BLOBS, BLOBS.c.hash == table.hash)
+        .where(table.removed_ms == 0, table.ended_ms >= after[0], table.ended_ms < before_ms)
+        .where(or_(table.ended_ms > after[0], table.hash > after[1]))
+        .order_by(table.ended_ms, table.hash)
+        .limit(limit)
+    )

@@ -1,0 +1,268 @@
+"""What is kept of jobs that ended: as long as it should be, as long as anybody needs it, and whole until it goes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from gpuyard.control import retention
+from gpuyard.control.labels import label_of
+from gpuyard.control.observe import attempt_key
+from gpuyard.control.refusals import Removed, Unacceptable
+from gpuyard.control.retention import Keeper, Place, Tally, Wish, place_of
+from gpuyard.engines.contract import Leftover
+from gpuyard.engines.local import leftovers
+from gpuyard.engines.local.leftovers import REMOVED, Leftovers
+from gpuyard.model import ConfigSet, Retention
+from gpuyard.model.units import DAY_MS
+from rigs.desk import Rig, rig
+
+NOW = Wish("ana", 0)
+
+
+class Folders:
+    """The part of an engine that this is about, over real folders."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kept = Leftovers(str(root))
+
+    def leftovers(self, what: Leftover, names: list[str]) -> dict[str, int]:
+        return self.kept.sizes(what, names)
+
+    def remove(self, what: Leftover, names: list[str]) -> None:
+        self.kept.remove(what, names)
+
+
+class Yard:
+    """A desk whose jobs leave what an engine leaves."""
+
+    def __init__(self, desk: Rig, root: Path) -> None:
+        self.desk = desk
+        self.folders = Folders(root)
+        self.keeper = Keeper(desk.books, self.folders, lambda: desk.time_ms, lambda: True)  # type: ignore[arg-type]
+
+    def key(self, job_id: int, attempt: int = 1) -> str:
+        record = self.desk.books.state.jobs.get(job_id)
+        row = self.desk.books.store.history(job_id)
+        submitted_ms = record.job.submitted_ms if record is not None else row.submitted_ms  # type: ignore[union-attr]
+        return attempt_key(self.desk.books.store.yard, job_id, attempt, submitted_ms)
+
+    def run(self, token: str = "s3cret", *, end: bool = True) -> int:
+        job_id = self.desk.submit(env={"TOKEN": token})
+        self.desk.start(job_id)
+        for path in (self.log(job_id), self.folder(job_id) / "deep" / "checkpoint"):
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"x" * 10_000)
+        if end:
+            self.desk.end(job_id)
+        return job_id
+
+    def log(self, job_id: int) -> Path:
+        return self.folders.root / "logs" / self.key(job_id) / "stdout"
+
+    def folder(self, job_id: int) -> Path:
+        return self.folders.root / "jobs" / str(job_id)
+
+    def left(self, job_id: int) -> str:
+        """What is there of a job: its script, its log, its folder."""
+        try:
+            script = bool(self.desk.views.recipe(label_of(str(job_id)))[1]["command"])
+        except Removed:
+            script = False
+        there = (script, self.log(job_id).exists(), (self.folder(job_id) / "deep" / "checkpoint").exists())
+        return "".join(word for word, is_there in zip("slf", there, strict=True) if is_there)
+
+    def walk(self, wish: Wish) -> Tally:
+        tally, place = Tally(), Place()
+        going: Place | None = place
+        while going is not None:
+            going = self.keeper.step(wish, going, tally)
+        return tally
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    with rig(tmp_path) as desk:
+        yield Yard(desk, tmp_path / "engine")
+
+
+def test_each_kind_is_kept_for_as_long_as_yard_yaml_says(yard: Yard) -> None:
+    job, forever = yard.run(), Retention(scripts_ms=DAY_MS, logs_ms=0, folders_ms=3 * DAY_MS)
+    desk = yard.desk
+    desk.add(ConfigSet(desk.now_ms(), replace(desk.books.state.settings, retention=forever)))
+    for days, left in ((0, "slf"), (1, "lf"), (1, "lf"), (1, "l"), (4000, "l")):
+        desk.time_ms += days * DAY_MS
+        done = yard.keeper.by_itself()
+        assert left == yard.left(job), (days, done)
+    view = desk.views.job(label_of(str(job)), explained=True)
+    assert {"scripts", "folders"} == set(view["removed"])
+    assert "retention" == view["removed"]["scripts"]["by"]
+
+
+def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
+    ended, other = yard.run(), yard.run("another")
+    runs, waits = yard.run(end=False), yard.desk.submit(env={"TOKEN": "s3cret"})
+    dry = yard.walk(replace(NOW, dry_run=True))
+    assert (["slf"] * 3, 1) == ([yard.left(job) for job in (ended, runs, other)], dry.counts["scripts"][0])
+    done = yard.walk(NOW)
+    assert dry.counts == done.counts
+    assert (2, 2) == (done.counts["logs"][0], done.counts["folders"][0])
+    assert 20_000 <= done.counts["logs"][1] < 200_000
+    # It shares its script with two jobs that live.
+    assert ["s", "slf", ""] == [yard.left(job) for job in (ended, runs, other)]
+    yard.desk.end(runs)
+    assert 0 == yard.walk(NOW).counts["scripts"][0], "one still waits"
+    yard.desk.start(waits)
+    yard.desk.end(waits)
+    assert 1 == yard.walk(NOW).counts["scripts"][0]
+    assert ["", ""] == [yard.left(job) for job in (ended, runs)]
+
+
+def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:
+    job = yard.run()
+    yard.walk(NOW)
+    label, views = label_of(str(job)), yard.desk.views
+    with pytest.raises(
+        Removed, match=rf"the script of job {job} was removed on 1970-01-01 by ana, with `yard prune`"
+    ):
+        views.recipe(label)
+    with pytest.raises(Removed, match=rf"the log of job {job} was removed on 1970-01-01"):
+        views.check_kept(views.job(label, brief=True), "logs")
+    again = yard.run()
+    views.check_kept(views.job(label_of(str(again)), brief=True), "logs")
+    assert "s" == yard.left(job), "the same script was submitted again"
+
+
+def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = yard.run()
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(yard.folders, "remove", dies)
+        with pytest.raises(KeyboardInterrupt):
+            yard.walk(NOW)
+    assert "lf" == yard.left(job), "said, and not yet gone"
+    with monkeypatch.context() as patch:
+        patch.setattr(leftovers, "_remove", dies)
+        with pytest.raises(KeyboardInterrupt):
+            yard.walk(NOW)
+    assert "f" == yard.left(job), "out of its place, whole"
+    assert 1 == len(os.listdir(yard.folders.root / REMOVED))
+    yard.walk(NOW)
+    assert ("", []) == (yard.left(job), os.listdir(yard.folders.root / REMOVED))
+
+
+KILLED = """
+import os, select, signal, sys
+from gpuyard.control.books import Books
+from gpuyard.control.retention import Keeper, Place, Tally, Wish
+from gpuyard.engines.local.leftovers import Leftovers
+from gpuyard.store import open_store
+class Folders(Leftovers):
+    leftovers = Leftovers.sizes
+def walk(begun):
+    with open_store(sys.argv[1]) as store:
+        keeper = Keeper(Books(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
+        place = Place()
+        os.write(begun, b"x")
+        while place is not None:
+            place = keeper.step(Wish("ana", 0), place, Tally())
+for line in sys.stdin:
+    heard, begun = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            walk(begun)
+        finally:
+            os._exit(0 if not sys.exc_info()[0] else 1)
+    os.read(heard, 1)
+    select.select([], [], [], float(line))
+    os.kill(child, signal.SIGKILL)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def test_kill_9_at_any_time_leaves_nothing_half(tmp_path: Path) -> None:
+    chance, kills = random.Random(14), 0
+    with rig(tmp_path) as desk:
+        yard = Yard(desk, tmp_path / "engine")
+        jobs = [yard.run(f"token {number}") for number in range(25)]
+        live = yard.run("token 7", end=False)
+        words = [tmp_path / "yard.db", yard.folders.root, desk.time_ms]
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED, *map(str, words)], stdin=PIPE, stdout=PIPE, text=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            status = signal.SIGKILL.value
+            while status == signal.SIGKILL:
+                print(chance.uniform(0, 0.1) * (1 + kills / 2), file=process.stdin, flush=True)
+                status = int(process.stdout.readline())
+                kills += status == signal.SIGKILL
+                for job in jobs:
+                    # A folder has all of its files in its place, or none.
+                    assert not yard.folder(job).exists() or "f" in yard.left(job)
+                assert "slf" == yard.left(live)
+            process.stdin.close()
+        assert 0 == status, "it failed by itself"
+        assert ["s" if job == jobs[7] else "" for job in jobs] == [yard.left(job) for job in jobs]
+        assert [] == os.listdir(yard.folders.root / REMOVED)
+    assert kills > 0
+
+
+def test_a_folder_that_cannot_be_counted_is_left_alone(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may have mounted something in it that does not answer."""
+    jobs = [yard.run(f"token {number}") for number in range(3)]
+    hung = str(yard.folder(jobs[1]))
+    real = subprocess.run
+
+    def run(words: list[str], **options: object) -> object:
+        if hung in words:
+            raise subprocess.TimeoutExpired(words, 1)
+        return real(words, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(leftovers.subprocess, "run", run)
+    yard.walk(NOW)
+    assert ["", "f", ""] == [yard.left(job) for job in jobs]
+
+
+def test_a_walk_goes_on_where_a_reply_said(yard: Yard) -> None:
+    for place in (Place(), Place("scripts", 17, "ab" * 32), Place("logs", 5, "3")):
+        assert place == place_of(str(place))
+    wrong = (
+        "",
+        "logs",
+        "logs:x:1",
+        "other:1:1",
+        "logs:1:ab",
+        f"logs:1:{'9' * 30}",
+        "scripts:-1:",
+        "scripts:1:" + 65 * "a",
+    )
+    for text in wrong:
+        with pytest.raises(Unacceptable):
+            place_of(text)
+
+
+def test_it_looks_by_itself_while_it_leads(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "FIRST_S", 0.01)
+    monkeypatch.setattr(retention, "EVERY_S", 0.01)
+    job = yard.run()
+    yard.desk.time_ms += 365 * DAY_MS
+    yard.keeper.start()
+    until_s = time.monotonic() + 20
+    while yard.left(job):
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+    yard.keeper.close()
