@@ -29,6 +29,18 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not section or section in sections(target), f"{file}{section}"
 
 
+def test_no_sentence_has_whoever_for_its_subject() -> None:
+    """A sentence is about one of our nouns: a job, a tenant, a user, a server."""
+    texts = [page for page in PAGES if page.name != "CHANGELOG.md"] + sorted((ROOT / "src").rglob("*.py"))
+    found = [
+        f"{text.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for text in texts
+        for number, line in enumerate(text.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"\bWhoever\b", line)
+    ]
+    assert [] == found
+
+
 @pytest.mark.parametrize("index", ["README.md", "docs/how-to/README.md"])
 def test_every_how_to_is_linked(index: str) -> None:
     page = ROOT / index

@@ -20,7 +20,7 @@ TIMEOUT_S = 60.0
 PATIENCE_S = 10.0
 """How long a lost connection is tried to be made again."""
 FOLLOW_PATIENCE_S = 30.0
-"""The same for who follows a job: a yard that is started again takes seconds, and the job goes on."""
+"""The same for a client that follows a job: a yard that is started again takes seconds, and the job goes on."""
 FIRST_PAUSE_S = 0.05
 _STREAM_TIMEOUT_S = 60.0
 """The server says something at least every 15 seconds."""
@@ -148,7 +148,7 @@ class Caller:
                 return head, self._connection.body(head)
             except OSError as error:
                 self.close()
-                # Who never got through at the first try finds nobody; who was cut off asks again.
+                # A client that never got through finds no yard; one that was cut off asks again.
                 if not (self._moved() or tried) or time.monotonic() + pause_s > until_s:
                     raise _nobody(self._address, error) from error
                 time.sleep(pause_s)

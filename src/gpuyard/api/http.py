@@ -64,7 +64,7 @@ class Connection:
         self._socket.close()
 
     def shut_down(self) -> None:
-        """Hang up from another thread: whoever reads here finds the end."""
+        """Hang up from another thread: a read here finds the end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -25,7 +25,7 @@ class OracleProcess:
         self._closed = False
 
     def ask(self, question: Question) -> Foresight:
-        """The answer. Whoever comes meanwhile waits."""
+        """The answer. Later questions wait meanwhile."""
         with self._lock:
             if self._closed:
                 raise Overloaded("the yard is stopping", "Start it again with `yard up -d`.")

@@ -48,7 +48,7 @@ class Pulse:
         self._loop.call_soon_threadsafe(self.close)
 
     def _beat(self) -> None:
-        # Whoever waits now is let go; whoever waits next waits for the next beat.
+        # Readers that wait now are let go; later ones wait for the next beat.
         self._news.set()
         self._news = asyncio.Event()
 

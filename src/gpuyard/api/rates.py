@@ -59,7 +59,7 @@ class Rates:
         self._reads = Buckets(limits.reads_per_s, limits.reads_per_s * limits.burst_s, self._now_s)
 
     def enter(self, name: str, method: str) -> Problem | None:
-        """Count a request that begins, or say why it may not. Whoever got in has to `leave`."""
+        """Count a request that begins, or say why it may not. A request that got in has to `leave`."""
         if self._under_way.get(name, 0) >= self._at_once_max:
             return _too_many(f"{name} has {self._at_once_max} requests under way already", 1.0)
         wait_s = (self._reads if method in ("GET", "HEAD") else self._writes).wait_s(name)

@@ -52,7 +52,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     manager = ServiceManager()
     check_address(options)
     tls = _tls(options)
-    # Before the port: whoever starts a yard twice is told that it runs, not that its port is taken.
+    # Before the port: a second `yard up` says that the yard runs, not that its port is taken.
     DataDir(options.data).instance(options.port, options.shared).check_free()
     listener = _listener(options)
     with contextlib.closing(listener):

@@ -1,6 +1,6 @@
 """Whose turn it is: requests that take long are served one at a time for each person, and few at a time in all.
 
-Whoever has more of them waiting than anybody needs is told to come back later, at once and in plain words.
+A user who has more of them waiting than anybody needs is told to come back later, at once and in plain words.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ def logs(
 
 
 def _say_why(yard: "Client", job: str) -> None:
-    """Whoever looks at an empty log is told whether there is more to come."""
+    """Of an empty log a user is told whether there is more to come."""
     from gpuyard.cli.streams import aside
 
     found = yard.job(job, explain=False)

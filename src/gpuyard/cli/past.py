@@ -1,6 +1,6 @@
 """The yard's own past for `yard simulate --history`: its jobs, its nodes and its configuration, through the API.
 
-Whoever asks gets the jobs that they may see, and the configuration if they may see that.
+Users get the jobs that they may see, and the configuration if they may see that.
 """
 
 from pathlib import Path

@@ -86,7 +86,7 @@ def run(
 
 
 def _look_at_input() -> None:
-    """A job reads nothing from here. Who sends it something is told so, rather than left to wonder."""
+    """A job reads nothing from here. A user who sends it something is told so, rather than left to wonder."""
     import fcntl
     import stat
     import termios
@@ -114,7 +114,7 @@ def _look_at_input() -> None:
 
 
 def _look_at_file(words: list[str] | None, dashes: bool) -> None:
-    """What a file asks for itself is for `yard submit`: who runs it is told so."""
+    """What a file asks for itself is for `yard submit`: a user who runs it is told so."""
     if words and is_file_to_read(words, dashes):
         if Path(words[0]).suffix in (".yaml", ".yml"):
             raise BadInput(f"{words[0]} holds jobs, and `yard run` runs commands", f"yard submit {words[0]}")

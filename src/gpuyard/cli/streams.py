@@ -45,7 +45,7 @@ def notice(text: str, *, before: str = "", style: str = "") -> None:
 
 
 def aside(text: str) -> None:
-    """A line for whoever watches; scripts and log files do without."""
+    """A line for a person who watches; scripts and log files do without."""
     if sys.stderr.isatty():
         notice(text)
 

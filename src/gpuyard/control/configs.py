@@ -1,7 +1,7 @@
 """The configuration in force, its versions, and the two ways in: the file of a start, and an apply while it runs.
 
 Every configuration that is put in force becomes a version: its text, who, when and how, in the transaction of its
-`ConfigSet`. Who applies names the version that they looked at; if another has come meanwhile, nothing changes.
+`ConfigSet`. An administrator names the version that they looked at; if another has come meanwhile, nothing changes.
 """
 
 from collections.abc import Callable

@@ -89,7 +89,7 @@ def try_row(state: State, record: JobRecord, event: AttemptEnded) -> TryRow:
 
 
 def _why(state: State, record: JobRecord, event: AttemptEnded) -> str:
-    """In the engine's words; who was told to stop also for whom, which no engine knows."""
+    """In the engine's words; of a preempted job also for which one, which no engine knows."""
     if event.outcome is not Outcome.PREEMPTED or record.cause is None:
         return event.why
     other = state.jobs.get(record.for_job)

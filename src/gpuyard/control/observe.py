@@ -114,7 +114,7 @@ def refused(record: JobRecord, why: str, now_ms: int) -> Event:
 
 
 def _outcome(record: JobRecord, report: Report) -> Outcome:
-    """How it ended, as the log calls it. Who was told to stop for others and then said so was preempted."""
+    """How it ended, as the log calls it. A job that was told to stop for others and did was preempted."""
     outcome = report.outcome or Outcome.FAILED
     if outcome is Outcome.PREEMPTED and record.cause is StopCause.CANCEL:
         return Outcome.CANCELLED

@@ -1,6 +1,6 @@
 """Who asks, and as whom their jobs run.
 
-On one machine the kernel says who is at the other end of a Unix socket; whoever has the token acts as its owner.
+On one machine the kernel says who is at the other end of a Unix socket; the holder of the token acts as its owner.
 A server of root runs each job as the user who submitted it; any other server can only run jobs as itself, so
 it serves its own user and root.
 
@@ -190,7 +190,7 @@ class Roster:
         return None if account is None else Right(ROLES[account.role], account.tenant)
 
     def bearer(self, name: str, right: Right, token: str, expires_ms: int) -> Person:
-        """Whoever comes with a token; it never gives more than its user has."""
+        """The person who comes with a token; it never gives more than its user has."""
         limit = self.limit(name)
         rights = (right,) if limit is None else narrowed([right], limit)
         if not rights:
@@ -219,7 +219,7 @@ class Roster:
         return replace(who, default_tenant=self.default_tenant(who.name), places=places)
 
     def local(self, uid: int, gid: int) -> Person:
-        """Whoever is at the other end of the Unix socket."""
+        """The person at the other end of the Unix socket."""
         found = person(uid, gid)
         if found.admin:
             return replace(found, default_tenant=self.default_tenant(found.name))

@@ -3,7 +3,7 @@
     DATA/            0711: other users pass through to the socket, nobody lists
       yard.db        the store (unless --store names another)
       yard.pid       0600, locked while a server runs; holds its port, and which process it is
-      yard.sock      the API on a Unix socket; whoever connects is known by the kernel
+      yard.sock      the API on a Unix socket; the kernel knows which user connects
       yard.log       of a server in the background
       token          for the API over TCP: acts as the owner of this file
       engine/        the local engine's own
@@ -201,7 +201,7 @@ class DataDir:
         return self._known_token()
 
     def _known_token(self) -> str:
-        """The token as it stands in its file, if it is one: whoever has it acts as the owner."""
+        """The token as it stands in its file, if it is one: its holder acts as the owner."""
         mode = self.token_file.stat().st_mode
         token = self.token_file.read_text(encoding="ascii", errors="replace").strip()
         if mode & 0o077:
@@ -226,7 +226,7 @@ class Instance:
 
     def hold(self, note: dict[str, object]) -> None:
         """Be the one server of this name, or raise with the pid of the one there is."""
-        # Whoever can open the file can lock it: that is its owner alone, also where an older server made it.
+        # A user who can open the file can lock it: that is its owner alone, also where an older server made it.
         fd = os.open(self.pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.fchmod(fd, 0o600)
         try:

@@ -10,7 +10,7 @@ VARIABLE = "NOTIFY_SOCKET"
 
 
 class ServiceManager:
-    """Whoever started this process and wants to know when it is ready."""
+    """The service manager that started this process and wants to know when it is ready."""
 
     def __init__(self) -> None:
         # Jobs are started from here, and the word is not theirs to give.

@@ -23,7 +23,7 @@ FEW = 8
 
 
 class Gone(Refusal):
-    """There is no live job of this label: it has ended, or never was. Whoever asked looks it up in the history."""
+    """There is no live job of this label: it has ended, or never was. The history may have it."""
 
 
 Outcome = bool | Refusal | None
@@ -121,7 +121,7 @@ class Wish:
             if not found:
                 asked.error = Gone(f"there is no live job {asked.label}")
             asked.left = len(found)
-            # Of an array the first task comes first: whoever is moved last is at the top.
+            # Of an array the first task comes first: the task that is moved last is at the top.
             ordered = found if self.verb is Verb.TOP else reversed(found)
             todo += [(asked, job_id) for job_id in ordered]
         return todo

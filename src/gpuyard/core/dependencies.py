@@ -129,7 +129,7 @@ def _answer(state: State, record: JobRecord, after: After) -> bool | None:
         return True if after.kind is _STARTED and other.attempt > 0 else None
     ended = state.ends.get(after.job_id)
     if ended is None:
-        # Whoever took the job in has looked it up: it ended too long ago to be remembered, and as was wanted.
+        # The desk has looked it up when it took the job in: it ended too long ago to be remembered, and as was wanted.
         return True
     return met(after.kind, ended)
 

@@ -111,7 +111,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     others = _waited_for(state, policy, now_ms, record, profile, bookings)
     if others.at_ms is None:
         return Estimate(None, others.how)
-    # Whoever is not in line yet does not start in this very moment.
+    # A job that is not in line yet does not start in this very moment.
     from_ms = max(from_ms, record.begin_ms, others.at_ms, now_ms + (not waits))
     slot = profile.earliest(record, from_ms)
     if slot is not None and slot.at_ms <= now_ms and not _starts(state, policy, now_ms, record):

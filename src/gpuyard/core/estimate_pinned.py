@@ -1,7 +1,7 @@
 """When a slice of a pinned GPU comes free, if everything that runs ends when promised.
 
 Such slices are there already and only change hands. So those who want one size stand in a line for them: each takes
-the one that is free first. Whoever could also be served elsewhere is counted in that line all the same: then it is no
+the one that is free first. A job that could be served elsewhere too is counted in that line all the same: then it is no
 later than told here.
 """
 

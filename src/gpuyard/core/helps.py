@@ -50,7 +50,7 @@ def helps(
         if limit_ms:
             text = f"with a time limit of {span(limit_ms)} it would start now"
             if limit_ms >= NO_LIMIT_MS // 2:
-                # Whoever was promised the room waits for something that has no limit: any will do.
+                # The job that was promised the room waits for something that has no limit: any will do.
                 limit_ms, text = DAY_MS, "with a time limit it would start now"
             told.append(Help(text, f"--time {_time(limit_ms)}", LimitTime(record.id, limit_ms)))
     if found in _ABOUT_SIZE:

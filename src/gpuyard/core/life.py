@@ -1,6 +1,6 @@
 """What every job goes through: `submit`, `start` and `end`, each with the fields of its event.
 
-`apply` folds an event by calling them. Whoever keeps no log, as the simulator, calls them directly: making the event
+`apply` folds an event by calling them. The simulator, which keeps no log, calls them directly: making the event
 would cost as much as folding it.
 """
 
@@ -110,7 +110,7 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         wake(state.nodes, grants)
     state.queue.remove(record)
     if record.rare is not None:
-        # Whoever was moved to the top has come to its turn.
+        # A job that was moved to the top has come to its turn.
         record.move(0, "")
     record.attempt = attempt
     record.phase = _STARTING

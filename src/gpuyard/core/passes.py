@@ -15,7 +15,7 @@ from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
 
 _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
-"""Refusals that end when something of the same tenant ends: who waits for that must not be overtaken for ever."""
+"""Refusals that end when something of the same tenant ends: a job that waits for it must not be overtaken for ever."""
 
 
 _HELD_BACK = ReasonCode.HELD_BACK
@@ -239,7 +239,7 @@ class Pass:
         return None
 
     def _quota_refusal(self, record: JobRecord, model: int, *, builds: bool = True) -> ReasonCode | None:
-        """What forbids a start; who lacks quota gets a wall, unless the question is only a try."""
+        """What forbids a start; a job that lacks quota gets a wall, unless the question is only a try."""
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli

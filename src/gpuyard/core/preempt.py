@@ -1,7 +1,7 @@
 """Making room by force: whom to stop so that a job fits, destroying the least work.
 
 1. Those whom a rule allows to stop, who are past their minimum run time. 2. Nodes in order of the work that would be
-destroyed to empty them far enough. 3. Victims are drafted away node by node until the job fits. 4. Whoever turns out
+destroyed to empty them far enough. 3. Victims are drafted away node by node until the job fits. 4. A job that turns out
 not to be needed is spared, the dearest first. So no victim can be spared, and the job they make room for is earmarked
 in the same plan.
 """

@@ -5,7 +5,7 @@ most nodes a time is enough, "from then on there is room", and those times are k
 Only nodes with a booking are followed step by step, GPU by GPU, because there room comes and goes.
 
 Where a job is booked depends on nothing but what is ahead of it: among the nodes that have the room, the one that
-those ahead leave fullest, then the lowest number. Whoever starts in a gap meanwhile does not move the booking, so the
+those ahead leave fullest, then the lowest number. A job that starts in a gap meanwhile moves no booking, so the
 next pass, which starts from nothing, arrives at the same one.
 """
 
@@ -170,7 +170,7 @@ class Profile:
         """Each need puts the start off until enough nodes could be ready; done when they are at that very time."""
         needs = [(way.tasks_per_node, way.full_nodes)] if way.full_nodes else []
         if way.rest_tasks:
-            # Whoever holds a full share of tasks holds the rest too: so many nodes in all, one of them for the rest.
+            # A node with a full share of tasks holds the rest too: so many nodes in all, one of them for the rest.
             needs.append((way.rest_tasks, way.full_nodes + 1))
         while True:
             at_ms = from_ms

@@ -90,7 +90,7 @@ class QuotaProfile:
         return steps
 
     def _using(self) -> Iterator[JobRecord]:
-        """Whoever counts as using GPUs now: what runs, and what this pass has started."""
+        """The jobs that count as using GPUs now: what runs, and what this pass has started."""
         state = self._state
         started = [record for record in chain(state.earmarks.values(), self._drafted) if record.grants]
         return chain(state.running.values(), started)

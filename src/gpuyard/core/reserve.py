@@ -111,7 +111,7 @@ class ReadyTimes:
 
     def _time(self, nodes: Nodes, number: int) -> int:
         if self._all and not nodes.kept and number not in nodes.special:
-            # By far the most frequent: whoever wants a whole node waits for the last one there.
+            # By far the most frequent: a job for a whole node waits for the last one there.
             if nodes.free_mask[number] == self._all:
                 return number
             here = nodes.on[number]
@@ -230,7 +230,7 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
         return None
     known = state.caches.get("promise")
     if current.rules and state.tenants.holding:
-        # Whoever has room and would eat into what others hold back waits until enough of what runs has ended.
+        # A job that has room and would eat into what others hold back waits until enough of what runs has ended.
         held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
         found = _best(
             state,

@@ -1,7 +1,7 @@
 """MIG slices in the books: which GPUs are cut and into what, whether more fits, and where a slice goes.
 
 A GPU that is cut counts in the ordinary books as partly taken, by the compute its slices have, so that who waits for
-a whole GPU sees when it will be whole again. What else may be cut from it is said by geometry alone. Whoever waits for
+a whole GPU sees when it will be whole again. What else may be cut from it geometry alone says. A job that waits for
 slices is promised whole GPUs: where one is free, its slices fit.
 """
 

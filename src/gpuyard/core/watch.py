@@ -67,7 +67,7 @@ class Watch:
         return goes_on
 
     def finish(self) -> None:
-        """The pass is over. Whoever was not looked at is so now."""
+        """The pass is over. A job that was not looked at is so now."""
         assert self._current is not None
         if self._entered is not None and not self._entered[0].grants and not self.seen:
             self._current.draft_start(*self._entered)

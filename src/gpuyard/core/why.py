@@ -219,7 +219,7 @@ class _Search:
         running = tuple([job_id for job_id in others if state.jobs[job_id].phase is not None])
         waiting = tuple([job_id for job_id in others if state.jobs[job_id].phase is None])
         kept = [r for r in self._found if not isinstance(r.lift, EndJobs | LeaveLine)]
-        text = "what runs and who waits leave it nothing that could be told apart"
+        text = "the jobs that run and wait leave it nothing that could be told apart"
         for lift in (EndJobs(running), LeaveLine(waiting)):
             if lift.job_ids:
                 reason = Reason(ReasonCode.AHEAD, "order", text, False, "others starting and ending", lift)

@@ -50,7 +50,7 @@ def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
     said = codes.get(job_id, ReasonCode.NOT_EXAMINED)
     promised = [r.job_id for r in plan.reservations if r.job_id != job_id]
     if said in (ReasonCode.RESERVATION, ReasonCode.NOT_EXAMINED) and promised and not plan.starts:
-        # Whoever was not looked at asks for the same as someone who was refused for their sake.
+        # A job that was not looked at asks for the same as one that was refused for their sake.
         return ReasonCode.RESERVATION, promised
     if said is ReasonCode.QUOTA_AHEAD:
         mine = set(state.tenants.chain[trial.record.leaf])

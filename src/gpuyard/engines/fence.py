@@ -39,7 +39,7 @@ class Fence:
             self._lock(fd)
             yield
         except OSError as error:
-            # A full or broken disk in the middle of a call: whoever asked has to look again.
+            # A full or broken disk in the middle of a call: the caller has to look again.
             raise Transient(f"{self.root} cannot be written: {error}") from error
         finally:
             os.close(fd)

@@ -1,6 +1,6 @@
 """What people already have goes in: batch scripts of Slurm, manifests of Kubernetes, native YAML.
 
-Text in, a frozen value out. Nothing here reads a file, a clock or the environment: whoever calls hands these in. What
+Text in, a frozen value out. Nothing here reads a file, a clock or the environment: the caller hands these in. What
 is understood and not served is named in a warning; what cannot be served is refused with its place and what to do.
 YAML takes a moment to import and a batch script does not need it, so the ways in are imported when first used.
 """

@@ -78,7 +78,7 @@ def typical(ask: Ask) -> Ask:
 
 
 def differs(known: Asks, fresh: Asks) -> bool:
-    """Whether enough of the GPUs is asked for otherwise. Who asks for none does not count."""
+    """Whether enough of the GPUs is asked for otherwise. A job that asks for none does not count."""
     old, new = _by_gpus(known), _by_gpus(fresh)
     whole_old, whole_new = sum(old.values()), sum(new.values())
     if not whole_old or not whole_new:

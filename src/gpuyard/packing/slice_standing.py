@@ -169,7 +169,7 @@ class SliceStanding:
         return found
 
     def _weights(self, mold: Mold) -> dict[str, int]:
-        """How many slices of each profile are expected on GPUs of a model; who wants it uncut wants the largest."""
+        """How many slices of each profile are expected on GPUs of a model; a job for a whole one wants the largest."""
         found: dict[str, int] = {}
         sizes = profiles_of(mold)
         for shape, weight in self._mix:

@@ -61,7 +61,7 @@ class Track:
         return min(len(scores) for scores in self._scores.values())
 
     def give(self, job_id: int, given: Given) -> None:
-        """Note an estimate. Only the first of a job counts: who asks often is not to weigh more."""
+        """Note an estimate. Only the first of a job counts: a job that is asked about often does not weigh more."""
         self._open.setdefault(job_id, given)
         while len(self._open) > 10 * SCORES_MAX:
             del self._open[next(iter(self._open))]

@@ -42,7 +42,7 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
 
     def elect(self, holder: str) -> MemoryLease:
-        """Whoever asks last leads."""
+        """The server that asks last leads."""
         self.epoch += 1
         return MemoryLease(self, holder)
 

@@ -80,7 +80,7 @@ def foresee(question: Question, clock_s: Callable[[], float]) -> Foresight:
     """Answer a question, within its budget."""
     started_s = clock_s()
     state = load(question.plain)
-    # A job that waits for an ended one is told so when it comes; who comes later waits for nobody.
+    # A job that waits for an ended one is told so when it comes; a later one waits for no other.
     policy = build(state.settings.policy)
     for event in question.events:
         apply(state, event)

@@ -74,7 +74,7 @@ class PostgresBackend(Backend):
         }
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
-        # Whoever set it to anything else than "off" knows what they want; "off" would acknowledge what may be lost.
+        # An administrator who set it to anything but "off" knows why; "off" would acknowledge what may be lost.
         if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
             connection.execute("SET synchronous_commit = on")
         if connection.execute("SHOW fsync").fetchone()[0] == "off":

@@ -50,7 +50,7 @@ def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Docum
 
 
 def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
-    """To be observed at first: whoever wants it driven says so."""
+    """To be observed at first: an administrator who wants it driven says so."""
     found = pools(site, types, notes)
     entry: Document = {"engine": "slurm", "mode": "observe"}
     if conf:

@@ -44,7 +44,7 @@ class NvmlCutter:
             for instance, info in self._all(nvml, handle):
                 if self._place(info) == place:
                     if not _uuid(nvml, handle, info.id):
-                        # Whoever made it died half-way: it has no compute instance yet.
+                        # The process that made it died half-way: it has no compute instance yet.
                         _fill(nvml, instance, self._by_number[info.profileId])
                     return _uuid(nvml, handle, info.id)
         raise Transient(f"{gpu} has no {place.profile} at slot {place.start}")

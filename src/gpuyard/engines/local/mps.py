@@ -124,7 +124,7 @@ class Mps:
         return True
 
     def stop(self, daemon: Daemon) -> None:
-        """End it. Whoever still computes there loses its GPU."""
+        """End it. A process that still computes there loses its GPU."""
         if os.path.exists(os.path.join(daemon.pipe, "control")):
             with suppress(Transient):
                 self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
@@ -199,7 +199,7 @@ class Mps:
 class NoMps(Mps):
     """For GPUs that are only pretended to be there: clients get their variables and folders, and there is no daemon.
 
-    Whoever writes a fault into the log there has had one.
+    A server that writes a fault into the log there has had one.
     """
 
     def available(self) -> bool:

@@ -1,4 +1,4 @@
-"""When one job breaks an MPS server, whoever shares it fails too: who is to blame, and who is to run again.
+"""When one job breaks an MPS server, the jobs that share it fail too: which one is to blame, and which run again.
 
 Who was there is known from the daemon's log, which names the processes that lost their GPU: by the number that one had
 when it connected, or the number its job was started with. Where nobody is named it is who failed soon after. They lost
@@ -56,13 +56,13 @@ class Faults:
         self._deaths: dict[str, dict[int, int]] = {}
         """By the folder of a daemon's log: which of its processes was found dead, and when."""
         self._scenes: dict[tuple[str, int], dict[str, int]] = {}
-        """By log and time of a fault: the jobs that were there, and since when. Who has ended is soon forgotten."""
+        """By log and time of a fault: the jobs that were there, and since when. An ended one is soon forgotten."""
         self._settled: dict[tuple[str, int], str] = {}
         """By log and time of a fault: the job that is to blame."""
         self._inquiry = Inquiry(data.root, now_ms)
 
     def look(self) -> bool:
-        """See who has connected since: who is gone can no longer be asked whose it is. Whether there are daemons."""
+        """See what has connected since: a process that is gone does not say whose it is. Whether there are daemons."""
         there = self._daemons()
         for daemon in there:
             log = self._log(daemon.log)
@@ -108,11 +108,9 @@ class Faults:
         self.look()
         log = self._daemon(gpu, uid).log
         if self._log(log).recovering():
-            return "the MPS server of its GPU waits for those who lost it in a fault"
+            return "the MPS server of its GPU waits for the jobs that lost it in a fault"
         if self._inquiry.waits(job_of(key), self._there(log, self._now_ms(), ended=False)):
-            return (
-                "those who were there when an MPS server broke run one by one until it is plain who broke it"
-            )
+            return "the jobs that were there when an MPS server broke run one by one until it is plain which broke it"
         return ""
 
     def end_unaware(self, tell: Callable[[str], None]) -> None:

@@ -2,7 +2,7 @@
 
 A fault of one client takes all clients of its server with it, with the same error, and whom the log names is not always
 the one. So everybody who was there runs again, but no two of them side by side before the first has run for as long as
-it had when the server broke. Whoever is alone with a fault, or twice the only one of them that is still under
+it had when the server broke. A job that is alone with a fault, or twice the only one of them that is still under
 suspicion, is to blame. Whom the log names goes first, and so does who was the only one once: if it is to blame, nobody
 else is harmed.
 

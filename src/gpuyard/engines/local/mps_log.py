@@ -118,7 +118,7 @@ class DaemonLog:
         elif self.faults and (found := _REFUSED.match(said)):
             self._told().refused.add(int(found[1]))
         elif _STARTED.match(said):
-            # A new server: whoever was with the last one is not with this one.
+            # A new server: the clients of the last one are not with this one.
             self._broken.clear()
         elif _UNNAMED.search(said):
             self._fault_at(at_ms)

@@ -45,7 +45,7 @@ class Inside:
     def time_ms(self, path: str, job_id: int) -> int | None:
         """The time of a file in a job's folder; 0: there is none; None: one would have to leave the folder to know.
 
-        Whoever asks may be root, and the folders of other jobs are other people's.
+        The asker may be root, and the folders of other jobs are other people's.
         """
         if not path.startswith(f"{self._start}{JOBS}/{job_id}/") or "/../" in path:
             return None

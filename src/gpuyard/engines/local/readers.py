@@ -83,7 +83,7 @@ class _Reader:
     def stale(self) -> bool:
         """Whether another one is to take its place."""
         now_s = time.monotonic()
-        # It goes by itself soon: whoever asks it then may be too late.
+        # It goes by itself soon: a question may then come too late.
         return now_s - self.used_s > IDLE_S / 2 or now_s - self._born_s > LIFE_S or not self.lives
 
     def read(self, path: str, offset: int, limit: int) -> bytes:
@@ -159,7 +159,9 @@ class Readers:
                 raise Transient(f"{path} cannot be read: {error}") from error
             finally:
                 reader.lock.release()
-        raise Transient(f"{path} cannot be read: whoever reads it for its owner is killed again and again")
+        raise Transient(
+            f"{path} cannot be read: the process that reads it for its owner is killed again and again"
+        )
 
     def _reserved(self, uid: int, gid: int, path: str, until_s: float) -> _Reader:
         """The reader of a user, for this thread alone."""
@@ -206,7 +208,7 @@ class Readers:
             self._hung[key] = reader
 
     def close(self) -> None:
-        """End them all; whoever reads meanwhile is told that its reader is gone."""
+        """End them all; a call that reads meanwhile is told that its reader is gone."""
         with self._lock:
             for key, reader in list(self._readers.items()):
                 reader.kill()

@@ -23,7 +23,7 @@ from gpuyard.model.units import MILLI
 
 PINS = "pins.json"
 PIN_S_MAX = 5.0
-"""How long one call may cut GPUs; whoever asks again gets the rest."""
+"""How long one call may cut GPUs; the next call gets the rest."""
 _LATER = Reply(Answer.UNSURE, "other GPUs are cut before it")
 IDLE_S = 60.0
 """How long slices and daemons outlive their last user."""

@@ -100,7 +100,7 @@ class Watcher:
         if end["outcome"] == Outcome.FAILED.value:
             judged = self._judge(key, files.read(os.path.join(folder, files.LAUNCH)) or {}, end)
             if judged != end:
-                # For good: whoever looks later may no longer know who else was there.
+                # For good: a later look may no longer know which jobs were there.
                 with suppress(OSError):
                     files.replace(path, judged, durable=True)
                 end = judged

@@ -1,7 +1,7 @@
 """Accounts, users and QOS as `sacctmgr` has them. Pure readers from printed text to typed rows.
 
 Some limits have a meaning here and are read into fields of their own. The others are kept as they are written, so that
-whoever reads a site can say that they are there.
+the reader of a site can say that they are there.
 """
 
 from collections.abc import Mapping

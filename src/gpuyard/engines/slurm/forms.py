@@ -1,7 +1,7 @@
 """How Slurm writes things down: durations, moments, memory, trackable resources (TRES), tables, lists of nodes.
 
 Pure text in, integers and rows out. What cannot be read raises `Unreadable` with a sentence of which the text is the
-subject; whoever read the text says where it stood.
+subject; the reader of the text says where it stood.
 """
 
 import re

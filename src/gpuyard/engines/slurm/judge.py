@@ -192,7 +192,7 @@ def _unclaimed(
     if not jobs:
         return Finding(_unknown(key))
     # Nothing of it ran, so it waits again: also where Slurm calls it cancelled, which it does by itself with a job that
-    # got the number of one that still runs. Who wants it gone for good says so to the yard.
+    # got the number of one that still runs. A user who wants it gone for good cancels it in the yard.
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
     why = f"Slurm ended it before it ran: {newest.state}"
     bad_place = outcome_of(newest.state) is not Outcome.CANCELLED

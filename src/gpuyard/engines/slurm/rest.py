@@ -46,7 +46,7 @@ class RestClient:
     # ---- talking
 
     def _token(self) -> str:
-        """Read each time: who renews a token puts a new file in its place."""
+        """Read each time: a renewed token is a new file in its place."""
         try:
             with open(self._token_file, encoding="utf-8") as file:
                 text = file.read().strip()

@@ -92,7 +92,7 @@ def _tasks(launch: Launch, cpus: int) -> int:
 
 
 def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:
-    """Cores and memory to ask of Slurm. Who asked for none gets as large a part of the node as of its GPUs.
+    """Cores and memory to ask of Slurm. A job that asks for none gets as large a part of the node as of its GPUs.
 
     Slurm would give one core, and all the memory of the node, so that no second job fits beside it.
     """

@@ -262,7 +262,7 @@ class Watcher:
         return plans.report_of_end(key, end, settle.outcome, self._now_ms())
 
     def withdraw(self, key: str, known: Known, outcome: Outcome, why: str) -> Report:
-        """End an attempt that has not run, if it still has not: who takes the claim decides."""
+        """End an attempt that has not run, if it still has not: the claim decides."""
         if not self._folder.claim(key, self._now_ms()):
             claim = self._folder.told(key, files.CLAIM, known.uid) or {}
             if claim.get("slurm_id") != 0:

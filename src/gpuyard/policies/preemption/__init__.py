@@ -1,1 +1,1 @@
-"""Who may take room from whom. Whom it then takes is decided in the core: whoever destroys the least work."""
+"""Which jobs may take room from which. The core decides from which it is taken: where the least work is destroyed."""

@@ -1,6 +1,6 @@
 """`reclaim`: a tenant within its guarantee takes back what others borrow.
 
-Who reclaims ends within its guarantee, so nobody can reclaim from it in turn: two tenants cannot thrash.
+A tenant that reclaims ends within its guarantee, so nobody can reclaim from it in turn: two tenants cannot thrash.
 """
 
 from collections.abc import Callable

@@ -116,7 +116,7 @@ def _tres(look: Evidence) -> Iterator[Finding]:
     if has_gpus and unweighted:
         weights = ",".join(f"GRES/gpu:{each}=1.0" for each in types) or "GRES/gpu=1.0"
         seen = f"partition {', '.join(unweighted)}: no TRESBillingWeights"
-        why = "usage is counted in cores: who holds 8 GPUs and 8 cores has used as much as who holds 8 cores"
+        why = "usage is counted in cores: a job with 8 GPUs and 8 cores counts as much as a job with 8 cores"
         change = f"PartitionName={unweighted[0]} … TRESBillingWeights=CPU=0.0,{weights}"
         yield Finding("billing", _FAULT, seen, why, change)
 
@@ -149,7 +149,7 @@ def priorities(look: Evidence) -> Iterator[Finding]:
     half = look.setting("PriorityDecayHalfLife")
     if half and _ms(half) == 0 and look.setting("PriorityUsageResetPeriod").upper() in ("", "NONE"):
         seen = "PriorityDecayHalfLife is 0 and PriorityUsageResetPeriod is NONE"
-        why = "usage is never forgotten: who worked a lot last year waits this year"
+        why = "usage is never forgotten: a user who ran a lot last year waits this year"
         yield Finding("decay", _FAULT, seen, why, "PriorityDecayHalfLife=7-0")
 
 

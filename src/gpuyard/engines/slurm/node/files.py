@@ -17,7 +17,7 @@ CLAIM, NEWS, END, BEAT, GO, SCRIPT = "claim.json", "running.json", "end.json", "
 READY, FAILED, ORDER = "ready.", "failed.", "order."
 """Of one node: its tasks wait at the gate; one of them failed. For all nodes: a signal to pass on."""
 DEAD = "dead.json"
-"""Slurm has given a node of it up: whoever of it still lives, cut off from the others, is to end at once."""
+"""Slurm has given a node of it up: a part that still lives, cut off from the others, is to end at once."""
 TOLD = "TOLD"
 """The outcome where Slurm ended it: only Slurm knows what to call that."""
 BEAT_S = 5.0
