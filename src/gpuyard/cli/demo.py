@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuyard.cli.options import SeedOption
+from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
     from gpuyard.sim.study import Study
@@ -33,6 +34,15 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep",
+            metavar="FOLDER",
+            help="Keep the report and the yard.yaml of the simulated week in this folder.",
+            show_default=False,
+        ),
+    ] = None,
     seed: SeedOption = 0,
     live: Annotated[
         bool, typer.Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
@@ -51,6 +61,9 @@ def demo(
     from gpuyard.sim.study import Study
     from gpuyard.sim.summary import summaries_of
 
+    if keep is not None:
+        _make(keep)
+        report = report or keep / REPORT_NAME
     if report is not None:
         report_file.check(report)
     if live:
@@ -77,7 +90,19 @@ def demo(
     say(shares_sentence(summaries))
     path = _write(report, study, seed, summaries)
     say(f"The report, with plots: {path}")
-    say("Your own jobs next: yard simulate --help")
+    _next(keep)
+
+
+def _next(keep: Path | None) -> None:
+    """What is kept, and what to do next."""
+    from gpuyard.cli import report_file
+
+    if keep is not None:
+        config = keep / "yard.yaml"
+        report_file.write(config, _configuration())
+        say(f"Its configuration, to change and to simulate with your own jobs: {config.absolute()}")
+    say("Next, a yard of your own: `yard up -d`, and a first job: `yard run -g 1 -- echo hello`.")
+    say("Your own jobs under other policies: `yard simulate --help`.")
 
 
 def say(text: str) -> None:
@@ -89,6 +114,15 @@ def say(text: str) -> None:
     width = min(_WIDTH, out().width) if out().is_terminal else _WIDTH
     lines = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
     print(lines.replace(_NBSP, " ") + "\n")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"--keep {folder}: cannot be made: {error.strerror}", "Choose another place."
+        ) from None
 
 
 def _configuration() -> str:

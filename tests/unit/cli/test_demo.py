@@ -40,6 +40,31 @@ def test_a_table_two_sentences_and_a_report(shown: Done, tmp_path: Path) -> None
     assert "\u00a0" not in shown.out
 
 
+def test_what_to_do_next_is_said_and_what_is_asked_for_is_kept(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    week = generate.teams_week
+    monkeypatch.setattr(generate, "teams_week", lambda seed: first_jobs(week(seed), 60))
+    done = yard("demo", "--no-live", "--keep", "made/kept")
+    assert (0, "") == (done.code, done.err)
+    kept = tmp_path / "made" / "kept"
+    assert {demo.REPORT_NAME, "yard.yaml"} == {path.name for path in kept.iterdir()}
+    text = " ".join(done.out.split())
+    for line in (
+        "yard up -d",
+        "yard run -g 1 -- echo hello",
+        "yard simulate --help",
+        str(kept / "yard.yaml"),
+    ):
+        assert line in text
+    assert 0 == yard("validate", kept / "yard.yaml").code
+
+    (tmp_path / "file").touch()
+    refused = yard("demo", "--keep", "file/x")
+    assert (2, "") == (refused.code, refused.out)
+    assert "--keep file/x: cannot be made: Not a directory" in refused.err
+
+
 def test_nothing_is_rejected_in_the_whole_week() -> None:
     """The demo would have to explain it."""
     config = loads(demo._configuration(), "demo.yaml")
