@@ -32,7 +32,7 @@ FIRST_S, EVERY_S = 60.0, 3600.0
 PAUSE_S = 0.05
 BUDGET_S = 0.5
 """How long one request may take steps."""
-BACK_MS, FIRST_BACK_MS = HOUR_MS, 30 * DAY_MS
+BACK_MS, FIRST_BACK_MS = HOUR_MS, DAY_MS
 """So far back ends are looked at again, in an hour and after a start: an end may be seen late."""
 
 _START: Mark = (0, 0)

@@ -24,6 +24,7 @@ from gpuyard.engines.local.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
 from gpuyard.model.units import DAY_MS
 from rigs.desk import Rig, rig
+from rigs.hung import hung_mount
 
 NOW = Wish("ana", 0)
 
@@ -33,6 +34,7 @@ class Folders:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        root.mkdir()
         self.kept = Leftovers(str(root))
 
     def leftovers(self, what: Leftover, names: list[str]) -> dict[str, int]:
@@ -92,7 +94,9 @@ class Yard:
 @pytest.fixture
 def yard(tmp_path: Path) -> Iterator[Yard]:
     with rig(tmp_path) as desk:
-        yield Yard(desk, tmp_path / "engine")
+        made = Yard(desk, tmp_path / "engine")
+        yield made
+        made.folders.kept.close()
 
 
 def test_each_kind_is_kept_for_as_long_as_yard_yaml_says(yard: Yard) -> None:
@@ -221,19 +225,17 @@ def test_kill_9_at_any_time_leaves_nothing_half(tmp_path: Path) -> None:
     assert kills > 0
 
 
-def test_a_folder_that_cannot_be_counted_is_left_alone(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user may have mounted something in it that does not answer."""
+@pytest.mark.parametrize("where", [".", "deep"])
+def test_a_folder_that_does_not_answer_is_left_alone(
+    yard: Yard, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may have mounted something there whose server is gone."""
+    monkeypatch.setattr(leftovers, "_ALL_S_MAX", 1.0)
+    monkeypatch.setattr(leftovers, "_ONE_S_MAX", 1.0)
     jobs = [yard.run(f"token {number}") for number in range(3)]
-    hung = str(yard.folder(jobs[1]))
-    real = subprocess.run
-
-    def run(words: list[str], **options: object) -> object:
-        if hung in words:
-            raise subprocess.TimeoutExpired(words, 1)
-        return real(words, **options)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(leftovers.subprocess, "run", run)
-    yard.walk(NOW)
+    with hung_mount(yard.folder(jobs[1]) / where, taken=False):
+        done = yard.walk(NOW)
+        assert (3, 2) == (done.counts["logs"][0], done.counts["folders"][0])
     assert ["", "f", ""] == [yard.left(job) for job in jobs]
 
 

@@ -519,6 +519,7 @@ class LocalEngine:
                 persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()
         self._readers.close()
+        self._leftovers.close()
         self._data.close()
         if self._base:
             # Only an empty group can be removed, so one with jobs in it stays. The lock keeps it from being taken away

@@ -14,10 +14,11 @@ from contextlib import suppress
 
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.local import files
+from gpuyard.engines.local.peeking import Inside
 
 REMOVED = "removed"
 """Where a folder is on its way out."""
-_ALL_S_MAX, _ONE_S_MAX = 120.0, 10.0
+_ALL_S_MAX, _ONE_S_MAX, _END_S_MAX = 120.0, 10.0, 0.5
 _PLACES = {Leftover.LOGS: files.KEPT, Leftover.FOLDERS: files.JOBS}
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Leftovers:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self._inside = Inside(root)
         self._stuck: set[str] = set()
         """What did not answer: it is left alone until the yard is started again."""
 
@@ -35,19 +37,12 @@ class Leftovers:
         """Of those that are there, how many bytes each takes on disk."""
         place = os.path.join(self._root, _PLACES[what])
         paths = {os.path.join(place, name): name for name in names}
-        there = [path for path in paths if os.path.lexists(path) and path not in self._stuck]
+        there = [path for path in paths if path not in self._stuck and self._inside.there(path)]
         found = dict.fromkeys(there, 0)
 
         def count(some: Sequence[str], within_s: float) -> None:
-            done = subprocess.run(
-                ["du", "-s", "-x", "-0", "--block-size=1", "--", *some],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=within_s,
-                check=False,
-            )
-            for line in done.stdout.split(b"\0"):
+            words = ["du", "-s", "-x", "-0", "--block-size=1", "--", *some]
+            for line in _output(words, within_s).split(b"\0"):
                 size, _, path = line.partition(b"\t")
                 if size.isdigit():
                     found[os.fsdecode(path)] = int(size)
@@ -76,6 +71,10 @@ class Leftovers:
                 self._stuck.add(path)
                 _log.warning("%s cannot be removed whole", path)
 
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._inside.close()
+
     def _with_each(self, paths: Sequence[str], do: Callable[[Sequence[str], float], None]) -> None:
         """Do something to all; if that takes too long, to one after the other, to find those that hang."""
         paths = [path for path in paths if path not in self._stuck]
@@ -93,11 +92,21 @@ class Leftovers:
 
 
 def _remove(paths: Sequence[str], within_s: float) -> None:
-    subprocess.run(
-        ["rm", "-rf", "--one-file-system", "--", *paths],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=within_s,
-        check=False,
+    _output(["rm", "-rf", "--one-file-system", "--", *paths], within_s)
+
+
+def _output(words: Sequence[str], within_s: float) -> bytes:
+    """What a program prints, whether or not it ends well. One that takes too long is killed."""
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
+    try:
+        return process.communicate(timeout=within_s)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_END_S_MAX)
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()

@@ -58,6 +58,13 @@ class Inside:
         finally:
             os.close(fd)
 
+    def there(self, path: str) -> bool:
+        """Whether something lies at a path, and nothing was mounted on it: that might not answer."""
+        fd = self._open(path)
+        if fd >= 0:
+            os.close(fd)
+        return fd >= 0 or (-fd == errno.ENOSYS and os.path.lexists(path))
+
     def leads_outside(self, path: str) -> bool:
         """Whether a path is a link, or something was mounted on it."""
         fd = self._open(path)

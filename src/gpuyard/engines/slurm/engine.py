@@ -346,4 +346,5 @@ class SlurmEngine(Uncut):
         """Let go. What runs goes on under Slurm."""
         self._handing.close()
         self._watcher.readers.close()
+        self._leftovers.close()
         self._client.close()
