@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gpuyard.api.client import Client
+from rigs.described import DescribedClient
 from rigs.postgres import skip_or_fail
 from rigs.terminal import NoTerminal, Terminal
 
@@ -69,8 +70,8 @@ class Box:
         return found
 
     def client(self) -> Client:
-        """The Python client, over the socket."""
-        return Client(data=self.data)
+        """The Python client, over the socket. It fails for an answer that the API's description does not have."""
+        return DescribedClient(data=self.data)
 
     def wait(self, job_id: object, *states: str, s: float = 20.0) -> dict[str, Any]:
         """The job, once it is in one of these states."""

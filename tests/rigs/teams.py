@@ -22,6 +22,7 @@ from gpuyard.control.serve import Options, Yard
 from gpuyard.control.tokens import Asked
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
+from rigs.described import Description
 from rigs.desk import granted
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -70,6 +71,7 @@ class Team:
         self.yard = yard
         self.app = build(yard)
         self.gate = gate_of(yard, self.app)
+        self.description = Description(self.app.openapi())
         self.office = yard.office
         assert self.office is not None
         self._loop = asyncio.new_event_loop()
@@ -169,6 +171,9 @@ class Team:
         if not done:
             gone.set()
         await asked
+        if done:
+            kind = answer.headers.get("content-type", "")
+            self.description.check(method, path, answer.status, kind, answer.body)
         return answer
 
     def until(self, what: Callable[[], object], s: float = 20.0) -> None:

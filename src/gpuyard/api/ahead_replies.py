@@ -185,8 +185,12 @@ class DryRunReply(BaseModel):
     why: list[InTheWayReply] = []
     helps: list[str] = []
     cost: CostReply | None = None
+    job: None = None
+    """As in an estimate of a job that is there; here always null, like `task` and `started_ms`."""
+    task: None = None
     state: str = ""
     now_ms: int = 0
+    started_ms: None = None
     starts_by_ms: dict[str, int | None] | None = None
     never_of_runs: int = 0
     runs: int = 0

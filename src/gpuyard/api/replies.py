@@ -4,7 +4,14 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from gpuyard.api.ahead_replies import DryRunReply, EtaReply, ExplainedReply, ShareReply, TryReply
+from gpuyard.api.ahead_replies import (
+    BlockerReply,
+    DryRunReply,
+    EtaReply,
+    ExplainedReply,
+    ShareReply,
+    TryReply,
+)
 from gpuyard.api.config_replies import (
     AppliedReply,
     ConfigReply,
@@ -54,15 +61,6 @@ class ProblemReply(BaseModel):
     detail: str
     hint: str = ""
     errors: list[Fault] = []
-
-
-class WhyReply(BaseModel):
-    """One thing that is in a job's way."""
-
-    code: str
-    by: str
-    text: str
-    lifted_by: str
 
 
 class TaskReply(BaseModel):
@@ -136,6 +134,8 @@ class JobView(BaseModel):
     gpus: float
     gpus_per_task: str = ""
     gpu_models: list[str] = []
+    pools: list[str] = Field(default=[], description="Pools that will do; empty: any.")
+    partition: str = Field(default="", description="The partition that it named, as its script calls it.")
     tasks: int
     nodes_min: int = Field(default=0, description="Nodes it is spread over at least; 0: not said.")
     cpus: float = 0
@@ -171,7 +171,7 @@ class JobView(BaseModel):
     states: dict[str, int] = {}
     jobs: list[TaskReply] = []
     ahead: int = 0
-    why: list[WhyReply] = []
+    why: list[BlockerReply] = []
     files: FilesReply | None = None
     removed: dict[str, RemovedReply] = Field(
         default={}, description="What is no longer kept of it: `scripts`, `logs`, `folders`."
@@ -426,10 +426,24 @@ class HealthReply(BaseModel):
 
 
 class ReadyReply(BaseModel):
-    """Whether the server can do its work; more for those who may see everything."""
+    """Whether the server can do its work; all but the first two are for those who may see everything."""
 
     ready: bool
     role: str
+    leader: str | None = Field(default=None, description="Of a follower: who leads.")
+    epoch: int | None = None
+    error: str | None = None
+    troubles: list[str] = Field(default=[], description="Calls of the last step that came to no answer.")
+    difference: int = Field(default=0, description="Attempts about which the log and the engine disagree.")
+    steps: int = 0
+    step_ms_p50: float | None = None
+    step_ms_p99: float | None = None
+    decide_ms_p50: float | None = None
+    decide_ms_p99: float | None = None
+    last_step_s_ago: float | None = None
+    events: int = 0
+    store: str = ""
+    notes: list[str] = []
 
 
 class VersionReply(BaseModel):
@@ -458,6 +472,6 @@ DESCRIBED: tuple[type[BaseModel], ...] = (
     FrontReply, HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
     MigReply, MigPlanRequest, MigPlanReply, PinRequest, PinnedReply, ReleaseRequest, ReleasedReply, DefragReply,
-    GpusReply, PruneRequest, PruneReply,
+    GpusReply, PruneRequest, PruneReply, UnboundReply,
 )  # fmt: skip
 """Everything that the description of the API names."""
