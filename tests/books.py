@@ -16,12 +16,14 @@ from gpuyard.model import (
     AttemptStarted,
     AttemptState,
     AttemptStopping,
+    Capability,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
     Earmark,
     EarmarkDropped,
     EarmarkSet,
+    EngineSeen,
     Event,
     Grant,
     Job,
@@ -72,6 +74,13 @@ def each_milli(ask: Ask) -> int:
     if isinstance(ask.gpus, Mig):
         return charged_milli(ask.gpus.profile)
     return ask.gpus.milli if isinstance(ask.gpus, Milli) else MILLI
+
+
+def wanted_of(ask: Ask) -> set[Capability]:
+    """What an engine must be able to do."""
+    found = {Capability.GANG} if ask.tasks > 1 else set()
+    found |= {Capability.SHARES} if isinstance(ask.gpus, Milli) else set()
+    return found | ({Capability.SLICES} if isinstance(ask.gpus, Mig) else set())
 
 
 def chain(path: str) -> list[str]:
@@ -171,6 +180,8 @@ class Books:
     charges: list[Charge] = field(default_factory=list)
     budget_since: dict[str, int] = field(default_factory=dict)
     """Which event of the log set a tenant's budget."""
+    lacks: dict[str, tuple[Capability, ...]] = field(default_factory=dict)
+    """What engines cannot do, by cluster."""
     pins: dict[tuple[int, int], Pieces] = field(default_factory=dict)
     """Layouts that GPUs keep, by node and GPU; one without slices stays whole."""
     made: dict[tuple[int, int], tuple[bool, str, int]] = field(default_factory=dict)
@@ -294,6 +305,13 @@ class Books:
                     # A new GPU model is a new column of every quota: jobs are assigned to tenants anew.
                     self._assign()
                 self.nodes.append(event.node)
+            case EngineSeen():
+                self.lacks[event.cluster] = event.lacks
+                for live in self.jobs.values():
+                    kept = live.earmark.grants if live.earmark else ()
+                    lost = wanted_of(live.job.spec.ask) & set(event.lacks)
+                    if lost and any(self.nodes[grant.node].cluster == event.cluster for grant in kept):
+                        live.earmark = None
             case NodeDown():
                 self.down.add(event.node)
             case NodeUp():

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from books import Books, Live, ask_milli, chain, model_of
+from books import Books, Live, ask_milli, chain, model_of, wanted_of
 from cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
 from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Node, Quota, ReasonCode, Tenant
 from gpuyard.model.mig import MOLDS
@@ -289,8 +289,8 @@ def allowed(ask: Ask, node: Node) -> bool:
     )
 
 
-def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
-    """Every kind of node that could serve an ask if empty."""
+def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
+    """Every kind of node that could serve an ask if empty. What runs was started when its engine could do it."""
     if not supported(ask):
         return
     for kind in dict.fromkeys(kind_of(node) for node in books.nodes):
@@ -300,6 +300,8 @@ def layouts(books: Books, ask: Ask) -> Iterator[Layout]:
         if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
         node = books.nodes[numbers[0]]
+        if not runs and wanted_of(ask) & set(books.lacks.get(node.cluster, ())):
+            continue
         gpus = ask.gpus.count
         if isinstance(ask.gpus, Mig):
             ways = shares(ask.gpus.count, node.gpu_model, ask.gpus.profile)
@@ -349,7 +351,7 @@ def fewest_nodes(room: Room, ask: Ask, layout: Layout) -> int:
     return len(tasks) + 1
 
 
-def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
+def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...], *, runs: bool = False) -> list[str]:
     """What is wrong with grants as a way to serve an ask on an empty fleet."""
     if not grants:
         return ["no grants"]
@@ -378,7 +380,7 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...]) -> list[str]:
             wrong.append(f"{node.name}: model {node.gpu_model}")
         if not allowed(ask, node):
             wrong.append(f"{node.name}: pool {node.pool}, features {node.features}")
-    fitting = [layout for layout in layouts(books, ask) if set(numbers) <= set(layout.numbers)]
+    fitting = [layout for layout in layouts(books, ask, runs=runs) if set(numbers) <= set(layout.numbers)]
     if not fitting:
         wrong.append("no kind of node could serve it")
     elif len(numbers) < ask.nodes_min:

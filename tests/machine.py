@@ -13,10 +13,12 @@ from gpuyard.model import (
     AttemptConfirmed,
     AttemptState,
     AttemptStopping,
+    Capability,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
     EarmarkDropped,
+    EngineSeen,
     Job,
     JobCancelled,
     JobContinued,
@@ -240,6 +242,13 @@ class YardMachine(RuleBasedStateMachine):
     def node_added(self, shape: Node) -> None:
         """The fleet grows, perhaps by a model nobody has seen."""
         self.yard.apply(NodeAdded(self.now(), some.named(shape, len(self.yard.books.nodes))))
+        self.yard.step()
+
+    @rule(lacks=st.sets(st.sampled_from((Capability.GANG, Capability.SHARES, Capability.SLICES)), max_size=2))
+    def engine_seen(self, lacks: set[Capability]) -> None:
+        """The engine can do less than it could, or more; what runs runs on."""
+        cluster = self.yard.books.nodes[0].cluster
+        self.yard.apply(EngineSeen(self.now(), cluster, tuple(sorted(lacks, key=lambda each: each.value))))
         self.yard.step()
 
     @rule(mix=st.lists(st.tuples(some.asks(), st.integers(1, 5)), max_size=2))

@@ -3,8 +3,8 @@
 import pytest
 
 from contract.rigs import EPOCH, GPUS, Program, Rig, ended, launch, look, until, until_alive
-from gpuyard.engines.contract import Answer, Capability, Halt, Phase, Recipe, Stale
-from gpuyard.model import Outcome
+from gpuyard.engines.contract import Answer, Halt, Phase, Recipe, Stale
+from gpuyard.model import Capability, Outcome
 
 DONE = [Answer.DONE]
 LONG = Program(run_ms=60_000)

@@ -170,7 +170,7 @@ class Committer:
     def _judgement(self, arrival: Arrival) -> Refusal | None:
         """Why it cannot be accepted. Remembered, because a client sends the same kind again and again."""
         state = self._books.state
-        under = (state, state.settings, len(state.nodes.node))
+        under = (state, state.settings, state.shapes.version)
         if under != self._judged_under or len(self._judged) > WAITING_MAX:
             self._judged_under = under
             self._judged = {}

@@ -12,6 +12,7 @@ from gpuyard.config.problems import quoted
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
+from gpuyard.core.admission import never_able
 from gpuyard.core.geometry import gpu_milli
 from gpuyard.core.words import memory_text
 from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
@@ -92,11 +93,18 @@ def _not_cut(new: NewJob, state: State) -> Unacceptable | None:
 def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
     """The cheapest part of a GPU with so much memory. 1. price; 2. the smaller part; 3. the model's name."""
     choices: list[tuple[int, int, str, GpuRequest]] = []
+    unable: list[GpuRequest] = []
     models = _models_here(new, state)
     for model in models:
         slices = _slices(replace(new, gpus=1, gpu_models=(model.name,)), state)
         for milli, request in _parts(model, new.gpu_memory_mib, new.isolation, slices):
+            if never_able(replace(new, request=request, gpu_models=(model.name,)).ask, state):
+                unable.append(request)
+                continue
             choices.append((milli * model.list_price_micro_usd_h, milli, model.name, request))
+    if not choices and unable:
+        # The judge of all jobs says which cluster cannot do it, and what to ask for instead.
+        return replace(new, request=unable[0], gpu_memory_mib=0)
     if not choices:
         most = max([model.memory_mib for model in models], default=0)
         kind = " kept strictly apart" if new.isolation is Isolation.STRICT else ""

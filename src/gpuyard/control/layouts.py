@@ -11,8 +11,8 @@ from gpuyard.control.books import Books
 from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.claims import Pin
-from gpuyard.engines.contract import Answer, Capability, Engine, EngineError, Reply, Stale
-from gpuyard.model import Event, LayoutMade
+from gpuyard.engines.contract import Answer, Engine, EngineError, Reply, Stale
+from gpuyard.model import Capability, Event, LayoutMade
 from gpuyard.model.mig import Slice
 
 Layouts = dict[int, tuple[Slice, ...]]

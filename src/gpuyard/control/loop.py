@@ -14,7 +14,7 @@ from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
 from gpuyard.control.memory import Witness
-from gpuyard.control.observe import attempt_events, by_key, key_of, lost, node_events, refused
+from gpuyard.control.observe import attempt_events, by_key, engine_events, key_of, lost, node_events, refused
 from gpuyard.core import decide
 from gpuyard.core.plain import from_plain
 from gpuyard.core.records import JobRecord
@@ -197,7 +197,11 @@ class Controller:
                 draft.add(event)
             if report.phase is not Phase.ENDED:
                 self._watch_unknown(draft, record, key, report, now_ms)
-        for event in node_events(state, nodes, now_ms) if nodes is not None else ():
+        if nodes is None:
+            return
+        for event in engine_events(state, self.engine.capabilities, nodes, now_ms):
+            draft.add(event)
+        for event in node_events(state, nodes, now_ms):
             draft.add(event)
 
     def _watch_unknown(self, draft: Draft, record: JobRecord, key: str, report: Report, now_ms: int) -> None:

@@ -1,6 +1,6 @@
 """What an engine reports, as events. Pure: a state and reports in, events out, nothing concluded that was not seen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from gpuyard.core import State
 from gpuyard.core.geometry import Place
@@ -13,8 +13,10 @@ from gpuyard.model import (
     AttemptState,
     AttemptStopping,
     AttemptUnknown,
+    Capability,
     CheckpointSeen,
     EarmarkDropped,
+    EngineSeen,
     Event,
     GpusTaken,
     JobContinued,
@@ -164,6 +166,24 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
         if name not in there and not nodes.down[number]:
             events.append(NodeDown(now_ms, number, "the engine no longer has it"))
     return events
+
+
+_JUDGED_BY = (Capability.GANG, Capability.SHARES, Capability.SLICES, Capability.SUSPEND)
+"""What decides whether a job, or a wish about it, is taken."""
+
+
+def engine_events(
+    state: State, able: Set[Capability], reports: Sequence[NodeReport], now_ms: int
+) -> list[Event]:
+    """What the engine of these nodes cannot do, where the log does not say so yet."""
+    lacks = tuple([each for each in _JUDGED_BY if each not in able])
+    clusters = sorted({report.node.cluster for report in reports})
+    known = state.nodes.lacks
+    return [
+        EngineSeen(now_ms, cluster, lacks)
+        for cluster in clusters
+        if known.get(cluster, frozenset()) != set(lacks)
+    ]
 
 
 def _renamed(state: State, number: int, node: Node, now_ms: int) -> list[Event]:

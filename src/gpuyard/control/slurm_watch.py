@@ -25,6 +25,7 @@ from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.model import (
     CATALOGUE,
+    EngineSeen,
     Event,
     JobCancelled,
     Node,
@@ -314,6 +315,9 @@ def _offer(draft: Draft, found: Sequence[Event]) -> None:
 def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
     """Nodes that are new, from the beginning of what the log tells on."""
     state, notes = draft.state, Notes()
+    if cluster in state.nodes.lacks:
+        # It was driven before. What Slurm itself starts, it can do.
+        draft.add(EngineSeen(state.now_ms, cluster))
     for pool, nodes in grouped(site, types, notes).items():
         for slurm in nodes:
             node = _node(slurm, pool, cluster, types, notes)

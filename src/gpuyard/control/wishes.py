@@ -8,13 +8,15 @@ stays so if the server is killed in the middle, and asking again does the rest.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gpuyard.config.problems import quoted
 from gpuyard.control.books import Draft
 from gpuyard.control.labels import Label, label_of, many_live
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.rights import DOES, MOVES, Action
+from gpuyard.core import State
 from gpuyard.core.records import JobRecord
-from gpuyard.model import AttemptState, JobState, Requested, StopCause, Verb
+from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
 
 BATCH = 100
 """Jobs in one transaction: submissions and the loop wait for no more than these."""
@@ -136,7 +138,8 @@ class Wish:
             if refusal is not None:
                 return refusal
             self._may[whose] = True
-        verdict = _verdict(record, self.verb)
+        freezes = self.verb is Verb.SUSPEND
+        verdict = (_cannot_freeze(draft.state, record) if freezes else None) or _verdict(record, self.verb)
         if verdict is True:
             draft.add(Requested(now_ms, record.id, self.verb, self._who.signature))
         return verdict
@@ -164,6 +167,19 @@ def check_owner(who: Person, record: JobRecord) -> None:
     raise Forbidden(
         f"job {record.job.label} is {spec.user}'s, not {who.name}'s",
         "Only its owner, an admin of its tenant and root may act on it.",
+    )
+
+
+def _cannot_freeze(state: State, record: JobRecord) -> Refusal | None:
+    """Why a job cannot be frozen where it runs; None: it can, or does not run."""
+    clusters = sorted({state.nodes.node[grant.node].cluster for grant in record.grants})
+    unable = [name for name in clusters if Capability.SUSPEND in state.nodes.lacks.get(name, ())]
+    if not unable:
+        return None
+    label = record.job.label
+    return Impossible(
+        f"job {label} runs on cluster {quoted(unable[0])}, which cannot freeze jobs",
+        f"`yard requeue {label}` lets it wait again.",
     )
 
 

@@ -8,9 +8,16 @@ from gpuyard.core.slicing import gpus_on
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
 from gpuyard.core.words import cores_text, count_text, hours_counted, hours_text, memory_text, span
-from gpuyard.model import JobSpec, Mig, Milli, Reason, ReasonCode
+from gpuyard.model import Ask, Capability, JobSpec, Mig, Milli, Reason, ReasonCode
+from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
+
+_CANNOT = {
+    Capability.GANG: "cluster {} cannot start several tasks as one job",
+    Capability.SHARES: "cluster {} gives whole GPUs only, no shares of them",
+    Capability.SLICES: "cluster {} gives whole GPUs only, and cuts none into slices",
+}
 
 
 def gpus_text(milli: int) -> str:
@@ -129,6 +136,11 @@ def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Re
 def _instead(state: State, shape: Shape) -> str:
     """What else to ask for: the same on other nodes of the fleet, where they could hold it; else less."""
     ask = shape.ask
+    if lacking := _lacking(state, shape):
+        slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
+        if slices:
+            return f"GPU model {slices[0]}, which is such a slice"
+        return "a job of one task" if lacking[1] is Capability.GANG else "whole GPUs, as in --gpus 1"
 
     def fits(**fields: Any) -> bool:
         return bool(Shapes().of(replace(ask, **fields), state.nodes, state.weights).ways)
@@ -159,6 +171,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
     wants = ask_text(shape)
     if not kinds:
         return f"asks for {wants}; the fleet has no nodes"
+    if lacking := _lacking(state, shape):
+        return f"asks for {wants}; {_CANNOT[lacking[1]].format(lacking[0])}"
     names = [name for name, number in state.models.items() if any(k.model == number for k in kinds)]
     if ask.models and not set(ask.models) & set(names):
         return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"
@@ -182,6 +196,21 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return f"asks for {ask.tasks} x {cores_text(ask.cpu_milli)}; there are {cores_text(cores)} on {nodes}"
     total = sum([k.gpus * k.members.bit_count() for k in fitting])
     return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} cannot hold it"
+
+
+def never_able(ask: Ask, state: State) -> bool:
+    """Whether no cluster's engine can do what an ask needs, whatever room there is."""
+    return bool(state.nodes.lacks) and _lacking(state, state.shape_of(ask)) is not None
+
+
+def _lacking(state: State, shape: Shape) -> tuple[str, Capability] | None:
+    """A cluster, and what its engine cannot do for a job, where none of the clusters can."""
+    lacks = state.nodes.lacks
+    clusters = sorted({k.cluster for k in state.nodes.kinds if k.members and (k.gpus or not shape.gpus)})
+    missing = [shape.needs & lacks.get(cluster, frozenset()) for cluster in clusters]
+    if not clusters or not all(missing):
+        return None
+    return clusters[0], min(missing[0], key=lambda each: each.value)
 
 
 def _too_many_slices(state: State, shape: Shape, wants: str) -> str:

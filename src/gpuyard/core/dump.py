@@ -22,6 +22,7 @@ from gpuyard.model import (
     After,
     Ask,
     AttemptState,
+    Capability,
     Earmark,
     Grant,
     Job,
@@ -73,7 +74,17 @@ def dump(state: State) -> dict[str, Plain]:
         "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
         "demand_version": state.demand_version,
         "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
+        # Only where there is something to say: a store of an earlier release has the dump that it had.
+        **(
+            {"lacks": {cluster: _lacks(found) for cluster, found in sorted(nodes.lacks.items())}}
+            if nodes.lacks
+            else {}
+        ),
     }
+
+
+def _lacks(found: frozenset[Capability]) -> list[Plain]:
+    return sorted([each.value for each in found])
 
 
 def canonical(state: State) -> str:
@@ -164,6 +175,8 @@ def load(plain: dict[str, Plain]) -> State:
             state.nodes.idle.setdefault(number, {})[int(gpu)] = held
         for gpu, found in row.get("pins", {}).items():
             claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
+    for cluster, found in plain.get("lacks", {}).items():
+        state.nodes.lacks[cluster] = frozenset([Capability(each) for each in found])
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]

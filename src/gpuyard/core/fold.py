@@ -27,6 +27,7 @@ from gpuyard.model import (
     Earmark,
     EarmarkDropped,
     EarmarkSet,
+    EngineSeen,
     Event,
     GpusTaken,
     JobCancelled,
@@ -76,7 +77,7 @@ def _job_held(state: State, event: JobHeld) -> None:
 
 def _hold(state: State, record: JobRecord) -> None:
     # What is kept for it would only stand idle, and it may not start there.
-    _drop_earmark(state, record)
+    state.drop_earmark(record)
     if record.id not in state.deferred:
         state.queue.remove(record)
         state.deferred[record.id] = record
@@ -139,7 +140,7 @@ def _job_cancelled(state: State, event: JobCancelled) -> None:
 
 
 def _cancel(state: State, record: JobRecord) -> None:
-    _drop_earmark(state, record)
+    state.drop_earmark(record)
     if state.deferred.pop(record.id, None) is None:
         state.queue.remove(record)
     record.state = JobState.CANCELLED
@@ -206,22 +207,14 @@ def _earmark_set(state: State, event: EarmarkSet) -> None:
 
 
 def _earmark_dropped(state: State, event: EarmarkDropped) -> None:
-    _drop_earmark(state, current(state, event))
-
-
-def _drop_earmark(state: State, record: JobRecord) -> None:
-    if record.earmark is not None:
-        state.nodes.give(record.earmark.grants)
-        state.nodes.freed += 1
-        record.earmark = None
-        del state.earmarks[record.id]
+    state.drop_earmark(current(state, event))
 
 
 def _ticked(state: State, event: Ticked) -> None:
     for record in [r for r in state.deferred.values() if r.begin_ms <= event.at_ms]:
         requeue_if_due(state, record, event.at_ms)
     for record in [r for r in state.earmarks.values() if r.earmark and r.earmark.expires_ms <= event.at_ms]:
-        _drop_earmark(state, record)
+        state.drop_earmark(record)
 
 
 def _nothing(_state: State, _event: Event) -> None:
@@ -239,6 +232,7 @@ _STEPS: dict[type, Callable[[State, Any], None]] = {
     ConfigSet: fleet.config_set,
     NodeAdded: fleet.node_added,
     NodeChanged: fleet.node_changed,
+    EngineSeen: fleet.engine_seen,
     NodeDown: fleet.node_down,
     NodeUp: fleet.node_up,
     NodeCordoned: fleet.node_cordoned,

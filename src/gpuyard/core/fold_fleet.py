@@ -8,6 +8,7 @@ from gpuyard.core.state import InvalidEvent, State
 from gpuyard.model import (
     ConfigSet,
     DemandLearned,
+    EngineSeen,
     GpusTaken,
     LayoutMade,
     LayoutPinned,
@@ -54,6 +55,20 @@ def node_changed(state: State, event: NodeChanged) -> None:
         record = state.jobs[job_id]
         if record.grants[0].node == number:
             state.recharge(record, event.at_ms)
+
+
+def engine_seen(state: State, event: EngineSeen) -> None:
+    """What the engine of a cluster cannot do is known."""
+    state.nodes.lacks.pop(event.cluster, None)
+    if event.lacks:
+        state.nodes.lacks[event.cluster] = frozenset(event.lacks)
+    state.shapes.refresh(state.nodes, state.weights)
+    for record in [state.earmarks[job_id] for job_id in sorted(state.earmarks)]:
+        # What is kept for a job that may not start there would only stand idle.
+        if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
+            state.drop_earmark(record)
+    state.nodes.freed += 1
+    state.caches.clear()
 
 
 def node_down(state: State, event: NodeDown) -> None:

@@ -16,7 +16,7 @@ from gpuyard.core import claims, sharers, slicing
 from gpuyard.core.bits import positions
 from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
-from gpuyard.model import Grant, Node
+from gpuyard.model import Capability, Grant, Node
 from gpuyard.model.units import MILLI
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Nodes:
         """Set while victims are drafted away for slices."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
+        self.lacks: dict[str, frozenset[Capability]] = {}
+        """What engines cannot do, by cluster; one that is not named can do everything."""
         self.pins: claims.Pins = {}
         """GPUs that keep a layout of slices until somebody releases them."""
         self.cpu_free: list[int] = []

@@ -10,7 +10,7 @@ from gpuyard.core.bills import Bill
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.slicing import charge_of, gpus_for, gpus_on
-from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Whole
+from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
@@ -58,6 +58,7 @@ class Shape:
         "index",
         "memory_mib",
         "milli",
+        "needs",
         "node_gpus",
         "plain",
         "profile",
@@ -104,6 +105,8 @@ class Shape:
         """Whether it wants whole GPUs and nothing else."""
         self.user = request.user if isinstance(request, Milli) else ""
         """Whose share it is, where it goes beside that user's only."""
+        self.needs = _needs(ask)
+        """What an engine must be able to do for it."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
         """What it counts against quotas."""
         if self.profile:
@@ -131,6 +134,8 @@ class Shapes:
         # holds the ask, so its identity cannot be taken over by another one.
         self._by_identity: dict[int, Shape] = {}
         self._ways = 0
+        self.version = 0
+        """Grows when the fleet or the weights change."""
 
     def of(self, ask: Ask, nodes: Nodes, weights: list[int]) -> Shape:
         """The shape of an ask."""
@@ -147,6 +152,7 @@ class Shapes:
 
     def refresh(self, nodes: Nodes, weights: list[int]) -> None:
         """The fleet or the weights changed: compile all again."""
+        self.version += 1
         for shape in self._by_ask.values():
             self._compile(shape, nodes, weights)
 
@@ -174,6 +180,8 @@ class Shapes:
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask
+        if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
+            return None
         among = _among(ask, nodes)
         members = kind.members & among
         if not members:
@@ -223,6 +231,13 @@ class Shapes:
             else 0,
             rate=rate_on(shape, kind, weight),
         )
+
+
+def _needs(ask: Ask) -> frozenset[Capability]:
+    found = {Capability.GANG} if ask.tasks > 1 else set()
+    if isinstance(ask.gpus, Milli | Mig):
+        found.add(Capability.SHARES if isinstance(ask.gpus, Milli) else Capability.SLICES)
+    return frozenset(found)
 
 
 def _among(ask: Ask, nodes: Nodes) -> int:

@@ -271,6 +271,14 @@ class State:
             bill.settled = False
             tenants.unsettled.append(bill)
 
+    def drop_earmark(self, record: JobRecord) -> None:
+        """What is kept for a job, if anything, is kept no longer."""
+        if record.earmark is not None:
+            self.nodes.give(record.earmark.grants)
+            self.nodes.freed += 1
+            record.earmark = None
+            del self.earmarks[record.id]
+
     def recharge(self, record: JobRecord, at_ms: int) -> None:
         """The GPUs of a running attempt have another name: from now on it counts under that one, at its rate."""
         tenants, before = self.tenants, record.bill

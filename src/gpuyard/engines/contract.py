@@ -11,26 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from gpuyard.model import Node, Outcome
+from gpuyard.model import Capability, Node, Outcome
 from gpuyard.model.mig import Slice
-
-
-class Capability(Enum):
-    """What an engine may or may not be able to do. What is missing is refused, never ignored."""
-
-    GANG = "gang"
-    """Several tasks of one job, all or none."""
-    SUSPEND = "suspend"
-    """Freeze and go on."""
-    LIMITS = "limits"
-    """Memory and CPU limits are enforced. Without it they are counted, not held, and the engine says so."""
-    SHARES = "shares"
-    """Parts of a GPU."""
-    SLICES = "slices"
-    """GPUs are cut into MIG slices, by demand or to a layout that they keep."""
-    INDICES = "indices"
-    """An attempt gets the very GPUs that its launch names. Without it as many on the same node, and `Report.gpus`
-    says which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from gpuyard.model.events import (
     DemandLearned,
     EarmarkDropped,
     EarmarkSet,
+    EngineSeen,
     Event,
     GpusTaken,
     JobCancelled,
@@ -39,7 +40,7 @@ from gpuyard.model.events import (
     TokenMade,
     TokenRevoked,
 )
-from gpuyard.model.fleet import Market, Node, Pool
+from gpuyard.model.fleet import Capability, Market, Node, Pool
 from gpuyard.model.jobs import (
     After,
     AfterKind,
@@ -98,6 +99,7 @@ __all__ = [
     "AttemptUnknown",
     "BeginNow",
     "Budget",
+    "Capability",
     "CheckpointSeen",
     "Command",
     "ConfigSet",
@@ -106,6 +108,7 @@ __all__ = [
     "EarmarkDropped",
     "EarmarkSet",
     "EndJobs",
+    "EngineSeen",
     "Event",
     "ForeignGone",
     "GpuModel",

@@ -7,7 +7,7 @@ from it. The three that every job has are tuples, because a simulation makes mil
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuyard.model.fleet import Node
+from gpuyard.model.fleet import Capability, Node
 from gpuyard.model.jobs import Ask, Job, Outcome, StopCause, Verb
 from gpuyard.model.mig import Slice
 from gpuyard.model.plans import Grant
@@ -43,6 +43,15 @@ class NodeChanged:
     at_ms: int
     number: int
     node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSeen:
+    """The engine of a cluster said what it cannot do. What is not named, it can."""
+
+    at_ms: int
+    cluster: str
+    lacks: tuple[Capability, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +335,7 @@ Event = (
     ConfigSet
     | NodeAdded
     | NodeChanged
+    | EngineSeen
     | NodeDown
     | NodeUp
     | NodeCordoned

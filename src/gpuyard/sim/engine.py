@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 
 from gpuyard.engines.contract import (
     Answer,
-    Capability,
     Halt,
     Launch,
     NodeReport,
@@ -23,7 +22,7 @@ from gpuyard.engines.contract import (
     Transient,
     Uncut,
 )
-from gpuyard.model import Node, Outcome
+from gpuyard.model import Capability, Node, Outcome
 from gpuyard.sim.engine_faults import Faults, Misfortune
 from gpuyard.sim.engine_world import Life, NodeState, Run, World, flaw_of
 

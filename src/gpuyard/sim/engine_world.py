@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from gpuyard.engines.contract import Capability, Launch, Part
-from gpuyard.model import Node, Outcome
+from gpuyard.engines.contract import Launch, Part
+from gpuyard.model import Capability, Node, Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ import pytest
 
 from gpuyard.control.books import Books
 from gpuyard.control.loop import Controller
-from gpuyard.engines.contract import Answer, Capability, Reply, Stale, Transient
+from gpuyard.engines.contract import Answer, Reply, Stale, Transient
 from gpuyard.model import (
+    Capability,
     ConfigSet,
     Event,
     LayoutMade,

@@ -14,7 +14,6 @@ from gpuyard.engines import slurm_commands
 from gpuyard.engines.contract import (
     Answer,
     Busy,
-    Capability,
     EngineError,
     GpuSignals,
     Halt,
@@ -51,7 +50,7 @@ from gpuyard.engines.local.outsiders import Outsiders
 from gpuyard.engines.local.readers import Readers
 from gpuyard.engines.local.sharing import Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.watching import Watcher
-from gpuyard.model import Outcome
+from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import Mold, Slice
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from typing import Any
 
 from gpuyard.engines.contract import (
     Answer,
-    Capability,
     Halt,
     Launch,
     Leftover,
@@ -34,7 +33,7 @@ from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import SlurmJob
 from gpuyard.engines.slurm.watching import SURE_S, Known, Watcher
-from gpuyard.model import Outcome
+from gpuyard.model import Capability, Outcome
 
 _DONE = Reply(Answer.DONE)
 _LISTEN_S = 0.01

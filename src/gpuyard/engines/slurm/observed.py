@@ -10,7 +10,6 @@ from threading import Event
 
 from gpuyard.engines.contract import (
     Answer,
-    Capability,
     Halt,
     Launch,
     NodeReport,
@@ -32,6 +31,7 @@ from gpuyard.engines.slurm.accounting import (
 from gpuyard.engines.slurm.commands import Commands, Refusal
 from gpuyard.engines.slurm.forms import Unreadable
 from gpuyard.engines.slurm.site import Site, history_words, marked_words, read
+from gpuyard.model import Capability
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
 """Commands that cannot change anything."""
