@@ -1,7 +1,8 @@
 """`seff`: what became of a job and what it used, as far as a yard knows; what is not measured is called unknown."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.shown import shown
@@ -12,15 +13,13 @@ from gpuyard.cli.slurm.pools import Pools
 from gpuyard.cli.slurm.squeue_fields import group_of
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.cli.slurm.times import full_span
-from gpuyard.cli.slurm.usage import Usage, of_job
-from gpuyard.cli.slurm.usage import size as used_size
+from gpuyard.cli.slurm.usage import of_job
 
 GRAMMAR = Grammar("seff", options("debug,d force,f help,h version,V"))
 HELP = """\
 Usage: seff JOB
-Shows how a job ended, how long it ran and what it held; what it uses while it runs. A yard keeps no account of cores
-and memory that a job used: of one that has ended they are unknown."""
-_UNKNOWN = "unknown: a yard does not keep it"
+Shows how a job ended, how long it ran, what it held and what it used of that; what the yard does not know is called
+unknown."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -41,16 +40,21 @@ def run(words: Sequence[str]) -> int:
                 "seff", f"{wanted.label} is an array; name one of its tasks, as in: seff {wanted.label}_0"
             )
         job = of_view(found, Pools.of_fleet(yard.fleet()), int(time.time() * 1000))
-    usage = of_job(job.id, job.started_ms) if job.state in ("RUNNING", "SUSPENDED") else None
-    hours = (found.get("used") or {}).get("gpu_hours")
-    for line in _lines(job, usage, hours):
+    used = dict(found.get("used") or {})
+    if job.state in ("RUNNING", "SUSPENDED") and (usage := of_job(job.id, job.started_ms)) is not None:
+        # What the engine knows goes before what is seen from here.
+        seen = {"cpu_s": usage.cpu_s, "memory_mib": usage.rss_kib // 1024}
+        used |= {name: value for name, value in seen.items() if used.get(name) is None}
+    for line in _lines(job, used):
         print(shown(line))
     return 0
 
 
-def _lines(job: SlurmJob, usage: Usage | None, gpu_hours: float | None) -> list[str]:
+def _lines(job: SlurmJob, used: Mapping[str, Any]) -> list[str]:
     code = f" (exit code {job.exit_code})" if job.exit_code is not None else ""
     wall_s = job.ran_s * job.cpu_count
+    cpu_s, memory_mib = used.get("cpu_s"), used.get("memory_mib")
+    held_mib = job.memory_mib * job.tasks
     lines = [
         f"Job ID: {job.id}",
         *([f"Array Job ID: {job.label}"] if job.array_id else []),
@@ -59,25 +63,16 @@ def _lines(job: SlurmJob, usage: Usage | None, gpu_hours: float | None) -> list[
         f"State: {job.state}{code}",
         *([f"Nodes: {job.node_count}"] if job.node_count > 1 else []),
         f"Cores: {job.cpu_count}",
-    ]
-    if usage is None:
-        lines += [
-            f"CPU Utilized: {_UNKNOWN}",
-            f"CPU Efficiency: unknown, of {full_span(wall_s)} core-walltime",
-        ]
-    else:
-        part = 100 * usage.cpu_s / wall_s if wall_s else 0.0
-        lines += [
-            f"CPU Utilized: {full_span(int(usage.cpu_s))}",
-            f"CPU Efficiency: {part:.2f}% of {full_span(wall_s)} core-walltime",
-        ]
-    held = f"{size(job.memory_mib * job.tasks)}" if job.memory_mib else ""
-    lines += [
+        f"CPU Utilized: {'unknown' if cpu_s is None else full_span(int(cpu_s))}",
+        f"CPU Efficiency: {_part(cpu_s, wall_s)} of {full_span(wall_s)} core-walltime",
         f"Job Wall-clock time: {full_span(job.ran_s)}",
-        f"Memory Utilized: {used_size(usage.rss_kib) if usage else _UNKNOWN}",
-        f"Memory Requested: {held or 'none'}",
+        f"Memory Utilized: {'unknown' if memory_mib is None else size(memory_mib)}",
+        f"Memory Efficiency: {_part(memory_mib, held_mib)} of {size(held_mib)}"
+        if held_mib
+        else "Memory Requested: none",
     ]
-    return [
-        *lines,
-        *([f"GPUs: {job.gpus:g}, {gpu_hours:g} GPU-hours"] if job.gpus and gpu_hours is not None else []),
-    ]
+    return [*lines, *([f"GPUs: {job.gpus:g}, {used['gpu_hours']:g} GPU-hours"] if job.gpus and used else [])]
+
+
+def _part(used: float | None, held: float) -> str:
+    return "unknown" if used is None else f"{100 * used / held if held else 0:.2f}%"
