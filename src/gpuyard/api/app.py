@@ -18,6 +18,7 @@ from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
 from gpuyard.api.replies import HealthReply, ReadyReply, VersionReply
 from gpuyard.api.routes import add, describe
+from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
@@ -32,14 +33,14 @@ PREFIX = "/api/v1"
 def build(yard: Yard) -> FastAPI:
     """The API of one yard. Who asks is settled before it (`peers.Gate`)."""
 
-    ahead = foresight.Foresights(yard)
+    # One line for everything that takes thought, whichever question it is.
+    turns = Turns("questions that take thought", at_once=2)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.pulse = Pulse(yard.store.wait, yard.store.head)
         yield
         app.state.pulse.close()
-        ahead.close()
 
     app = FastAPI(
         title="gpuyard",
@@ -52,13 +53,13 @@ def build(yard: Yard) -> FastAPI:
     )
     # Before the jobs themselves, whose paths would take `logs` for an id.
     app.include_router(streams.routes(yard), prefix=PREFIX)
-    app.include_router(foresight.routes(ahead), prefix=PREFIX)
-    app.include_router(jobs.routes(yard), prefix=PREFIX)
+    app.include_router(foresight.routes(foresight.Foresights(yard, turns)), prefix=PREFIX)
+    app.include_router(jobs.routes(yard, turns), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)
     app.include_router(partitions.routes(yard), prefix=PREFIX)
     app.include_router(configs.routes(yard), prefix=PREFIX)
     app.include_router(pruning.routes(yard), prefix=PREFIX)
-    app.include_router(why.routes(yard), prefix=PREFIX)
+    app.include_router(why.routes(yard, turns), prefix=PREFIX)
     app.include_router(access.routes(yard), prefix=PREFIX)
     _add_health(app, yard)
     add_front(app, yard, f"{PREFIX}/openapi.json")
@@ -72,7 +73,7 @@ def build(yard: Yard) -> FastAPI:
 
 def quick(yard: Yard) -> dict[tuple[str, str], Any]:
     """What is served without the layers of the framework: submissions, which clients send by the thousand."""
-    submit = jobs.Jobs(yard).submit
+    submit = jobs.Jobs(yard, Turns("questions", at_once=1)).submit
 
     async def submission(scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)

@@ -6,6 +6,7 @@ still gets there, and an answer is kept for as long as nothing has changed.
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -14,11 +15,11 @@ from starlette.concurrency import run_in_threadpool
 from gpuyard.api.ahead_replies import DryRunReply, EtaReply
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.foresight_words import answer_of, cost_of, how_of
-from gpuyard.api.oracle_process import OracleProcess
 from gpuyard.api.past import PastReader
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import add, query
 from gpuyard.api.schemas import JobRequest, checked
+from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, number_of
 from gpuyard.control.labels import Label, label_of, live
 from gpuyard.control.newjobs import NewJob
@@ -26,11 +27,11 @@ from gpuyard.control.people import Person
 from gpuyard.control.refusals import CouldNever, Overloaded
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.control.serve import Yard
-from gpuyard.core.dump import dump
+from gpuyard.control.thought import Behind
 from gpuyard.model import JobState
 from gpuyard.sim.calibration import Given, Track
 from gpuyard.sim.forecast import quantile
-from gpuyard.sim.oracle import Foresight, Question
+from gpuyard.sim.oracle import Foresight, Question, foresee
 
 SEED = 1
 SEED_MAX = 2**31
@@ -40,8 +41,8 @@ BUDGET_S = 2.0
 KEPT_S = 10.0
 """How long an answer is given again while nothing has changed."""
 _KEPT_MAX = 1000
-_WAITING_MAX = 16
-"""Questions that may wait for the one process; more are refused."""
+_TRIED_MAX = 5
+"""How often a rehearsal is begun anew because others have written in between."""
 
 PERCENTS = (50, 90)
 
@@ -61,18 +62,13 @@ def routes(ahead: "Foresights") -> APIRouter:
 class Foresights:
     """Handlers, and what they remember."""
 
-    def __init__(self, yard: Yard) -> None:
+    def __init__(self, yard: Yard, turns: Turns) -> None:
         self._yard = yard
-        self._oracle = OracleProcess()
         self._past = PastReader(yard.store)
         self._track = Track()
         self._learning = threading.Lock()
         self._kept: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
-        self._waiting = 0
-
-    def close(self) -> None:
-        """End the process."""
-        self._oracle.close()
+        self._turns = turns
 
     # -- handlers ------------------------------------------------------------------------------------------------
 
@@ -80,24 +76,16 @@ class Foresights:
         """By when a waiting job starts: half of the runs, nine of ten. `seed`: other draws."""
         label, text = label_of(id), request.query_params.get("seed")
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
-        return answer(await self._guarded(self.estimate, label, seed, asker(request.scope).sight))
+        who = asker(request.scope)
+        async with self._turns.of(who):
+            return answer(await run_in_threadpool(self.estimate, label, seed, who.sight))
 
     async def dry_run(self, request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
         who = asker(request.scope)
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
-        return answer(await self._guarded(self.rehearse, who, new))
-
-    async def _guarded(self, work: Any, *arguments: Any) -> Any:
-        if self._waiting >= _WAITING_MAX:
-            raise Overloaded(
-                f"{_WAITING_MAX} estimates are being worked out already", "Try again in a moment."
-            )
-        self._waiting += 1
-        try:
-            return await run_in_threadpool(work, *arguments)
-        finally:
-            self._waiting -= 1
+        async with self._turns.of(who):
+            return answer(await run_in_threadpool(self.rehearse, who, new))
 
     # -- when ----------------------------------------------------------------------------------------------------
 
@@ -112,13 +100,15 @@ class Foresights:
             kept = self._kept.get(key)
             if waiting and kept is not None and time.monotonic() - kept[0] < KEPT_S:
                 return kept[1]
-            plain = dump(books.state) if waiting else {}
+            seq = books.seq
             now_ms = max(self._yard.now_ms(), books.state.now_ms)
         if not waiting:
             return self._not_waiting(label, now_ms, sight)
         first = waiting[0]
-        question = Question(plain, now_ms, first.id, self._past.jobs(now_ms), seed, BUDGET_S)
-        found = self._oracle.ask(question)
+        question = Question(now_ms, first.id, self._past.jobs(now_ms), seed, BUDGET_S)
+        found = self._yard.think.elsewhere(foresee, question, seq=seq)
+        if found is None:
+            return self._not_waiting(label, now_ms, sight)
         said = self._said(found, first.id, now_ms, seed)
         said |= {"job": str(label), "task": first.job.label if first.job.label != str(label) else None}
         if len(self._kept) >= _KEPT_MAX:
@@ -174,18 +164,23 @@ class Foresights:
 
     def rehearse(self, who: Person, new: NewJob) -> dict[str, Any]:
         """What would become of a job."""
+        for _attempt in range(_TRIED_MAX):
+            with suppress(Behind):
+                return self._rehearsed(who, new)
+        raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
+
+    def _rehearsed(self, who: Person, new: NewJob) -> dict[str, Any]:
         yard = self._yard
         with yard.books.lock:
             try:
                 events = yard.desk.rehearse(who, new)
             except CouldNever as never:
                 return {"would_run": False, "why_never": never.message, "hint": never.hint}
-            plain = dump(yard.books.state)
+            seq = yard.books.seq
         now_ms = events[0].at_ms
         first: Any = events[0]
         # Everything the array brings comes along, for its own tasks stand in each other's way.
         question = Question(
-            plain,
             now_ms,
             first.job.id,
             self._past.jobs(now_ms),
@@ -194,7 +189,8 @@ class Foresights:
             tuple(events),
             who.sight.whole,
         )
-        found = self._oracle.ask(question)
+        found = yard.think.elsewhere(foresee, question, seq=seq, exact=True)
+        assert found is not None
         tasks = 1 if new.array is None else len(new.array)
         price = yard.fleet.price_micro_usd_h(found.model) if found.gpu_milli else 0
         said = self._said(found, 0, now_ms, SEED)

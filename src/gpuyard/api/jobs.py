@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -40,10 +41,10 @@ LOOKED_UP = 200
 T = TypeVar("T")
 
 
-def routes(yard: Yard) -> APIRouter:
+def routes(yard: Yard, thought: Turns) -> APIRouter:
     """Everything under /jobs."""
     router = APIRouter(tags=["jobs"])
-    api = Jobs(yard)
+    api = Jobs(yard, thought)
     key = header(
         "Idempotency-Key",
         "Your own name for this request: sending it again does not submit again.",
@@ -74,8 +75,9 @@ def routes(yard: Yard) -> APIRouter:
 class Jobs:
     """Handlers. Whatever waits for the books or the disk does so in another thread or by a future."""
 
-    def __init__(self, yard: Yard) -> None:
+    def __init__(self, yard: Yard, thought: Turns) -> None:
         self._yard = yard
+        self._thought = thought
         self._turns = Turns("requests about many jobs", at_once=2)
 
     async def submit(self, request: Request) -> Response:
@@ -92,7 +94,10 @@ class Jobs:
     async def show(self, request: Request, id: str, explain: bool = True) -> Response:
         """A job, live or ended; for one that waits, everything that is in its way."""
         who = asker(request.scope)
-        view = await run_in_threadpool(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
+        async with self._thought.of(who) if explain else nullcontext():
+            view = await run_in_threadpool(
+                self._yard.views.job, label_of(id), explained=explain, sight=who.sight
+            )
         if not view.get("array"):
             view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
             view["used"] |= await run_in_threadpool(taken, view, self._usage(view))

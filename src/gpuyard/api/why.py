@@ -7,6 +7,7 @@ from gpuyard.api.ahead_replies import ExplainedReply, ShareReply
 from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import TENANT, add, query
+from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, number_of
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
@@ -14,10 +15,10 @@ from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 
 
-def routes(yard: Yard) -> APIRouter:
+def routes(yard: Yard, turns: Turns) -> APIRouter:
     """`/jobs/{id}/why` and `/share`."""
     router = APIRouter(tags=["explained"])
-    api = _Why(yard)
+    api = _Why(yard, turns)
     at = query("at_ms", "Answer for that time, which is past.", "integer", minimum=0)
     add(router, "GET", "/jobs/{id}/why", api.why, Action.SEE_JOB, "Why a job waits; with at_ms, why it did then",
         ExplainedReply, parameters=(at,), problems=(404,))  # fmt: skip
@@ -30,18 +31,21 @@ def routes(yard: Yard) -> APIRouter:
 class _Why:
     """Handlers."""
 
-    def __init__(self, yard: Yard) -> None:
-        self._explained = Explained(yard.books, yard.now_ms, yard.said)
+    def __init__(self, yard: Yard, turns: Turns) -> None:
+        self._explained = Explained(yard.books, yard.now_ms, yard.said, yard.think)
+        self._turns = turns
 
     async def why(self, request: Request, id: str) -> Response:
         """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
         at = request.query_params.get("at_ms")
         at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
-        return answer(
-            await run_in_threadpool(self._explained.why, label_of(id), at_ms, asker(request.scope).sight)
-        )
+        label, who = label_of(id), asker(request.scope)
+        async with self._turns.of(who):
+            return answer(await run_in_threadpool(self._explained.why, label, at_ms, who.sight))
 
     async def share(self, request: Request) -> Response:
         """`tenant`: only that one, with all above and below it."""
         tenant = request.query_params.get("tenant", "")
-        return answer(await run_in_threadpool(self._explained.share, tenant, asker(request.scope).sight))
+        who = asker(request.scope)
+        async with self._turns.of(who):
+            return answer(await run_in_threadpool(self._explained.share, tenant, who.sight))

@@ -104,6 +104,12 @@ class Books:
                 self.reload()
             return self._read()
 
+    def catch_up_to(self, seq: int) -> None:
+        """Fold what others have written up to there, and nothing after it."""
+        with self.lock:
+            while self.seq < seq:
+                self._fold(self.store.read(self.seq, until_seq=seq))
+
     def _read(self) -> int:
         new = self.store.read(self.seq)
         self._fold(new)

@@ -1,7 +1,7 @@
 """Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the books, not in them.
 
-Lifts are tried out on copies of the state, which takes longer than anyone should wait for the books. So they are
-locked only while they are copied. The past is the log folded to that time; settings and policy are in the log too.
+Lifts are tried out on a state apart from the books, which takes longer than anyone should wait for them (see
+`control/thought.py`). The past is the log folded to that time; settings and policy are in the log too.
 """
 
 import re
@@ -14,8 +14,10 @@ from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.plain_views import View, caps_view, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
+from gpuyard.control.thought import Beside, Own, Think
 from gpuyard.control.tries import last_try
-from gpuyard.core import Explanation, Policy, State, apply, dump, explain, load, why
+from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
+from gpuyard.core.lifting import Apart
 from gpuyard.core.plain import to_plain
 from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
@@ -23,7 +25,7 @@ from gpuyard.core.share import Amount, Row, position, share
 from gpuyard.core.words import span
 from gpuyard.model import Lift, Reason, Ticked
 from gpuyard.policies.registry import build
-from gpuyard.store import HistoryRow, StoreDamaged
+from gpuyard.store import HistoryRow, Store, StoreDamaged
 
 _FUTURE_MS = 2000
 """Clocks are never quite alike: a time so little ahead is now."""
@@ -41,8 +43,11 @@ def unsaid(_record: JobRecord) -> str:
 class Explained:
     """Answers that take thought."""
 
-    def __init__(self, books: Books, now_ms: Callable[[], int], said: Said = unsaid) -> None:
+    def __init__(
+        self, books: Books, now_ms: Callable[[], int], said: Said = unsaid, think: Think | None = None
+    ) -> None:
         self._books = books
+        self._think = think or Beside(books)
         self._now_ms = now_ms
         self._said = said
 
@@ -52,30 +57,27 @@ class Explained:
         """Why a job waits; of an array, why the first task that waits does. One out of sight is not found."""
         if at_ms is not None:
             return self._past(label, at_ms, sight)
-        state, policy, now_ms = self._copy()
-        record = _one(state, label, sight)
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            now_ms = max(self._now_ms(), books.state.now_ms)
+            record = _one(books.state, label, sight)
+            if record is not None and record.phase is not None:
+                return why_view(books.state, books.policy, record, now_ms, sight=sight)
         if record is not None:
-            found = self._view(state, policy, record, now_ms, sight)
-            return {**found, "said": self._said(record)} if record.phase is None else found
+            found = self._think(_why, record.id, now_ms, sight)
+            if found is not None:
+                return {**found, **self._last_try(found), "said": self._said(record)}
+            # It has ended between the two looks.
         row = self._ended(label, sight)
         if row is None:
             raise no_job(label)
         return _ended_view(row, now_ms)
 
-    def _view(self, state: State, policy: Policy, record: JobRecord, now_ms: int, sight: Sight) -> View:
-        """Why it waits, and why the try before ended."""
-        found = why_view(state, policy, record, now_ms, sight=sight)
-        if record.phase is None and record.attempt:
-            found["last_try"] = last_try(self._books.store, record.id, record.attempt)
-        return found
-
-    def _copy(self) -> tuple[State, Policy, int]:
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            plain, policy = dump(books.state), books.policy
-            now_ms = max(self._now_ms(), books.state.now_ms)
-        return load(plain), policy, now_ms
+    def _last_try(self, found: View) -> View:
+        """Why the try before ended."""
+        attempt = found.pop("attempt")
+        return {"last_try": last_try(self._books.store, found["job"], attempt)} if attempt else {}
 
     def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
         row = self._ended(label, sight)
@@ -92,11 +94,9 @@ class Explained:
                 f"{time_text(at_ms)} is in the future: what will be is not in the log",
                 f"`yard why {label}` tells when it is expected to start.",
             )
-        state = self._folded(at_ms)
-        at_ms = max(at_ms, state.now_ms)
-        record = _one(state, label, sight)
-        if record is not None:
-            return self._view(state, build(state.settings.policy), record, at_ms, sight)
+        found, at_ms = self._think(_why_then, label, at_ms, sight)
+        if found is not None:
+            return {**found, **self._last_try(found)}
         if submitted_ms > at_ms:
             raise Unacceptable(
                 f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
@@ -107,29 +107,6 @@ class Explained:
             row = self._ended(label, sight)
         assert row is not None
         return _ended_view(row, at_ms)
-
-    def _folded(self, at_ms: int) -> State:
-        """The log up to a time."""
-        store = self._books.store
-        seq = store.seq_at(at_ms)
-        if not seq:
-            raise Unacceptable(
-                f"the log does not reach back to {time_text(at_ms)}",
-                "Either the yard was not there yet, or that part of its log was pruned.",
-            )
-        try:
-            found = store.latest_snapshot(seq)
-            state, done = (load(found.plain), found.seq) if found is not None else (State(), 0)
-            while done < seq:
-                for number, event in store.read(done, until_seq=seq):
-                    apply(state, event)
-                    done = number
-        except StoreDamaged as damage:
-            raise Unacceptable(
-                f"what happened before {time_text(at_ms)} cannot be folded any more: {damage.message}",
-                "That part of the log was pruned. Ask for a later time.",
-            ) from damage
-        return state
 
     def _ended(self, label: Label, sight: Sight) -> HistoryRow | None:
         store = self._books.store
@@ -144,11 +121,9 @@ class Explained:
 
     def share(self, tenant: str = "", sight: Sight = ALL) -> View:
         """The tenant tree, or a tenant with all above and below it; of it, what is there for whoever asks."""
-        state, policy, now_ms = self._copy()
-        if now_ms >= state.tenants.due_ms:
-            # A period has closed that no event has told of yet.
-            apply(state, Ticked(now_ms))
-        rows = [row for row in share(state, policy, now_ms) if sight.knows(row.path)]
+        now_ms = max(self._now_ms(), self._books.state.now_ms)
+        view, every = self._think(_share, now_ms)
+        rows = [row for row in every if sight.knows(row.path)]
         if tenant:
             if tenant not in {row.path for row in rows}:
                 from gpuyard.config.problems import quoted, remedy  # noqa: PLC0415 (only where someone erred)
@@ -162,14 +137,7 @@ class Explained:
                 or not row.path
                 or f"{tenant}/".startswith(f"{row.path}/")
             ]
-        return {
-            "at_ms": now_ms,
-            "policy": policy.spec.name,
-            "fair": policy.order.fair,
-            "half_life_ms": state.settings.half_life_ms,
-            "period_ms": state.settings.period_ms,
-            "tenants": [_share_view(row) for row in rows],
-        }
+        return {**view, "tenants": [_share_view(row) for row in rows]}
 
 
 def no_job(label: Label) -> NotFound:
@@ -184,15 +152,85 @@ def _one(state: State, label: Label, sight: Sight) -> JobRecord | None:
     return next(iter(waiting or records), None)
 
 
+def _why(own: Own, job_id: int, now_ms: int, sight: Sight) -> View | None:
+    """Why a job waits, and how often it was tried; None: it is gone."""
+    record = own.state.jobs.get(job_id)
+    if record is None:
+        return None
+    now_ms = max(now_ms, own.state.now_ms)
+    return {
+        **why_view(own.state, own.policy, record, now_ms, sight=sight, apart=own.apart),
+        "attempt": record.attempt if record.phase is None else 0,
+    }
+
+
+def _why_then(own: Own, label: Label, at_ms: int, sight: Sight) -> tuple[View | None, int]:
+    """Why a job waited at a time that is past, and that time as the log has it; None: it was not there."""
+    state = _folded(own.store(), at_ms)
+    at_ms = max(at_ms, state.now_ms)
+    record = _one(state, label, sight)
+    if record is None:
+        return None, at_ms
+    return _why(Own(state, build(state.settings.policy), own.store), record.id, at_ms, sight), at_ms
+
+
+def _folded(store: Store, at_ms: int) -> State:
+    """The log up to a time."""
+    seq = store.seq_at(at_ms)
+    if not seq:
+        raise Unacceptable(
+            f"the log does not reach back to {time_text(at_ms)}",
+            "Either the yard was not there yet, or that part of its log was pruned.",
+        )
+    try:
+        found = store.latest_snapshot(seq)
+        state, done = (load(found.plain), found.seq) if found is not None else (State(), 0)
+        while done < seq:
+            for number, event in store.read(done, until_seq=seq):
+                apply(state, event)
+                done = number
+    except StoreDamaged as damage:
+        raise Unacceptable(
+            f"what happened before {time_text(at_ms)} cannot be folded any more: {damage.message}",
+            "That part of the log was pruned. Ask for a later time.",
+        ) from damage
+    return state
+
+
+def _share(own: Own, now_ms: int) -> tuple[View, list[Row]]:
+    """The whole tenant tree, and what it goes by."""
+    state, policy, now_ms = own.state, own.policy, max(now_ms, own.state.now_ms)
+    if now_ms >= state.tenants.due_ms:
+        # A period has closed that no event has told of yet.
+        apply(state, Ticked(now_ms))
+    view = {
+        "at_ms": now_ms,
+        "policy": policy.spec.name,
+        "fair": policy.order.fair,
+        "half_life_ms": state.settings.half_life_ms,
+        "period_ms": state.settings.period_ms,
+    }
+    return view, share(state, policy, now_ms)
+
+
 def why_view(
-    state: State, policy: Policy, record: JobRecord, now_ms: int, *, judged: bool = True, sight: Sight = ALL
+    state: State,
+    policy: Policy,
+    record: JobRecord,
+    now_ms: int,
+    *,
+    judged: bool = True,
+    sight: Sight = ALL,
+    apart: Apart | None = None,
 ) -> View:
     """Everything that is known about why a live job waits. The state is the caller's own.
 
     Not judged: what is true of one pass, without copies, for who does not want to wait. Of others' jobs it has ids
     alone, and tenants only as far as they are there for whoever asks.
     """
-    found = (why if judged else explain)(state, policy, record.id, now_ms)
+    found = (
+        why(state, policy, record.id, now_ms, apart) if judged else explain(state, policy, record.id, now_ms)
+    )
     assert found is not None
     waits = record.phase is None
     return {

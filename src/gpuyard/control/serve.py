@@ -26,6 +26,7 @@ from gpuyard.control.desk import Desk
 from gpuyard.control.doors import Doors
 from gpuyard.control.explained import unsaid
 from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.follower import Follower
 from gpuyard.control.leading import Leader
 from gpuyard.control.memory import Witness, open_memory
 from gpuyard.control.observe import attempt_key, key_of
@@ -33,6 +34,7 @@ from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.retention import Keeper
+from gpuyard.control.thought import Beside
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
@@ -90,6 +92,10 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_QUESTIONS = ("gpuyard.control.views", "gpuyard.sim.oracle")
+"""Modules whose questions are answered beside the server; the upper ones are known here by name alone."""
+
+
 class Yard:
     """A running server, apart from HTTP. `close` stops it and leaves jobs running."""
 
@@ -136,7 +142,10 @@ class Yard:
             allow_root=self.fleet.allow_root,
             observed=self.fleet.cluster if looks else "",
         )
-        self.views = Views(self.books, steady_ms, self.said if looks else unsaid, self.late)
+        follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
+        self._undo.append(follower.close)
+        self.think = Beside(self.books, follower)
+        self.views = Views(self.books, steady_ms, self.said if looks else unsaid, self.late, self.think)
         self.doors = Doors(self.books, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth)
         self._undo.append(self.doors.close)
         self.configs = Configurations(

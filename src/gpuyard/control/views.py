@@ -27,8 +27,9 @@ from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.retention import SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
+from gpuyard.control.thought import Beside, Own, Think
 from gpuyard.control.tries import tries_of
-from gpuyard.core import Policy, State, decide, dump, load
+from gpuyard.core import State, decide
 from gpuyard.core.estimate import estimate
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.records import JobRecord
@@ -77,9 +78,15 @@ class Views:
     """Readings of the books and the history."""
 
     def __init__(
-        self, books: Books, now_ms: Callable[[], int], said: Said = unsaid, late: Said = unsaid
+        self,
+        books: Books,
+        now_ms: Callable[[], int],
+        said: Said = unsaid,
+        late: Said = unsaid,
+        think: Think | None = None,
     ) -> None:
         self._books = books
+        self._think = think or Beside(books)
         self._now_ms = now_ms
         self._said = said
         self._late = late
@@ -103,7 +110,7 @@ class Views:
 
     def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
         books = self._books
-        copied: tuple[View, Any, Policy, int] | None = None
+        told: tuple[View, int] | None = None
         with books.lock:
             books.catch_up()
             state = books.state
@@ -114,12 +121,12 @@ class Views:
                 if not explained:
                     return view
                 view["files"] = files(books.store, records[0].job.spec.recipe)
-                copied = (view, dump(state), books.policy, max(self._now_ms(), state.now_ms))
+                told = (view, max(self._now_ms(), state.now_ms))
             tasks = [live_job(state, record, "") for record in records]
-        if copied is not None:
+        if told is not None:
             # Beside the books, for it takes longer than they should be locked.
-            view, plain, policy, now_ms = copied
-            return {**view, **_told(load(plain), policy, view["id"], now_ms, sight)}
+            view, now_ms = told
+            return {**view, **self._think(_told, view["id"], now_ms, sight)}
         if label.index is not None:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
@@ -406,10 +413,14 @@ class Views:
             return overview(state, max(self._now_ms(), state.now_ms), sight)
 
 
-def _told(state: State, policy: Policy, job_id: int, now_ms: int, sight: Sight) -> View:
-    """Why it waits, as it stands in the view of a job."""
+def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:
+    """Why it waits, as it stands in the view of a job; nothing if it is gone by now."""
+    state, record = own.state, own.state.jobs.get(job_id)
+    if record is None:
+        return {}
     judged = len(state.jobs) <= JUDGED_MAX
-    found = why_view(state, policy, state.jobs[job_id], now_ms, judged=judged, sight=sight)
+    now_ms = max(now_ms, state.now_ms)
+    found = why_view(state, own.policy, record, now_ms, judged=judged, sight=sight, apart=own.apart)
     return {
         "ahead": found["ahead"],
         "why": found["blockers"],

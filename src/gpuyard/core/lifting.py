@@ -1,18 +1,17 @@
 """Lifts as ordinary events, and what becomes of a job when they are applied.
 
 Nothing is worked out here: a lift is turned into the events that would be in the log if it had come about, they are
-folded into a copy of the state, and `decide` is asked again.
+folded into a state apart from the true one, and `decide` is asked again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from gpuyard.core.claims import pinned_mask
 from gpuyard.core.decide import decide
 from gpuyard.core.dump import dump, load
 from gpuyard.core.fold import apply
-from gpuyard.core.plain import Plain
 from gpuyard.core.policy import Policy
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import State
@@ -62,12 +61,35 @@ from gpuyard.model import (
 )
 from gpuyard.model.lifts import JobLift
 
+T = TypeVar("T")
+
+_MANY = 100
+"""Jobs that leave the line together."""
+
+
+class Apart(Protocol):
+    """Work on a state of which nothing stays: on a copy of it, or in a process that is thrown away."""
+
+    def __call__(self, work: Callable[[State], T]) -> T:
+        """What the work gives. It may change the state that it gets."""
+        ...
+
+
+def copies(state: State) -> Apart:
+    """Each work on a copy of its own."""
+    plain = dump(state)
+
+    def apart(work: Callable[[State], T]) -> T:
+        return work(load(plain))
+
+    return apart
+
 
 class Trial:
-    """A copy of the state on which things may come about that have not."""
+    """A state on which things may come about that have not."""
 
-    def __init__(self, plain: dict[str, Plain], policy: Policy, job_id: int, now_ms: int) -> None:
-        self.state = load(plain)
+    def __init__(self, state: State, policy: Policy, job_id: int, now_ms: int) -> None:
+        self.state = state
         self.policy = policy
         self.job_id = job_id
         """The job that is watched. It has another id once it was submitted anew."""
@@ -84,6 +106,9 @@ class Trial:
     def lift(self, lifts: Iterable[Lift]) -> None:
         """Let these come about."""
         events, self.job_id = events_of(self.state, self.job_id, list(lifts), self.now_ms)
+        leaving = [event.job_id for event in events if type(event) is JobCancelled]
+        if len(leaving) > _MANY:
+            _step_aside(self.state, leaving)
         for event in events:
             apply(self.state, event)
 
@@ -97,25 +122,33 @@ class Trial:
 
 
 class Trials:
-    """As many copies of one state as are needed, and how many that were."""
+    """As many trials of one state as are needed, each from the beginning."""
 
-    def __init__(self, state: State, policy: Policy, job_id: int, now_ms: int) -> None:
-        self._plain = dump(state)
+    def __init__(self, apart: Apart, policy: Policy, job_id: int, now_ms: int) -> None:
+        self._apart = apart
         self._policy = policy
         self._job_id = job_id
         self._now_ms = now_ms
-        self.made = 0
 
-    def begin(self) -> Trial:
-        """A fresh copy."""
-        self.made += 1
-        return Trial(self._plain, self._policy, self._job_id, self._now_ms)
+    def ask(self, work: Callable[[Trial], T]) -> T:
+        """What is found in a fresh trial."""
+        return self._apart(lambda state: work(Trial(state, self._policy, self._job_id, self._now_ms)))
 
-    def starts(self, lifts: Iterable[Lift]) -> bool:
+    def starts(self, lifts: Sequence[Lift]) -> bool:
         """Whether the job starts once these have come about and nothing else."""
-        trial = self.begin()
-        trial.lift(lifts)
-        return trial.starts()
+
+        def started(trial: Trial) -> bool:
+            trial.lift(lifts)
+            return trial.starts()
+
+        return self.ask(started)
+
+
+def _step_aside(state: State, job_ids: Iterable[int]) -> None:
+    """Take jobs that are about to be cancelled out of the line together: one by one, each would move all behind it."""
+    records = [state.jobs[job_id] for job_id in job_ids if job_id not in state.deferred]
+    state.queue.remove_all(records)
+    state.deferred.update({record.id: record for record in records})
 
 
 def events_of(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tuple[list[Event], int]:

@@ -9,7 +9,7 @@ costs by the number of different asks, not by the length of the queue.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 from typing import Any
@@ -132,17 +132,42 @@ class WaitQueue:
         if len(rows) > 1:
             del rows[0 if rows[0] is record.entry else bisect_left(rows, record.entry)]
         else:
-            del streams[record.stream]
-            if not streams:
-                del group.streams[at]
-                if not group.streams:
-                    del self.groups[record.group]
-                    self.group_keys.remove(record.group)
+            self._close(record.group, at, record.stream)
         # The row holds the record: let go of it, so that nothing is left in a circle.
         record.entry = ()
         if self._fair:
             for number in self.tenants.chain[record.leaf]:
                 group.counts[number] -= 1
+
+    def remove_all(self, records: Sequence[JobRecord]) -> None:
+        """Many jobs no longer wait: their streams are gone through once, where each by itself would move all behind."""
+        self.settle()
+        self.count -= len(records)
+        leaving: dict[tuple[tuple[int, ...], int, StreamKey], set[int]] = {}
+        for record in records:
+            at = record.leaf if self._fair else ROOT
+            leaving.setdefault((record.group, at, record.stream), set()).add(record.id)
+            if self._fair:
+                counts = self.groups[record.group].counts
+                for number in self.tenants.chain[record.leaf]:
+                    counts[number] -= 1
+            record.entry = ()
+        for (key, at, stream), ids in leaving.items():
+            rows = self.groups[key].streams[at][stream]
+            rows[:] = [row for row in rows if row[-1].id not in ids]
+            if not rows:
+                self._close(key, at, stream)
+
+    def _close(self, key: tuple[int, ...], at: int, stream: StreamKey) -> None:
+        """Nobody is left in a stream."""
+        group = self.groups[key]
+        streams = group.streams[at]
+        del streams[stream]
+        if not streams:
+            del group.streams[at]
+            if not group.streams:
+                del self.groups[key]
+                self.group_keys.remove(key)
 
     def behind(self, record: JobRecord, last_will_do: bool) -> bool:
         """Whether a job just sorted in comes after another of its stream, or, where that will do, after everyone."""

@@ -1,7 +1,7 @@
 """Why a job waits, judged: the fewest blockers that are all there is, each with what would lift it.
 
 `explain` tells everything that is true of one pass. Much of that is lifted together, and some is not in the way at
-all. Here the lifts are tried out on copies of the state. They are gathered until the job starts, and then each is left
+all. Here the lifts are tried out apart from the state. They are gathered until the job starts, and then each is left
 out in turn: one that is not missed is no blocker. So with all lifts applied the job starts, and without any one of
 them it does not.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gpuyard.core.admission import never
 from gpuyard.core.explain import BY_WEIGHT, Explanation, explain
-from gpuyard.core.lifting import Trial, Trials
+from gpuyard.core.lifting import Apart, Trial, Trials, copies
 from gpuyard.core.line_reasons import set_aside_reasons
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_reasons import tenant_reasons
@@ -43,15 +43,21 @@ _TRIALS_MIN, _TRIALS_SIZE = 8, 6000
 """How many copies may be made to find out who of several jobs matters: few where there are many jobs to copy."""
 
 
-def why(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation | None:
-    """The judged explanation of a job; None if there is no live job of that id."""
+def why(
+    state: State, policy: Policy, job_id: int, now_ms: int, apart: Apart | None = None
+) -> Explanation | None:
+    """The judged explanation of a job; None if there is no live job of that id.
+
+    `apart` is how lifts are tried out: on copies of the state, unless somebody knows a cheaper way.
+    """
     told = explain(state, policy, job_id, now_ms)
     if told is None or not told.reasons:
         return told
-    search = _Search(state, policy, job_id, now_ms)
-    if search.starts_anyway:
+    trials = Trials(apart or copies(state), policy, job_id, now_ms)
+    gathered = trials.ask(lambda trial: _Gathering(trial).run())
+    if gathered is None:
         return replace(told, reasons=(), start_ms=now_ms, how="it is about to start", judged=True)
-    found = search.run()
+    found = _Judging(trials, gathered, max(_TRIALS_MIN, _TRIALS_SIZE // len(state.jobs))).run()
     if found is None:
         return told
     needed, implied = found
@@ -59,7 +65,7 @@ def why(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation |
         told,
         reasons=_by_weight(needed),
         implied=_by_weight(implied),
-        helps=tuple([each for each in told.helps if search.would_start([each.lift])]),
+        helps=tuple([each for each in told.helps if trials.starts([each.lift])]),
         judged=True,
     )
 
@@ -72,40 +78,20 @@ def _lifts(reasons: Iterable[Reason]) -> list[Lift]:
     return [reason.lift for reason in reasons if reason.lift is not None]
 
 
-class _Search:
-    """The search for the blockers of one job."""
+class _Gathering:
+    """What is in the way of one job, gathered in one trial, in which it is lifted as it is found."""
 
-    def __init__(self, state: State, policy: Policy, job_id: int, now_ms: int) -> None:
-        self._job_id = job_id
-        self._policy = policy
-        self._trials = Trials(state, policy, job_id, now_ms)
-        self._shrinks_max = max(_TRIALS_MIN, _TRIALS_SIZE // len(state.jobs))
-        self._trial = self._trials.begin()
-        self.starts_anyway = self._trial.starts()
-        """Whether time alone, which the state has not been told of, lets it start."""
+    def __init__(self, trial: Trial) -> None:
+        self._job_id = trial.job_id
+        self._trial = trial
         self._found: list[Reason] = []
 
-    def run(self) -> tuple[list[Reason], list[Reason]] | None:
-        """The blockers, and what is true besides; None: no way was found to let it start."""
+    def run(self) -> list[Reason] | None:
+        """All that was found; None: time alone, which the state has not been told of, lets it start."""
+        if self._trial.starts():
+            return None
         self._gather()
-        if not self._trials.starts(_lifts(self._found)):
-            self._take_everything()
-            if not self._trials.starts(_lifts(self._found)):
-                return None
-        needed = self._needed(self._found)
-        shrunk = self._shrunk(needed)
-        if shrunk != needed:
-            needed = self._needed(shrunk)
-        needed = [self._worded(reason) for reason in needed]
-        codes = {(reason.code, reason.by) for reason in needed}
-        implied = [r for r in self._found if (r.code, r.by) not in codes and r.code is not ReasonCode.AHEAD]
-        return needed, implied
-
-    def would_start(self, lifts: list[Lift]) -> bool:
-        """Whether the job starts once these have come about and nothing else."""
-        return self._trials.starts(lifts)
-
-    # -- gathering -----------------------------------------------------------------------------------------------
+        return self._found
 
     def _gather(self) -> None:
         """Lift what is in the way until the job starts."""
@@ -191,7 +177,7 @@ class _Search:
         best: tuple[int, int, list[Reason], Way, Obstacles] | None = None
         for way in record.shape.ways:
             quotas = self._quotas(trial, way.model)
-            if self._policy.place(state.nodes, record.shape, way, way.pools) is not None:
+            if self._trial.policy.place(state.nodes, record.shape, way, way.pools) is not None:
                 found = Obstacles(0)
             else:
                 found = obstacles(state, record, way, now_ms)
@@ -202,7 +188,7 @@ class _Search:
         return [*best[2], *obstacle_reasons(state, record, best[3], best[4], now_ms)]
 
     def _quotas(self, trial: Trial, model: int) -> list[Reason]:
-        if not self._policy.spec.quotas:
+        if not self._trial.policy.spec.quotas:
             return []
         reasons = tenant_reasons(trial.state, trial.record, [model], trial.now_ms, False)
         limits = [r for r in reasons if isinstance(r.lift, LimitTime)]
@@ -212,38 +198,40 @@ class _Search:
             reasons = [r for r in reasons if r not in limits or r is shortest]
         return reasons
 
-    def _take_everything(self) -> None:
+
+class _Judging:
+    """Which of the blockers that were gathered are all there is."""
+
+    def __init__(self, trials: Trials, found: list[Reason], shrinks_max: int) -> None:
+        self._trials = trials
+        self._found = found
+        self._shrinks_max = shrinks_max
+
+    def run(self) -> tuple[list[Reason], list[Reason]] | None:
+        """The blockers, and what is true besides; None: no way was found to let it start."""
+        if not self._trials.starts(_lifts(self._found)):
+            self._found = self._everything()
+            if not self._trials.starts(_lifts(self._found)):
+                return None
+        needed = self._needed(self._found)
+        shrunk = self._shrunk(needed)
+        if shrunk != needed:
+            needed = self._needed(shrunk)
+        needed = self._trials.ask(lambda trial: [_worded(trial, reason) for reason in needed])
+        codes = {(reason.code, reason.by) for reason in needed}
+        implied = [r for r in self._found if (r.code, r.by) not in codes and r.code is not ReasonCode.AHEAD]
+        return needed, implied
+
+    def _everything(self) -> list[Reason]:
         """Nothing else helped: all others are gone, those that run and those that wait."""
-        state = self._trials.begin().state
-        others = [job_id for job_id in sorted(state.jobs) if job_id != self._job_id]
-        running = tuple([job_id for job_id in others if state.jobs[job_id].phase is not None])
-        waiting = tuple([job_id for job_id in others if state.jobs[job_id].phase is None])
+        running, waiting = self._trials.ask(_others)
         kept = [r for r in self._found if not isinstance(r.lift, EndJobs | LeaveLine)]
         text = "the jobs that run and wait leave it nothing that could be told apart"
         for lift in (EndJobs(running), LeaveLine(waiting)):
             if lift.job_ids:
                 reason = Reason(ReasonCode.AHEAD, "order", text, False, "others starting and ending", lift)
                 kept.append(reason)
-        self._found = kept
-
-    def _worded(self, reason: Reason) -> Reason:
-        """The words for those jobs that were found to matter, and not for all that were tried."""
-        trial = self._trials.begin()
-        match reason.code, reason.lift:
-            case ReasonCode.ROOM, EndJobs(job_ids):
-                return replace(reason, lifted_by=ending(trial.state, job_ids, trial.now_ms))
-            case ReasonCode.EARMARK, EndJobs(job_ids):
-                if trial.record.earmark is not None:
-                    return replace(reason, lifted_by=stopped(trial.state, job_ids))
-                return victims_of(trial.state, job_ids)
-            case code, LeaveLine(job_ids):
-                if reason.by == "preemption":
-                    return kept_for(trial.state, job_ids)
-                return line_reason(trial, trial.decide(), code, list(job_ids))
-            case _:
-                return reason
-
-    # -- leaving out ---------------------------------------------------------------------------------------------
+        return kept
 
     def _needed(self, reasons: list[Reason]) -> list[Reason]:
         """Those that are missed when they are left out, the lightest tried first, until that is so of all."""
@@ -279,3 +267,28 @@ class _Search:
                 step //= 2
             shrunk[at] = replace(reason, lift=kind(tuple(ids)))
         return shrunk
+
+
+def _others(trial: Trial) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """All other jobs: those that run, and those that wait."""
+    jobs = trial.state.jobs
+    others = [job_id for job_id in sorted(jobs) if job_id != trial.job_id]
+    running = tuple([job_id for job_id in others if jobs[job_id].phase is not None])
+    return running, tuple([job_id for job_id in others if jobs[job_id].phase is None])
+
+
+def _worded(trial: Trial, reason: Reason) -> Reason:
+    """The words for those jobs that were found to matter, and not for all that were tried."""
+    match reason.code, reason.lift:
+        case ReasonCode.ROOM, EndJobs(job_ids):
+            return replace(reason, lifted_by=ending(trial.state, job_ids, trial.now_ms))
+        case ReasonCode.EARMARK, EndJobs(job_ids):
+            if trial.record.earmark is not None:
+                return replace(reason, lifted_by=stopped(trial.state, job_ids))
+            return victims_of(trial.state, job_ids)
+        case code, LeaveLine(job_ids):
+            if reason.by == "preemption":
+                return kept_for(trial.state, job_ids)
+            return line_reason(trial, trial.decide(), code, list(job_ids))
+        case _:
+            return reason

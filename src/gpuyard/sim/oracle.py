@@ -1,42 +1,28 @@
-"""What lies ahead of one job, worked out from a dump: in a process of its own, so that the yard goes on meanwhile.
+"""What lies ahead of one job, worked out on a state of its own, in a process of its own: the yard goes on meanwhile."""
 
-`main` reads questions from standard input and writes answers to standard output, both pickled, the length first.
-It ends when its input does, so it never outlives the yard that started it.
-"""
-
-import os
-import pickle
-import struct
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
+from gpuyard.control.thought import Own
 from gpuyard.core import State, apply, decide
 from gpuyard.core.bits import positions
-from gpuyard.core.dump import load
 from gpuyard.core.estimate import estimate
 from gpuyard.core.estimate_after import stuck
 from gpuyard.core.explain import explain
-from gpuyard.core.plain import Plain
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
 from gpuyard.model import Event, JobState
-from gpuyard.policies.registry import build
 from gpuyard.sim.forecast import RUNS, Past, forecast
 from gpuyard.sim.pastjobs import LEVELS, PastJob
-
-_LENGTH = struct.Struct(">Q")
-_NICENESS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A state, a job in it or one that is to be, and what is known of the past."""
+    """A job that is there or is to be, and what is known of the past."""
 
-    plain: dict[str, Plain]
     now_ms: int
     job_id: int
     past: tuple[PastJob, ...]
@@ -76,16 +62,19 @@ class Foresight:
     helps: list[str] = field(default_factory=list)
 
 
-def foresee(question: Question, clock_s: Callable[[], float]) -> Foresight:
-    """Answer a question, within its budget."""
+def foresee(
+    own: Own, question: Question, clock_s: Callable[[], float] = time.process_time
+) -> Foresight | None:
+    """Answer a question, within its budget; None: the job is gone."""
     started_s = clock_s()
-    state = load(question.plain)
     # A job that waits for an ended one is told so when it comes; a later one waits for no other.
-    policy = build(state.settings.policy)
+    state, policy = own.state, own.policy
     for event in question.events:
         apply(state, event)
     now_ms = max(question.now_ms, state.now_ms)
-    record = state.jobs[question.job_id]
+    record = state.jobs.get(question.job_id)
+    if record is None:
+        return None
     found = _about(state, record)
     if record.state is not JobState.PENDING:
         found.started_ms = record.started_ms
@@ -148,40 +137,3 @@ def _explained(
         reasons = why.reasons if all_tenants else [without_names(reason) for reason in why.reasons]
         found.reasons = [{"by": r.by, "text": r.text, "lifted_by": r.lifted_by} for r in reasons]
         found.helps = [str(each) for each in why.helps]
-
-
-# -- the process ---------------------------------------------------------------------------------------------------
-
-
-def write(stream: BinaryIO, value: object) -> None:
-    """One message."""
-    body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    stream.write(_LENGTH.pack(len(body)) + body)
-    stream.flush()
-
-
-def read(stream: BinaryIO) -> Any:
-    """One message; EOFError where there are no more."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    size = _LENGTH.unpack(head)[0]
-    body = stream.read(size)
-    if len(body) < size:
-        raise EOFError
-    return pickle.loads(body)
-
-
-def main() -> None:
-    """Answer until nobody asks any more. An error is an answer too."""
-    os.nice(_NICENESS)
-    while True:
-        try:
-            question = read(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            answer: object = foresee(question, time.process_time)
-        except Exception as error:
-            answer = RuntimeError(f"{type(error).__name__}: {error}")
-        write(sys.stdout.buffer, answer)

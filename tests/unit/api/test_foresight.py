@@ -9,10 +9,13 @@ import pytest
 
 from gpuyard.api.foresight import Foresights
 from gpuyard.api.foresight_words import answer_of
+from gpuyard.api.turns import Turns
 from gpuyard.control.fleet import Fleet
+from gpuyard.control.follower import Follower
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
-from gpuyard.control.refusals import NotFound, Overloaded, Unacceptable
+from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.thought import Beside
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS
 from gpuyard.sim.oracle import Foresight
@@ -33,9 +36,10 @@ def ahead(desk: Rig) -> Iterator[Foresights]:
         books=desk.books, store=desk.books.store, desk=desk.desk, views=desk.views, now_ms=desk.now_ms,
         fleet=Fleet(Settings(), "c", prices={"H100": 5_000_000}),
     )  # fmt: skip
-    found = Foresights(yard)
-    yield found
-    found.close()
+    follower = Follower(desk.books.store.place)
+    yard.think = Beside(desk.books, follower)
+    yield Foresights(yard, Turns("questions", at_once=1))
+    follower.close()
 
 
 def eta(ahead: Foresights, label: object) -> dict[str, Any]:
@@ -121,16 +125,3 @@ def test_a_job_that_could_never_run_is_told_apart_from_one_that_makes_no_sense(a
     assert "the largest node has 8" in found["why_never"]
     with pytest.raises(Unacceptable, match="unknown class"):
         ahead.rehearse(ROOT, NewJob(command=("true",), klass="nope", name="x"))
-
-
-def test_the_process_is_started_again_when_it_is_gone(desk: Rig, ahead: Foresights) -> None:
-    ahead.rehearse(ROOT, TWO_GPUS)
-    process = ahead._oracle._process
-    assert process is not None
-    process.kill()
-    process.wait()
-
-    assert ahead.rehearse(ROOT, TWO_GPUS)["would_run"]
-    ahead.close()
-    with pytest.raises(Overloaded):
-        ahead.rehearse(ROOT, TWO_GPUS)

@@ -1,15 +1,15 @@
-"""Questions about one job, answered from a dump."""
+"""Questions about one job, answered on a state of their own."""
 
-import io
-
-import pytest
+from collections.abc import Callable
 
 from builders import Yard, ask, nodes
-from gpuyard.core.dump import dump
+from gpuyard.control.thought import Own
+from gpuyard.core.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
-from gpuyard.sim.oracle import Question, foresee, read, write
+from gpuyard.sim.oracle import Foresight, Question, foresee
 from gpuyard.sim.pastjobs import PastJob
+from gpuyard.store import Store
 
 PAST = (PastJob(0, JobSpec("t", ask(8)), 8000, HOUR_MS, 10 * MINUTE_MS),) * 30
 
@@ -18,8 +18,17 @@ def no_clock() -> float:
     return 0.0
 
 
-def question(yard: Yard, job_id: int, *events: JobSubmitted) -> Question:
-    return Question(dump(yard.state), yard.now_ms, job_id, PAST, 1, 1.0, events)
+def foreseen(
+    yard: Yard, job_id: int, *events: JobSubmitted, clock_s: Callable[[], float] = no_clock
+) -> Foresight:
+    own = Own(load(dump(yard.state)), yard.policy, no_store)
+    found = foresee(own, Question(yard.now_ms, job_id, PAST, 1, 1.0, events), clock_s)
+    assert found is not None
+    return found
+
+
+def no_store() -> Store:
+    raise AssertionError("what lies ahead is not in the store")
 
 
 def taken() -> Yard:
@@ -33,7 +42,7 @@ def test_a_waiting_job_gets_runs_a_bound_and_its_reasons() -> None:
     yard = taken()
     mine = yard.submit(8, limit_ms=HOUR_MS)
 
-    found = foresee(question(yard, mine), no_clock)
+    found = foreseen(yard, mine)
 
     assert [10 * MINUTE_MS] * found.runs == found.waits_ms
     assert yard.now_ms + HOUR_MS == found.bound_ms
@@ -46,7 +55,7 @@ def test_a_job_that_is_only_thought_of_is_placed() -> None:
     yard = Yard("fifo", nodes(1))
     new = Job(1, JobSpec("t", ask(2)), 0, HOUR_MS)
 
-    found = foresee(question(yard, 1, JobSubmitted(0, new)), no_clock)
+    found = foreseen(yard, 1, JobSubmitted(0, new))
 
     assert [{"node": "h100-0", "gpus": [0, 1]}] == found.nodes
     assert ("H100", 2000) == (found.model, found.gpu_milli)
@@ -54,7 +63,7 @@ def test_a_job_that_is_only_thought_of_is_placed() -> None:
 
 
 def test_a_running_job_is_told_to_run() -> None:
-    found = foresee(question(taken(), 1), no_clock)
+    found = foreseen(taken(), 1)
 
     assert ("RUNNING", 0) == (found.state, found.runs)
 
@@ -64,17 +73,6 @@ def test_the_budget_ends_it_early() -> None:
     mine = yard.submit(8, limit_ms=HOUR_MS)
     times = iter(range(100))
 
-    found = foresee(question(yard, mine), lambda: float(next(times)))
+    found = foreseen(yard, mine, clock_s=lambda: float(next(times)))
 
     assert 2 == found.runs
-
-
-def test_messages_go_through_a_pipe_whole_or_not_at_all() -> None:
-    pipe = io.BytesIO()
-    write(pipe, {"a": 1})
-    whole = pipe.getvalue()
-
-    assert {"a": 1} == read(io.BytesIO(whole))
-    for cut in (0, 3, len(whole) - 1):
-        with pytest.raises(EOFError):
-            read(io.BytesIO(whole[:cut]))

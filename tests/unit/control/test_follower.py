@@ -1,0 +1,158 @@
+"""Questions that a process beside the server answers: the same answers, nothing changed, and nobody left behind."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.control import follower, thought
+from gpuyard.control.explained import Explained
+from gpuyard.control.follower import Follower
+from gpuyard.control.labels import label_of
+from gpuyard.control.refusals import Overloaded, Unacceptable
+from gpuyard.control.thought import Behind, Beside, Own
+from gpuyard.control.views import Views
+from gpuyard.control.wishes import BATCH
+from gpuyard.core.dump import canonical
+from gpuyard.model import Verb
+from gpuyard.model.units import HOUR_MS
+from rigs.desk import ANA, ROOT, Rig, granted, rig
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A full node, and jobs of two people that wait for different reasons."""
+    with rig(tmp_path_factory.mktemp("follower")) as found:
+        found.start(found.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+        found.submit(ANA, gpus=8, limit_ms=HOUR_MS, array=tuple(range(BATCH + 50)))
+        found.submit(gpus=2, limit_ms=HOUR_MS)
+        found.submit(hold=True)
+        yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importable() -> Iterator[None]:
+    """The questions of this file can be found by another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        yield
+
+
+@pytest.fixture(scope="module")
+def process(desk: Rig) -> Iterator[Follower]:
+    found = Follower(desk.books.store.place, ("gpuyard.control.views",))
+    yield found
+    found.close()
+
+
+def still(desk: Rig) -> int:
+    """The time, which stands still: answers of two ways are compared."""
+    return desk.books.state.now_ms
+
+
+def state_of(own: Own) -> str:
+    return canonical(own.state)
+
+
+def pid_of(_own: Own) -> int:
+    return os.getpid()
+
+
+def wasteful(own: Own, _more: int) -> int:
+    own.state.jobs.clear()
+    return len(own.state.jobs)
+
+
+def slow(_own: Own) -> None:
+    time.sleep(60)
+
+
+def refuses(_own: Own) -> None:
+    raise Unacceptable("it cannot be", "Ask otherwise.")
+
+
+def breaks(_own: Own) -> None:
+    raise ZeroDivisionError("in the answer")
+
+
+def ask(process: Follower, desk: Rig, work: Any, *args: Any, exact: bool = False) -> Any:
+    desk.books.catch_up()
+    return process.ask(desk.books.seq, exact, work, args)
+
+
+def test_it_says_why_as_a_copy_does(desk: Rig, process: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.books.catch_up()
+    monkeypatch.setattr(thought, "COPIED_MAX", 0)
+    now_ms = lambda: still(desk)  # noqa: E731
+    near, far = (
+        Explained(desk.books, now_ms),
+        Explained(desk.books, now_ms, think=Beside(desk.books, process)),
+    )
+    labels = [str(record.job.label) for record in desk.books.state.jobs.values()]
+    for label in [labels[0], labels[1], labels[60], labels[BATCH + 40], *labels[-2:]]:
+        assert near.why(label_of(label)) == far.why(label_of(label)), label
+    assert near.share() == far.share()
+    views = [Views(desk.books, now_ms, think=think) for think in (None, Beside(desk.books, process))]
+    near_view, far_view = [view.job(label_of(labels[60]), explained=True) for view in views]
+    assert near_view["why"]
+    assert near_view == far_view
+    then = still(desk)
+    assert near.why(label_of(labels[3]), then) == far.why(label_of(labels[3]), then)
+
+
+def test_it_follows_the_log_and_keeps_nothing_that_an_answer_did(desk: Rig, process: Follower) -> None:
+    assert canonical(desk.books.state) == ask(process, desk, state_of)
+    assert 0 == ask(process, desk, wasteful, 1)
+    desk.submit(ANA)
+    granted(desk.desk, desk.desk.wish(ROOT, Verb.HOLD, ["3"]))
+    found = ask(process, desk, state_of)
+    assert canonical(desk.books.state) == found
+
+
+def test_a_question_about_a_state_that_is_past_is_asked_anew(desk: Rig, process: Follower) -> None:
+    before = desk.books.seq
+    desk.submit()
+    ask(process, desk, pid_of)
+    with pytest.raises(Behind):
+        process.ask(before, True, pid_of, ())
+    assert ask(process, desk, pid_of, exact=True)
+
+
+def test_what_goes_wrong_in_an_answer_is_said_to_whoever_asked(desk: Rig, process: Follower) -> None:
+    with pytest.raises(Unacceptable) as caught:
+        ask(process, desk, refuses)
+    assert ("it cannot be", "Ask otherwise.") == (caught.value.message, caught.value.hint)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: in the answer"):
+        ask(process, desk, breaks)
+
+
+def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Follower(desk.books.store.place)
+    monkeypatch.setattr(
+        follower, "_MAIN", f"import gpuyard.control.follower as a; a.ANSWER_S_MAX = 1; {follower._MAIN}"
+    )
+    try:
+        with pytest.raises(Overloaded):
+            ask(short, desk, slow)
+    finally:
+        short.close()
+
+
+def test_it_is_started_again_when_it_is_gone_and_ends_with_the_server(desk: Rig, tmp_path: Path) -> None:
+    process = Follower(desk.books.store.place)
+    fork = ask(process, desk, pid_of)
+    assert process._process is not None
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait()
+    assert fork != ask(process, desk, pid_of)
+    last = process._process
+    process.close()
+    assert last is not None
+    assert last.poll() is not None
+    with pytest.raises(Overloaded):
+        ask(process, desk, pid_of)
