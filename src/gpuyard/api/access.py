@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
 from gpuyard.api.logins import OidcLogin, TokenRequest
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.replies import (
     AuditReply,
@@ -87,7 +87,7 @@ class _People:
                 "user": who.name,
                 "runs_as": None if who.uid == NO_UID else who.login or who.name,
                 "rights": [{"role": right.role.word, "tenant": right.tenant} for right in who.rights],
-                "home": await run_in_threadpool(self._home, who),
+                "home": await in_thread(self._home, who),
                 "token": who.token or None,
                 "expires_ms": who.expires_ms or None,
                 "auth": self._yard.office is not None,
@@ -101,7 +101,7 @@ class _People:
 
     async def tokens(self, request: Request) -> Response:
         """Your own, and those of the tenants whose admin you are."""
-        found = await run_in_threadpool(self._office.list, asker(request.scope))
+        found = await in_thread(self._office.list, asker(request.scope))
         return answer({"tokens": found})
 
     async def make(self, request: Request) -> Response:
@@ -109,7 +109,7 @@ class _People:
         wanted = checked(TokenRequest, object_of(await bytes_of(request)))
         lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
         asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
-        future = await run_in_threadpool(self._office.make, asker(request.scope), asked)
+        future = await in_thread(self._office.make, asker(request.scope), asked)
         return _told(*await asyncio.wrap_future(future))
 
     async def revoke(self, request: Request, id: str) -> Response:
@@ -141,7 +141,7 @@ class _People:
             limit = limit_of(sent, AUDIT_MAX)
             return audit(self._yard.store, node, job, user=who, before_seq=before, limit=limit)
 
-        lines, more = await run_in_threadpool(made)
+        lines, more = await in_thread(made)
         return answer({"lines": lines, "next_cursor": id_cursor(more)})
 
     async def ways(self) -> Response:
@@ -155,7 +155,7 @@ class _People:
         if oidc is None:
             raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
         wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
-        vouched = await run_in_threadpool(oidc.vouched, wanted.id_token, wanted.nonce)
+        vouched = await in_thread(oidc.vouched, wanted.id_token, wanted.nonce)
         future = self._office.login(*vouched, wanted.nonce, oidc.session_ms)
         return _told(*await asyncio.wrap_future(future))
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
 from gpuyard.api import access, configs, foresight, jobs, lists, partitions, pruning, streams, why
 from gpuyard.api.front import add_front
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
@@ -93,7 +93,7 @@ def _add_health(app: FastAPI, yard: Yard) -> None:
 
     async def readyz(request: Request) -> Response:
         """It can do its work; if not, why."""
-        ready, how = await run_in_threadpool(yard.readiness)
+        ready, how = await in_thread(yard.readiness)
         who = asker_if_known(request.scope)
         if yard.office is not None and (who is None or not who.may(Action.SEE_ALL, "")):
             # Where the store is and what troubles it is not for everybody who can reach the port.

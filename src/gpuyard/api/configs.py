@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.config_replies import (
@@ -22,6 +21,7 @@ from gpuyard.api.config_replies import (
     PreviewReply,
     TenantsReply,
 )
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.previews import Line, Previews
 from gpuyard.api.problems import Problem, problem_of
@@ -72,27 +72,27 @@ class _Configs:
 
     async def live(self, request: Request) -> Response:
         """The version in force, with its text."""
-        return answer(await run_in_threadpool(self._configs.shown))
+        return answer(await in_thread(self._configs.shown))
 
     async def versions(self, request: Request) -> Response:
         """Who put which version in force, when and how."""
         most = limit_of(request.query_params)
-        return answer({"versions": await run_in_threadpool(self._configs.versions, most)})
+        return answer({"versions": await in_thread(self._configs.versions, most)})
 
     async def version(self, request: Request, version: str) -> Response:
         """One of them."""
         number = number_of("version", version, 1, 1 << 53)
-        return answer(await run_in_threadpool(self._configs.shown, number))
+        return answer(await in_thread(self._configs.shown, number))
 
     async def tenants(self, request: Request) -> Response:
         """Parents before children; those that are yours to know of."""
         sight = asker(request.scope).sight
-        return answer({"tenants": await run_in_threadpool(self._configs.tenants, sight)})
+        return answer({"tenants": await in_thread(self._configs.tenants, sight)})
 
     async def diff(self, request: Request) -> Response:
         """Against what is in force, and whether something stands against it."""
         proposal = await self._proposal(await _body(request))
-        return answer(await run_in_threadpool(self._configs.difference, proposal))
+        return answer(await in_thread(self._configs.difference, proposal))
 
     async def apply(self, request: Request) -> Response:
         """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
@@ -113,7 +113,7 @@ class _Configs:
         done = self._configs.apply(asker(request.scope), proposal, wanted.against)
         version = await asyncio.wrap_future(done)
         # Here they count when this is answered; the other servers of the yard follow within a second.
-        await run_in_threadpool(self._yard.doors.look)
+        await in_thread(self._yard.doors.look)
         return answer(version)
 
     async def _proposal(self, wanted: ConfigRequest) -> Proposal:
@@ -121,8 +121,8 @@ class _Configs:
             raise Problem(422, "give a 'yaml' or a 'version', not both")
         try:
             if wanted.yaml is not None:
-                return await run_in_threadpool(self._configs.proposal, wanted.yaml, wanted.name)
-            return await run_in_threadpool(self._configs.earlier, wanted.version)
+                return await in_thread(self._configs.proposal, wanted.yaml, wanted.name)
+            return await in_thread(self._configs.earlier, wanted.version)
         except ConfigError as error:
             raise _not_usable(error) from None
         except BadInput as error:
@@ -132,7 +132,7 @@ class _Configs:
         """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
         wanted = await _body(request)
         proposal = await self._proposal(wanted)
-        difference = await run_in_threadpool(self._configs.difference, proposal)
+        difference = await in_thread(self._configs.difference, proposal)
         changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
         lines = self._previews.run(proposal, changed, wanted.days)
         # The first line before the answer begins: a refusal is then an answer of its own.

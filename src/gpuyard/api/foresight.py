@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.ahead_replies import DryRunReply, EtaReply
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.foresight_words import answer_of, cost_of, how_of
+from gpuyard.api.pace import in_thread
 from gpuyard.api.past import PastReader
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import add, query
@@ -78,14 +78,14 @@ class Foresights:
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
         who = asker(request.scope)
         async with self._turns.of(who):
-            return answer(await run_in_threadpool(self.estimate, label, seed, who.sight))
+            return answer(await in_thread(self.estimate, label, seed, who.sight))
 
     async def dry_run(self, request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
         who = asker(request.scope)
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
         async with self._turns.of(who):
-            return answer(await run_in_threadpool(self.rehearse, who, new))
+            return answer(await in_thread(self.rehearse, who, new))
 
     # -- when ----------------------------------------------------------------------------------------------------
 

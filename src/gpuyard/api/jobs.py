@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of, said_in
 from gpuyard.api.discretion import discreet, listed
+from gpuyard.api.pace import JOB_S, charge, in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply, RecipeReply
@@ -86,6 +86,7 @@ class Jobs:
         body = await bytes_of(request)
         new = checked(JobRequest, object_of(body)).new_job()
         key = _key(request, who, body)
+        charge(JOB_S * new.ids)
         accepted = await asyncio.wrap_future(self._yard.desk.submit(who, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
         location = f"/api/v1/jobs/{accepted.first_id}"
@@ -95,12 +96,10 @@ class Jobs:
         """A job, live or ended; for one that waits, everything that is in its way."""
         who = asker(request.scope)
         async with self._thought.of(who) if explain else nullcontext():
-            view = await run_in_threadpool(
-                self._yard.views.job, label_of(id), explained=explain, sight=who.sight
-            )
+            view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
         if not view.get("array"):
             view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
-            view["used"] |= await run_in_threadpool(taken, view, self._usage(view))
+            view["used"] |= await in_thread(taken, view, self._usage(view))
         return answer(discreet(who, view))
 
     def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
@@ -114,7 +113,7 @@ class Jobs:
     async def recipe(self, request: Request, id: str) -> Response:
         """For its owner and administrators: arguments and variables hold secrets."""
         who = asker(request.scope)
-        view, found = await run_in_threadpool(self._yard.views.recipe, label_of(id), who.sight)
+        view, found = await in_thread(self._yard.views.recipe, label_of(id), who.sight)
         if not who.may(Action.READ_JOB, view["tenant"], view["user"]):
             raise Forbidden(
                 f"job {view['label']} is {view['user']}'s",
@@ -127,7 +126,7 @@ class Jobs:
         query = request.query_params
         who = asker(request.scope)
         wanted, before = filter_of(query, who.sight), cursor_of(query)
-        found, more = await run_in_threadpool(self._yard.views.jobs, wanted, before, limit_of(query))
+        found, more = await in_thread(self._yard.views.jobs, wanted, before, limit_of(query))
         return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
@@ -192,7 +191,7 @@ class Jobs:
         for first in range(0, len(gone), LOOKED_UP):
             some = gone[first : first + LOOKED_UP]
             labels = [each.label for each in some if each.label is not None]
-            found = await run_in_threadpool(self._yard.views.ends, labels, who.sight)
+            found = await in_thread(self._yard.views.ends, labels, who.sight)
             for each in some:
                 assert each.label is not None
                 each.error = found[each.label]
@@ -202,7 +201,7 @@ class Jobs:
             return await asyncio.wrap_future(asked)
         except Gone:
             label = label_of(text)
-            raise (await run_in_threadpool(self._yard.views.ends, [label], who.sight))[label] from None
+            raise (await in_thread(self._yard.views.ends, [label], who.sight))[label] from None
 
 
 def _done(asked: Asked, verb: Verb) -> dict[str, Any]:

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.discretion import listed
 from gpuyard.api.fields import TIME_MS_MAX
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.replies import (
@@ -68,7 +68,7 @@ class _Lists:
         def made() -> bytes:
             return encoded(self._yard.views.queue(wanted, most, wide=wide))
 
-        return Response(await run_in_threadpool(made), media_type="application/json")
+        return Response(await in_thread(made), media_type="application/json")
 
     async def history(self, request: Request) -> Response:
         """A page of ended jobs. `since_ms`: those that ended from then on."""
@@ -84,7 +84,7 @@ class _Lists:
         since = query.get("since_ms")
         since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
-        found, more = await run_in_threadpool(self._yard.views.history, wanted, since_ms, before, most)
+        found, more = await in_thread(self._yard.views.history, wanted, since_ms, before, most)
         for view in found:
             view["used"] = used_in_all(view, self._yard.price_of_node)
         return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
@@ -92,8 +92,8 @@ class _Lists:
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it, and what scripts call pools, tenants and classes."""
         views, sight = self._yard.views, asker(request.scope).sight
-        nodes = await run_in_threadpool(views.nodes)
-        return answer({"nodes": nodes, "script_names": await run_in_threadpool(views.script_names, sight)})
+        nodes = await in_thread(views.nodes)
+        return answer({"nodes": nodes, "script_names": await in_thread(views.script_names, sight)})
 
     async def overview(self, request: Request) -> Response:
         """For a screen that is drawn again and again."""
@@ -102,7 +102,7 @@ class _Lists:
         def made() -> bytes:
             return encoded(self._yard.views.overview(sight))
 
-        return Response(await run_in_threadpool(made), media_type="application/json")
+        return Response(await in_thread(made), media_type="application/json")
 
     async def drain(self, request: Request, name: str) -> Response:
         """What runs there goes on."""
@@ -121,4 +121,4 @@ class _Lists:
         def made() -> bytes:
             return encoded(self._yard.snapshot())
 
-        return Response(await run_in_threadpool(made), media_type="application/json")
+        return Response(await in_thread(made), media_type="application/json")

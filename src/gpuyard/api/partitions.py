@@ -3,9 +3,9 @@
 import asyncio
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.pace import in_thread
 from gpuyard.api.partition_replies import (
     DefragReply,
     GpusReply,
@@ -69,11 +69,11 @@ class _Partitions:
     async def gpus(self, request: Request) -> Response:
         """As the driver tells it at this moment."""
         yard = self._yard
-        return answer(await run_in_threadpool(gpus_view, yard.books, yard.engine, yard.store.yard))
+        return answer(await in_thread(gpus_view, yard.books, yard.engine, yard.store.yard))
 
     async def view(self, request: Request) -> Response:
         """Every node that can be cut, with its slices and what it is pinned to."""
-        return answer(await run_in_threadpool(self._partitions.view))
+        return answer(await in_thread(self._partitions.view))
 
     async def plan(self, request: Request) -> Response:
         """GPU by GPU, with the reason where it cannot be. Nothing is changed."""
@@ -81,7 +81,7 @@ class _Partitions:
         wanted = checked(MigPlanRequest, object_of(body) if body else {})
         asked = [each.wanted() for each in wanted.layouts]
         sight = asker(request.scope).sight
-        return answer(await run_in_threadpool(self._partitions.plan, wanted.node, asked, sight))
+        return answer(await in_thread(self._partitions.plan, wanted.node, asked, sight))
 
     async def pin(self, request: Request, name: str) -> Response:
         """All GPUs that are named, or none. It is in the log when this answers; `/mig` tells when it is made."""
@@ -100,4 +100,4 @@ class _Partitions:
         """A plan; nothing is moved."""
         said = request.query_params.get("moves")
         most = MOVES_MAX if said is None else number_of("moves", said, 1, _MOVES_MOST)
-        return answer(await run_in_threadpool(defrag_view, self._yard.books, self._yard.now_ms, most))
+        return answer(await in_thread(defrag_view, self._yard.books, self._yard.now_ms, most))

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
-from starlette.concurrency import run_in_threadpool
-
 from gpuyard.api.origins import Origins
+from gpuyard.api.pace import Pace, in_thread
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.rates import Rates
 from gpuyard.control.people import Person, person
@@ -132,7 +131,7 @@ class TokenDoor:
         """The token, as the store has it now. A store that cannot be asked lets nobody in."""
         text = (_bearer(scope["headers"]) or b"").decode("latin-1")
         try:
-            return await run_in_threadpool(self._office.bearer, text)
+            return await in_thread(self._office.bearer, text)
         except Unknown as error:
             return _nobody(
                 error.message, error.hint or "Log in with `yard login`.", 'Bearer error="invalid_token"'
@@ -159,6 +158,7 @@ class Gate:
         self._origins = origins or Origins()
         self._door = door
         self._rates = rates
+        self._pace = Pace()
         self._quick = quick or {}
         """Applications of their own for a method and a path that are asked for so often that routing them costs."""
 
@@ -170,7 +170,7 @@ class Gate:
         if PEER not in scope:
             foreign = self._origins.refusal(scope["headers"])
             if foreign is not None:
-                await foreign.response()(scope, receive, send)
+                await self._pace.stranger(_address(scope), foreign.response(), scope, receive, send)
                 return
         found = self._door.known(scope)
         if scope["path"] in OPEN_PATHS:
@@ -179,19 +179,23 @@ class Gate:
         if found is None:
             found = await self._door.looked_up(scope)
         if isinstance(found, Problem):
-            await found.response()(scope, receive, send)
+            await self._pace.stranger(_address(scope), found.response(), scope, receive, send)
             return
         scope[PERSON] = found
         app = self._quick.get((scope["method"], scope["path"])) or self._app
-        if self._rates is None or found.admin:
+        if found.admin:
+            self._pace.heard("")
             await app(scope, receive, send)
+            return
+        if self._rates is None:
+            await self._pace.user(found.name, app, scope, receive, send)
             return
         refusal = self._rates.enter(found.name, scope["method"])
         if refusal is not None:
             await refusal.response()(scope, receive, send)
             return
         try:
-            await app(scope, receive, send)
+            await self._pace.user(found.name, app, scope, receive, send)
         finally:
             self._rates.leave(found.name)
 
@@ -199,12 +203,19 @@ class Gate:
         if isinstance(found, Person):
             scope[PERSON] = found
         if self._rates is not None and scope["path"] == LOGIN_PATH:
-            client = scope.get("client")
-            refusal = self._rates.login(client[0] if client else "")
+            refusal = self._rates.login(_address(scope))
             if refusal is not None:
                 await refusal.response()(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        if isinstance(found, Person) and found.admin:
+            await self._app(scope, receive, send)
+        else:
+            await self._pace.stranger(_address(scope), self._app, scope, receive, send)
+
+
+def _address(scope: Any) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 def _bearer(headers: list[tuple[bytes, bytes]]) -> bytes | None:

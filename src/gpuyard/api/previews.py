@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
+from gpuyard.api.pace import in_thread
 from gpuyard.control.configs import Proposal
 from gpuyard.control.refusals import Overloaded
 from gpuyard.control.serve import Yard
@@ -97,11 +96,11 @@ class Previews:
         until_ms = self.yard.now_ms()
         from_ms = until_ms - days * DAY_MS
         with suppress(BrokenPipeError, ConnectionResetError):
-            await _send(pipe, await run_in_threadpool(self._header, proposal, changed, from_ms, until_ms))
+            await _send(pipe, await in_thread(self._header, proposal, changed, from_ms, until_ms))
             before: tuple[int, int] | None = None
             sent = 0
             while True:
-                rows = await run_in_threadpool(self.yard.store.ended_since, from_ms, before, PAGE)
+                rows = await in_thread(self.yard.store.ended_since, from_ms, before, PAGE)
                 sent += len(rows)
                 about: dict[str, Any] = {}
                 if rows:

@@ -1,9 +1,9 @@
 """Removing what is too old over HTTP: as much as one request may take, and where to go on."""
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.bodies import bytes_of, object_of
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.prune_replies import PruneReply, PruneRequest
 from gpuyard.api.routes import add
@@ -26,7 +26,7 @@ def routes(yard: Yard) -> APIRouter:
         older_ms = None if asked.older_than_s is None else asked.older_than_s * SECOND_MS
         wish = Wish(asker(request.scope).name, older_ms, asked.dry_run)
         place = Place() if asked.next is None else place_of(asked.next)
-        tally, rest = await run_in_threadpool(yard.keeper.some, wish, place)
+        tally, rest = await in_thread(yard.keeper.some, wish, place)
         removed = {kind: {"count": count, "bytes": size} for kind, (count, size) in tally.counts.items()}
         return answer(
             {"removed": removed, "dry_run": wish.dry_run, "next": None if rest is None else str(rest)}

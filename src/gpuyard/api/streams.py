@@ -11,8 +11,8 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
@@ -76,7 +76,7 @@ class _Streams:
         if stream not in ("stdout", "stderr"):
             raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
         who = asker(request.scope)
-        job_id, attempt, owner, tenant = await run_in_threadpool(self._yard.views.attempt, label, who.sight)
+        job_id, attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, who.sight)
         if not who.may(Action.READ_JOB, tenant, owner):
             raise Forbidden(
                 f"job {label} is {owner}'s",
@@ -84,7 +84,7 @@ class _Streams:
             )
         attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
         offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
-        view = await run_in_threadpool(self._yard.views.job, Label(job_id), brief=True)
+        view = await in_thread(self._yard.views.job, Label(job_id), brief=True)
         self._yard.views.check_kept(view, Leftover.LOGS.value)
         if _said_yes(query.get("follow", "")):
             pulse: Pulse = request.app.state.pulse
@@ -125,7 +125,7 @@ class _Streams:
         look_s, quiet_s = LOOK_S_MIN, 0.0
         while not pulse.closed and await self._still(who):
             # Asked before reading: what was written before the end is then read before the end is told.
-            view = await run_in_threadpool(self._yard.views.job, label, brief=True)
+            view = await in_thread(self._yard.views.job, label, brief=True)
             told = await stands.news(view) if stands is not None else None
             if told:
                 yield _event("standing", told)
@@ -155,19 +155,19 @@ class _Streams:
         """Events of the log from `after` on (or `Last-Event-ID`); left out: from now on. For administrators."""
         store = self._yard.store
         text = request.headers.get("last-event-id") or request.query_params.get("after")
-        after = await run_in_threadpool(store.head) if text is None else number_of("after", text, 0, 1 << 62)
+        after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
         return _events(self._watch(request.app.state.pulse, asker(request.scope), after))
 
     async def _still(self, who: Person) -> bool:
         """Whether they would still be let in: a revoked token ends what goes on with it."""
         office = self._yard.office
-        return office is None or not who.token or await run_in_threadpool(office.holds, who)
+        return office is None or not who.token or await in_thread(office.holds, who)
 
     async def _watch(self, pulse: Pulse, who: Person, after: int) -> AsyncIterator[bytes]:
         store = self._yard.store
         yield b": watching\n\n"
         while not pulse.closed and await self._still(who):
-            new = await run_in_threadpool(store.read, after, EVENTS_MAX)
+            new = await in_thread(store.read, after, EVENTS_MAX)
             for seq, event in new:
                 after = seq
                 kind = type(event).__name__
@@ -203,7 +203,7 @@ class Standing:
                 return None
             self._next_s = now_s + self._pause_s
             self._pause_s = min(STANDING_S_MAX, 1.5 * self._pause_s)
-            return await run_in_threadpool(self._yard.views.standing, view["id"])
+            return await in_thread(self._yard.views.standing, view["id"])
         if state == before or view["ended_ms"] is not None:
             return None
         return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}

@@ -1,10 +1,10 @@
 """Explanations over HTTP: why a job waits, now or then, and how the tenants stand."""
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from gpuyard.api.ahead_replies import ExplainedReply, ShareReply
 from gpuyard.api.fields import TIME_MS_MAX
+from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import TENANT, add, query
 from gpuyard.api.turns import Turns
@@ -41,11 +41,11 @@ class _Why:
         at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
         label, who = label_of(id), asker(request.scope)
         async with self._turns.of(who):
-            return answer(await run_in_threadpool(self._explained.why, label, at_ms, who.sight))
+            return answer(await in_thread(self._explained.why, label, at_ms, who.sight))
 
     async def share(self, request: Request) -> Response:
         """`tenant`: only that one, with all above and below it."""
         tenant = request.query_params.get("tenant", "")
         who = asker(request.scope)
         async with self._turns.of(who):
-            return answer(await run_in_threadpool(self._explained.share, tenant, who.sight))
+            return answer(await in_thread(self._explained.share, tenant, who.sight))

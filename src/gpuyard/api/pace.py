@@ -1,0 +1,211 @@
+"""The pace of a user: who takes much of the server's time waits a little before each request while others ask.
+
+Nobody is refused. While somebody else asks, a user has few requests under way at once, and a fifth of a core: what
+counts is the processor time that their requests took, in the event loop and in threads, and what writing their jobs
+will take. While nobody else does, a user has all there is. Somebody who has not said who they are has a tenth, by the
+address they come from, at any time. Root and the owner of the server are not held back, and each process counts for
+itself.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+SHARE = 0.2
+STRANGERS_SHARE = 0.1
+"""Seconds of a core in a second."""
+BURST_S = 0.5
+"""So much more may be taken at once, after a while without a request."""
+DEBT_S_MAX = 2.0
+"""What was taken while nobody else asked is forgotten beyond so much."""
+OTHERS_S = 2.0
+"""How long after a request somebody counts as one who asks."""
+STRANGER_S = 0.0005
+"""What a connection costs before its request is read, about."""
+JOB_S = 0.00006
+"""What it costs to write a job to the log and to fold it, about."""
+AT_ONCE = 4
+"""Requests of one user that are worked on at a time while somebody else asks; one that is being answered is done."""
+_ACCOUNTS_MAX = 2_000
+
+T = TypeVar("T")
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Account:
+    """What one user has taken of late."""
+
+    __slots__ = ("at_s", "debt_s", "freed", "line", "name", "share", "typical_s", "under_way")
+
+    def __init__(self, name: str, share: float, now_s: float) -> None:
+        self.name = name
+        self.share = share
+        self.at_s = now_s
+        self.debt_s = 0.0
+        self.typical_s = 0.0
+        """What a request of theirs takes, about: counted when one begins, and set right when it ends."""
+        self.under_way = 0
+        self.line = asyncio.Lock()
+        """Requests of one user go in one by one, in the order in which they came."""
+        self.freed = asyncio.Event()
+
+    def charge(self, seconds: float) -> None:
+        """Count what was taken."""
+        self.debt_s += seconds
+
+    def left_s(self, now_s: float) -> float:
+        """What is still to be paid off."""
+        self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
+        self.at_s = now_s
+        return self.debt_s - BURST_S
+
+    def answered(self) -> None:
+        """One request less is under way."""
+        self.under_way -= 1
+        self.freed.set()
+
+
+_mine: ContextVar[Account | None] = ContextVar("account", default=None)
+
+
+def charge(seconds: float) -> None:
+    """Count work that will be done elsewhere for whoever asks."""
+    account = _mine.get()
+    if account is not None:
+        account.charge(seconds)
+
+
+async def in_thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Have something done in another thread, at the expense of whoever asks."""
+    account = _mine.get()
+    if account is None:
+        return await run_in_threadpool(work, *args, **kwargs)
+
+    def measured() -> T:
+        began_s = time.thread_time()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            account.charge(time.thread_time() - began_s)
+
+    return await run_in_threadpool(measured)
+
+
+class Pace:
+    """The accounts of one server process. Used by the event loop alone."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._accounts: dict[str, Account] = {}
+        self._last = ("", float("-inf"))
+        """Who asked last, and when."""
+        self._before = float("-inf")
+        """When somebody else did."""
+
+    def heard(self, name: str) -> None:
+        """Somebody asks for something."""
+        now_s = self._now_s()
+        if name != self._last[0]:
+            self._before = self._last[1]
+        self._last = (name, now_s)
+
+    def _others_ask(self, name: str, now_s: float) -> bool:
+        at_s = self._before if self._last[0] == name else self._last[1]
+        return now_s - at_s < OTHERS_S
+
+    async def user(self, name: str, app: App, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a request of somebody known, when their turn has come."""
+        self.heard(name)
+        account = self._account(name, SHARE)
+        await self._serve(account, lambda: self._others_ask(name, self._now_s()), app, scope, receive, send)
+
+    async def stranger(self, address: str, app: App, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a request of somebody unknown."""
+        account = self._account(f"@{address}", STRANGERS_SHARE)
+        account.charge(STRANGER_S)
+        await self._serve(account, lambda: True, app, scope, receive, send)
+
+    def _account(self, name: str, share: float) -> Account:
+        account = self._accounts.get(name)
+        if account is None:
+            now_s = self._now_s()
+            if len(self._accounts) >= _ACCOUNTS_MAX:
+                self._accounts = {
+                    each: one
+                    for each, one in self._accounts.items()
+                    if one.line.locked() or one.left_s(now_s) > -BURST_S
+                }
+            account = self._accounts[name] = Account(name, share, now_s)
+        return account
+
+    async def _turn(self, account: Account, heeded: Callable[[], bool]) -> None:
+        """Wait for one's turn."""
+        async with account.line:
+            while heeded():
+                left_s = account.left_s(self._now_s())
+                if left_s > 0:
+                    await asyncio.sleep(min(OTHERS_S, left_s / account.share))
+                elif account.under_way >= AT_ONCE:
+                    account.freed.clear()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(account.freed.wait(), OTHERS_S)
+                else:
+                    return
+
+    async def _serve(
+        self, account: Account, heeded: Callable[[], bool], app: App, scope: Any, receive: Any, send: Any
+    ) -> None:
+        if account.line.locked() or account.under_way >= AT_ONCE or account.left_s(self._now_s()) > 0:
+            await self._turn(account, heeded)
+        expected_s, answered = account.typical_s, False
+        account.charge(expected_s)
+        account.under_way += 1
+
+        async def sent(message: Any) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                account.answered()
+            await send(message)
+
+        _mine.set(account)
+        before_s = account.debt_s
+        try:
+            await _Meter(account, app(scope, receive, sent))
+        finally:
+            if not answered:
+                account.answered()
+            took_s = max(0.0, account.debt_s - before_s)
+            account.debt_s = max(0.0, account.debt_s - expected_s)
+            account.typical_s += 0.2 * (took_s - account.typical_s)
+
+
+class _Meter:
+    """An awaitable whose steps in the event loop are charged to an account."""
+
+    def __init__(self, account: Account, work: Awaitable[None]) -> None:
+        self._account = account
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        steps = self._work.__await__()
+        send: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            began_s = time.thread_time()
+            try:
+                waits_for = send(value)
+            except StopIteration:
+                return
+            finally:
+                self._account.charge(time.thread_time() - began_s)
+            try:
+                value = yield waits_for
+                send = steps.send
+            except BaseException as error:
+                value, send = error, steps.throw

@@ -1,0 +1,157 @@
+"""How much of the server's time one user gets while others ask."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gpuyard.api.pace import AT_ONCE, BURST_S, SHARE, STRANGERS_SHARE, Account, App, Pace, charge, in_thread
+
+
+def burn(seconds: float) -> None:
+    """Take so much time of a core, however much of it others have."""
+    until_s = time.thread_time() + seconds
+    while time.thread_time() < until_s:
+        pass
+
+
+def costly(seconds: float) -> App:
+    """An application that takes so much and answers nothing."""
+
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        burn(seconds)
+
+    return app
+
+
+def of(work: Callable[[], Awaitable[None]]) -> App:
+    """An application that does this."""
+
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        await work()
+
+    return app
+
+
+NOTHING = (None, None, None)
+
+
+async def served_in_s(serve: Callable[[], Awaitable[None]], times: int) -> float:
+    began_s = time.monotonic()
+    for _ in range(times):
+        await serve()
+    return time.monotonic() - began_s
+
+
+def account(pace: Pace, name: str) -> Account:
+    return pace._accounts[name]
+
+
+def test_a_user_who_takes_much_waits_while_another_asks_and_that_one_does_not() -> None:
+    async def main() -> tuple[float, float]:
+        pace = Pace()
+        await pace.user("ben", costly(0), *NOTHING)
+        took_s = await served_in_s(lambda: pace.user("ana", costly(0.08), *NOTHING), 10)
+        return took_s, await served_in_s(lambda: pace.user("ben", costly(0), *NOTHING), 10)
+
+    anas_s, bens_s = asyncio.run(main())
+
+    # The first part was free, and what the last one took is not waited for.
+    assert (0.7 - BURST_S) / SHARE < anas_s
+    assert bens_s < 0.5
+
+
+def test_a_user_alone_has_all_there_is() -> None:
+    async def main() -> None:
+        # On a clock that stands still nothing is ever paid off.
+        pace = Pace(lambda: 0.0)
+        several = [pace.user("ana", costly(0.02), *NOTHING) for _ in range(30)]
+        await asyncio.wait_for(asyncio.gather(*several), 60)
+
+    asyncio.run(main())
+
+
+def test_strangers_wait_whoever_asks_besides() -> None:
+    async def main() -> tuple[float, float]:
+        pace = Pace()
+        took_s = await served_in_s(lambda: pace.stranger("10.0.0.1", costly(0.1), *NOTHING), 7)
+        return took_s, await served_in_s(lambda: pace.stranger("10.0.0.2", costly(0), *NOTHING), 6)
+
+    one_s, other_s = asyncio.run(main())
+
+    assert (0.55 - BURST_S) / STRANGERS_SHARE < one_s
+    assert other_s < 0.3
+
+
+def test_work_in_threads_and_jobs_to_be_written_count() -> None:
+    async def threaded() -> None:
+        await in_thread(burn, 0.05)
+
+    async def written() -> None:
+        charge(0.07)
+
+    async def main() -> tuple[float, float]:
+        pace = Pace(lambda: 0.0)
+        await pace.user("ana", of(threaded), *NOTHING)
+        await pace.user("ben", of(written), *NOTHING)
+        return account(pace, "ana").debt_s, account(pace, "ben").debt_s
+
+    threads_s, jobs_s = asyncio.run(main())
+
+    assert 0.05 <= threads_s < 0.1
+    assert 0.07 <= jobs_s < 0.12
+
+
+def test_what_goes_wrong_reaches_whoever_asked_and_is_paid_for() -> None:
+    async def wrong() -> None:
+        burn(0.01)
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    async def main() -> float:
+        pace = Pace(lambda: 0.0)
+        with pytest.raises(ValueError, match="no"):
+            await pace.user("ana", of(wrong), *NOTHING)
+        return account(pace, "ana").debt_s
+
+    assert 0.01 <= asyncio.run(main())
+
+
+def test_few_requests_are_under_way_at_once_until_they_are_answered() -> None:
+    under_way, most, go_on = 0, 0, threading.Event()
+
+    async def slow() -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await in_thread(go_on.wait)
+        under_way -= 1
+
+    async def stream(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start"})
+        await in_thread(go_on.wait)
+
+    async def main() -> None:
+        pace = Pace()
+
+        async def send(_message: Any) -> None:
+            return
+
+        await pace.user("ben", costly(0), *NOTHING)
+        # What is being answered, as a log that is followed, is not counted.
+        several = [pace.user("ana", stream, None, None, send) for _ in range(2 * AT_ONCE)]
+        several += [pace.user("ana", of(slow), *NOTHING) for _ in range(2 * AT_ONCE)]
+        all_ = asyncio.gather(*several)
+        for _ in range(10):
+            await pace.user("ben", costly(0), *NOTHING)
+            await asyncio.sleep(0.02)
+        assert AT_ONCE == under_way
+        go_on.set()
+        await asyncio.wait_for(all_, 60)
+
+    asyncio.run(main())
+
+    assert AT_ONCE == most
