@@ -41,14 +41,30 @@ class Burst:
         return len(self.latencies_s) / self.wall_s
 
 
-class Caller:
-    """One client on one connection."""
+def connected(door: int | Path, most_s: float = _REPLY_S_MAX) -> socket.socket:
+    """A connection to a port of this machine or to a socket at a path."""
+    if isinstance(door, Path):
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.settimeout(most_s)
+        try:
+            made.connect(str(door))
+        except BaseException:
+            made.close()
+            raise
+        return made
+    made = socket.create_connection(("127.0.0.1", door), timeout=most_s)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
 
-    def __init__(self, port: int, headers: dict[str, str]) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_REPLY_S_MAX)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+class Caller:
+    """One client on one connection: to a port, or to a socket at a path, which knows who asks."""
+
+    def __init__(self, door: int | Path, headers: dict[str, str], most_s: float = _REPLY_S_MAX) -> None:
+        self._socket = connected(door, most_s)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        self._head = f"Host: 127.0.0.1:{port}\r\nConnection: keep-alive\r\n{lines}"
+        host = "localhost" if isinstance(door, Path) else f"127.0.0.1:{door}"
+        self._head = f"Host: {host}\r\nConnection: keep-alive\r\n{lines}"
         self._rest = b""
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:

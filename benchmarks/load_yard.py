@@ -30,8 +30,9 @@ class YardProcess:
 
     program = Path(sys.executable).parent / "yard"
 
-    def __init__(self, folder: Path, config: str) -> None:
-        """`config`: the text of its yard.yaml."""
+    def __init__(self, folder: Path, config: str, store: str = "") -> None:
+        """`config`: the text of its yard.yaml; `store`: a database that several servers share, else its own file."""
+        self._store = ["--store", store] if store else []
         self._out = folder / "yard.out"
         self._data = folder / "yard"
         self._config = folder / "yard.yaml"
@@ -52,7 +53,7 @@ class YardProcess:
         command = ["setpriv", "--pdeathsig", "TERM", str(self.program), "up", "--data", str(self._data)]
         with self._out.open("ab") as out:
             self._process = subprocess.Popen(
-                [*command, "--port", str(self.port), "--config", str(self._config)],
+                [*command, "--port", str(self.port), "--config", str(self._config), *self._store],
                 env=_compiled(),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -101,14 +102,21 @@ class YardProcess:
         """Points commands at this server."""
         return {**_compiled(), "YARD_SERVER": f"http://127.0.0.1:{self.port}", "YARD_TOKEN": self._token}
 
-    def cpu_s(self) -> float:
-        """Of the server and of the process by which it starts supervisors; not of these, nor of the jobs."""
+    @property
+    def socket(self) -> Path:
+        """Where users of this machine connect."""
+        return self._data / (f"yard-{self.port}.sock" if self._store else "yard.sock")
+
+    def pids(self) -> list[int]:
+        """The server and what helps it, such as the process by which it starts supervisors; not these, nor jobs."""
         if self._process is None:
-            return 0.0
+            return []
         lists = Path(f"/proc/{self._process.pid}/task").glob("*/children")
-        return cpu_s_of(
-            [self._process.pid, *[int(pid) for file in lists for pid in file.read_text().split()]]
-        )
+        return [self._process.pid, *[int(pid) for file in lists for pid in file.read_text().split()]]
+
+    def cpu_s(self) -> float:
+        """Of the server and what helps it."""
+        return cpu_s_of(self.pids())
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -4,7 +4,7 @@ Live jobs come from the books, ended ones from the history. Nothing here changes
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -42,6 +42,9 @@ JUDGED_MAX = 2000
 
 NEAR_MAX = 20
 """How far back in line a job is told by when it starts, whoever watches it."""
+
+OWN_MAX = 100
+"""A user with so few jobs gets them without a walk through everybody's."""
 
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
@@ -325,11 +328,13 @@ class Views:
             state = books.state
             reasons = self._reasons(state)
             rows: list[tuple[Any, ...]] = []
-            running = sorted(state.running.values(), key=lambda r: (r.started_ms, r.id))
-            aside = [state.deferred[job_id] for job_id in sorted(state.deferred)]
-            places: Iterator[tuple[int | None, JobRecord]] = chain(
-                zip(repeat(None), running), enumerate(in_order(state.queue)), zip(repeat(None), aside)
-            )
+            places = _own_places(state, wanted.user) if wanted.user else None
+            if places is None:
+                running = sorted(state.running.values(), key=lambda r: (r.started_ms, r.id))
+                aside = [state.deferred[job_id] for job_id in sorted(state.deferred)]
+                places = chain(
+                    zip(repeat(None), running), enumerate(in_order(state.queue)), zip(repeat(None), aside)
+                )
             everything = wanted == EVERYTHING
             nodes = state.nodes.node
             masked = not (wanted.sight.whole or wanted.tenant or wanted.user or wanted.name)
@@ -428,6 +433,22 @@ def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:
         "how": found["start"]["how"],
         "helps": [f"{each['text']} ({each['flags']})" for each in found["helps"]],
     }
+
+
+def _own_places(state: State, user: str) -> "Iterable[tuple[int | None, JobRecord]] | None":
+    """The jobs of one user in the order of the queue, each with its place in line; None: they are too many for that."""
+    own = [record for record in state.jobs.values() if record.job.spec.user == user]
+    if len(own) > OWN_MAX:
+        return None
+    running = sorted([r for r in own if r.id in state.running], key=lambda r: (r.started_ms, r.id))
+    aside = sorted([r for r in own if r.id in state.deferred], key=lambda r: r.id)
+    waiting = [r for r in own if r.id not in state.running and r.id not in state.deferred]
+    line = sorted([(ahead(state.queue, record), record.id) for record in waiting])
+    return chain(
+        zip(repeat(None), running),
+        [(place, state.jobs[job_id]) for place, job_id in line],
+        zip(repeat(None), aside),
+    )
 
 
 def _out_of_sight(wanted: Filter, record: JobRecord) -> bool:

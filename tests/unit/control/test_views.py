@@ -14,9 +14,9 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
 from gpuyard.control.views import Filter
-from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Settings, Whole
+from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
-from rigs.desk import Rig, rig
+from rigs.desk import ROOT, Rig, granted, rig
 
 WAITING = 10_000
 QUEUE_CPU_S_MAX = 1.0
@@ -156,6 +156,29 @@ def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
 
     assert WAITING == len(rows)
     assert spent_s < QUEUE_CPU_S_MAX
+
+
+def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
+    yard: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = yard.submit(gpus=8)
+    yard.start(running, 0xFF)
+
+    def submission(number: int) -> Submission:
+        spec = JobSpec(f"t{number % 3}", Ask(Whole(1)), user="ana" if number % 10 == 7 else "ben")
+        return Submission(make=lambda first: [JobSubmitted(0, Job(first, spec, number, 3_600_000))])
+
+    yard.books.store.submit([submission(number) for number in range(60)], 0)
+    granted(yard.desk, yard.desk.wish(ROOT, Verb.HOLD, ["9", "19"]))
+    everybodys = yard.views.queue()["rows"]
+    user = QUEUE_COLUMNS.index("user")
+
+    monkeypatch.setattr("gpuyard.control.views.in_order", None)
+
+    for name, count in (("ana", 6), ("root", 1)):
+        own = yard.views.queue(Filter(user=name))["rows"]
+        assert [row for row in everybodys if row[user] == name] == own
+        assert count == len(own)
 
 
 def test_names_of_tenants_are_told_to_those_who_may_know_of_them(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""A noisy neighbour: one user attacks, another works on. A few seconds of it here, ten minutes in `make soak`."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rigs.others import needs_root
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+CALM_MS = 2_000
+"""Far more than the attacks add on a busy machine, and far less than each of them once did."""
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a program of benchmarks/ as it is imported when run from there."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return import_module
+
+
+@needs_root
+@pytest.mark.rig
+def test_a_user_works_on_while_another_attacks(program: Callable[[str], ModuleType]) -> None:
+    bench, attacks = program("bench_neighbour"), program("neighbour_attacks").BY_NAME
+    names = ["bodies", "submissions", "pages of other sites"]
+
+    row = bench.measured([attacks[name] for name in names], bench.Plan(seconds=4, per_s=4))
+
+    assert ([], 0, 0) == (row["noisy"]["refusals"], row["noisy"]["lost"], row["noisy"]["twice"])
+    for verb in ("submit", "list"):
+        assert row["noisy"]["waits"][verb]["count"] == 16
+        assert row["noisy"]["waits"][verb]["p50_ms"] < CALM_MS, row
+    assert row["noisy"]["peak_mib"] < bench.MEMORY_MIB_MAX
+    assert row["did"]["refused"] > 0, "the attack did not happen"
+
+
+@needs_root
+@pytest.mark.soak
+@pytest.mark.parametrize("postgres", [False, True])
+def test_a_user_works_on_through_ten_minutes_of_every_attack(
+    program: Callable[[str], ModuleType], postgres: bool
+) -> None:
+    bench = program("bench_neighbour")
+
+    row = bench.mixed(bench.Plan(seconds=600, postgres=postgres))
+
+    assert [] == row["broken"], row
