@@ -11,8 +11,9 @@ from enum import IntEnum
 
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
-from gpuyard.engines.slurm.accounting import AGAIN, JobRow
+from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.observed import key_of
+from gpuyard.engines.slurm.states import AGAIN, OUTCOMES
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,
@@ -37,18 +38,8 @@ from gpuyard.model import (
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.model.units import MILLI
 
-_OUTCOMES = {
-    "COMPLETED": Outcome.COMPLETED,
-    "CANCELLED": Outcome.CANCELLED,
-    "REVOKED": Outcome.CANCELLED,
-    "PREEMPTED": Outcome.CANCELLED,
-    "REQUEUED": Outcome.CANCELLED,
-    "TIMEOUT": Outcome.TIMEOUT,
-    "DEADLINE": Outcome.TIMEOUT,
-    "OUT_OF_MEMORY": Outcome.OUT_OF_MEMORY,
-    "NODE_FAIL": Outcome.NODE_FAIL,
-    "BOOT_FAIL": Outcome.NODE_FAIL,
-}
+_OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
+"""Here the yard lets nothing wait again: where Slurm does, that is another try, which Slurm tells of."""
 
 WAITS_AGAIN, NODE_FAILED = "by Slurm, which lets it wait again", "its node failed"
 """How the reason of a try ends after which there may be another one."""

@@ -23,6 +23,7 @@ from gpuyard.engines.contract import EngineError
 from gpuyard.engines.slurm.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import Site, SlurmNode
+from gpuyard.engines.slurm.states import DRAINED
 from gpuyard.model import (
     CATALOGUE,
     EngineSeen,
@@ -53,7 +54,6 @@ LOST_MS = OVERLAP_MS
 """How long a job may be in neither queue nor accounting, both answering all the while, before it is taken for gone."""
 SLICE = 4_000
 """Moments in one write."""
-_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "FAIL", "FAILING"})
 
 
 @dataclass(slots=True)
@@ -353,7 +353,7 @@ def _judge_nodes(draft: Draft, site: Site, now_ms: int) -> None:
     here = {node.name: node for node in site.nodes}
     for name, number in list(state.node_number.items()):
         node = here.get(name)
-        drained = node is not None and bool(node.states & _DRAINED)
+        drained = node is not None and bool(node.states & DRAINED.keys())
         down = "it is no longer in Slurm" if node is None else ""
         if node is not None and not node.up and not drained:
             down = f"{node.state.lower()}: {node.reason or 'no reason given'}"

@@ -25,6 +25,7 @@ from gpuyard.engines.slurm.forms import (
     tres,
     whole,
 )
+from gpuyard.engines.slurm.states import LIVES, WAITS
 
 JOB_FIELDS = (
     "JobIDRaw", "JobID", "DBIndex", "User", "Account", "QOS", "Partition", "State", "ExitCode", "Submit",
@@ -39,15 +40,8 @@ QUEUE_FIELDS = (
 )  # fmt: skip
 """For `squeue -O`, each followed by the separator; the name comes last here too."""
 
-LIVE = frozenset(
-    {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "STAGE_OUT", "STOPPED",
-     "SIGNALING", "POWER_UP_NODE"}
-)  # fmt: skip
-"""States of jobs that have not ended; all but the first hold their nodes, also a job that its user has stopped."""
-_WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-"""What the queue calls jobs that wait, for the first time or again."""
-AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
-"""Ends after which the same job may wait again."""
+LIVE = LIVES | {"PENDING"}
+"""States of jobs that have not ended; all but the one that waits hold their nodes."""
 BROKEN_NAMED_MAX = 20
 _MARKED = re.compile(r"JobIDRaw(\|[A-Za-z0-9_-]{12})JobID", re.IGNORECASE)
 _TASK = re.compile(r"(\d+)_(\d+)")
@@ -237,7 +231,7 @@ def _queued(cells: Mapping[str, str]) -> JobRow:
     index = given(cells["ArrayTaskID"])
     array_id = whole(cells["ArrayJobID"], "ArrayJobID", 10**12) if index.isdecimal() else 0
     state = _state(cells["State"])
-    waits = state in _WAITS
+    waits = state in WAITS
     if waits:
         state = "PENDING"
     held = tres(cells["tres-alloc"])

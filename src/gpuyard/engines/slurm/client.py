@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpuyard.engines.contract import Transient
 from gpuyard.engines.slurm import submission, translate
 from gpuyard.engines.slurm.commands import Commands, OutOfReach, Refusal
+from gpuyard.engines.slurm.forms import Unreadable
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
 
@@ -145,7 +147,11 @@ class CommandClient:
 
     def nodes(self) -> list[SlurmNode]:
         """As `scontrol` describes them."""
-        return translate.read_nodes(self._run("scontrol", "--oneliner", "--all", "show", "node"))
+        text = self._run("scontrol", "--oneliner", "--all", "show", "node")
+        try:
+            return translate.read_nodes(text)
+        except Unreadable as wrong:
+            raise Transient(f"scontrol show node: {wrong}") from None
 
     def partitions(self) -> list[Partition]:
         """As `scontrol` describes them."""

@@ -255,7 +255,25 @@ def pairs(line: str) -> dict[str, str]:
     """A line of `scontrol -o`: `NodeName=n1 Arch=aarch64 OS=Linux 6.1 #1 RealMemory=512`. Values may hold blanks."""
     places = list(_PAIR.finditer(line))
     ends = [*(place.start() for place in places[1:]), len(line)][: len(places)]
-    return {place[1]: line[place.end() : end].strip() for place, end in zip(places, ends, strict=True)}
+    found: dict[str, str] = {}
+    for place, end in zip(places, ends, strict=True):
+        # The first counts: reasons and comments, in which people may write such a pair, come last.
+        found.setdefault(place[1], line[place.end() : end].strip())
+    return found
+
+
+def node_size(found: Mapping[str, str]) -> tuple[int, int]:
+    """Cores and MiB of a node that jobs can have: without those that Slurm keeps for itself."""
+    cpus = whole(found.get("CPUEfctv") or found.get("CPUTot") or found.get("CPUs") or "0", "CPUTot")
+    memory_mib = whole(found.get("RealMemory") or "0", "RealMemory", MEMORY_MIB_MAX)
+    kept_mib = whole(given(found.get("MemSpecLimit", "")) or "0", "MemSpecLimit", MEMORY_MIB_MAX)
+    return cpus, max(0, memory_mib - kept_mib)
+
+
+def node_features(found: Mapping[str, str]) -> tuple[str, ...]:
+    """What a node has now; where Slurm does not tell that, what it can have."""
+    text = given(found.get("ActiveFeatures") or found.get("AvailableFeatures", ""))
+    return tuple([name.strip() for name in text.split(",") if name.strip()])
 
 
 def settings(text: str) -> dict[str, str]:

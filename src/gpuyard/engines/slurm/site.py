@@ -25,11 +25,14 @@ from gpuyard.engines.slurm.forms import (
     limit_ms,
     matching,
     moment_ms,
+    node_features,
+    node_size,
     pairs,
     settings,
     tres_map,
     whole,
 )
+from gpuyard.engines.slurm.states import CLOSED, DOWN, node_states
 
 ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 """So that moments are numbers and words are English."""
@@ -59,12 +62,12 @@ class SlurmNode:
     @property
     def states(self) -> frozenset[str]:
         """Its words, without the marks behind them."""
-        return frozenset(word.strip("*~#!%$@^-") for word in self.state.upper().split("+"))
+        return node_states(self.state)
 
     @property
     def up(self) -> bool:
         """Whether it takes work."""
-        return not self.states & _CLOSED and not self.state.endswith("*")
+        return not self.states & {*DOWN, *CLOSED, "POWERED_DOWN"}
 
     def gpus(self) -> tuple[int, str]:
         """How many, and of which type; of several types the most numerous, and all of them counted as that."""
@@ -73,12 +76,6 @@ class SlurmNode:
             return 0, ""
         most = max(found, key=lambda each: (each.number, each.type))
         return sum(each.number for each in found), most.type
-
-
-_CLOSED = frozenset(
-    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "POWERED_DOWN",
-     "POWERING_DOWN", "FUTURE", "INVAL", "INVALID_REG", "UNKNOWN"}
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,13 +310,14 @@ def _lines(text: str, key: str) -> list[dict[str, str]]:
 
 def _node(found: Mapping[str, str]) -> SlurmNode:
     reason, _, when = found.get("Reason", "").partition(" [")
+    cpus, memory_mib = node_size(found)
     return SlurmNode(
         name=found["NodeName"],
         state=found.get("State", "UNKNOWN").split()[0] if found.get("State") else "UNKNOWN",
-        cpus=whole(found.get("CPUTot") or found.get("CPUs") or "0", "CPUTot"),
-        memory_mib=whole(found.get("RealMemory") or "0", "RealMemory", 10**12),
+        cpus=cpus,
+        memory_mib=memory_mib,
         gres=gres(found.get("Gres", "")),
-        features=_names(found.get("AvailableFeatures", "")),
+        features=node_features(found),
         partitions=_names(found.get("Partitions", "")),
         reason=given(reason),
         reason_ms=_reason_ms(when),

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from gpuyard.engines.slurm.forms import node_features, node_size, pairs
 from gpuyard.engines.slurm.hosts import expand
-from gpuyard.model import CATALOGUE, Node, Outcome
+from gpuyard.engines.slurm.states import CLOSED, DOWN, LIVES, WAITS, node_states
+from gpuyard.model import CATALOGUE, Node
 from gpuyard.model.gpu_names import model_taken
 from gpuyard.model.units import MILLI
 
@@ -28,43 +30,8 @@ QUEUE_FIELDS = (
 
 PAST_FIELDS = ("JobIDRaw", "UID", "Submit", "State")
 """What `sacct` is asked about jobs that Slurm no longer knows."""
-WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-"""Slurm has it and has not given it nodes."""
-LIVES = frozenset(
-    {"RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
-)
-"""It holds nodes."""
-_OUTCOMES = {
-    "COMPLETED": Outcome.COMPLETED,
-    "FAILED": Outcome.FAILED,
-    "CANCELLED": Outcome.CANCELLED,
-    "TIMEOUT": Outcome.TIMEOUT,
-    "DEADLINE": Outcome.TIMEOUT,
-    "OUT_OF_MEMORY": Outcome.OUT_OF_MEMORY,
-    "PREEMPTED": Outcome.PREEMPTED,
-    "NODE_FAIL": Outcome.NODE_FAIL,
-    "BOOT_FAIL": Outcome.NODE_FAIL,
-    "LAUNCH_FAILED": Outcome.NODE_FAIL,
-    "RECONFIG_FAIL": Outcome.NODE_FAIL,
-    "REVOKED": Outcome.CANCELLED,
-}
-_DOWN = frozenset({"DOWN", "ERROR", "UNKNOWN", "FUTURE", "INVAL", "INVALID", "INVALID_REG"})
-_CLOSED = {
-    "DRAIN": "drained",
-    "DRAINED": "drained",
-    "DRAINING": "drained",
-    "FAIL": "failing",
-    "FAILING": "failing",
-    "MAINT": "in maintenance",
-    "MAINTENANCE": "in maintenance",
-    "NOT_RESPONDING": "does not respond",
-    "REBOOT_ISSUED": "reboots",
-    "REBOOT_REQUESTED": "is to be rebooted",
-    "POWERING_DOWN": "powers down",
-}
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTP])")
 _UNITS = {"K": 2**-10, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
-_WORD = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9_:/]*)=")
 _GRES = re.compile(r"gpu(?::([^:,()]+?))??(?::(\d+))?(?:\([^)]*\))?")
 
 
@@ -120,11 +87,11 @@ class SlurmNode:
     def trouble(self, reserved: bool = False) -> str:
         """Why it takes nothing new; empty: it does. `reserved`: nodes of a reservation are ours."""
         said = f": {self.reason}" if self.reason else ""
-        if bad := sorted(self.states & _DOWN):
+        if bad := sorted(self.states & DOWN):
             return f"Slurm calls it {bad[0].lower()}{said}"
         for state in sorted(self.states):
-            if state in _CLOSED and not (reserved and state in ("MAINT", "MAINTENANCE")):
-                return f"{_CLOSED[state]} in Slurm{said}"
+            if state in CLOSED and not (reserved and state in ("MAINT", "MAINTENANCE")):
+                return f"{CLOSED[state]} in Slurm{said}"
         if "RESERVED" in self.states and not reserved:
             return "in a reservation of Slurm"
         return ""
@@ -235,36 +202,22 @@ def seconds(text: str) -> int:
         return 0
 
 
-def read_words(line: str) -> dict[str, str]:
-    """`Name=value Name=value` of `scontrol -o`. A value may hold spaces; the first of a name counts."""
-    marks = list(_WORD.finditer(line))
-    ends = [mark.start() for mark in marks[1:]] + [len(line)]
-    words: dict[str, str] = {}
-    for mark, end in zip(marks, ends, strict=True):
-        words.setdefault(mark[1], line[mark.end() : end].strip())
-    return words
-
-
 def read_nodes(text: str) -> list[SlurmNode]:
     """The lines of `scontrol show node -o`."""
-    return [_node(read_words(line)) for line in text.splitlines() if line.startswith("NodeName=")]
+    return [_node(pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
 
 
 def _node(words: Mapping[str, str]) -> SlurmNode:
-    states = [re.sub(r"[^A-Z_]", "", state.upper()) for state in words.get("State", "UNKNOWN").split("+")]
-    if "*" in words.get("State", ""):
-        states.append("NOT_RESPONDING")
-    memory = _number(words.get("RealMemory", "")) - _number(words.get("MemSpecLimit", ""))
-    features = words.get("ActiveFeatures", "(null)")
+    cpus, memory_mib = node_size(words)
     return SlurmNode(
         name=words["NodeName"],
         address=words.get("NodeAddr", words["NodeName"]),
-        states=frozenset(states),
+        states=node_states(words.get("State", "UNKNOWN")),
         reason=words.get("Reason", "").partition(" [")[0],
-        cpus=_number(words.get("CPUEfctv", "")) or _number(words.get("CPUTot", "")),
-        memory_mib=max(0, memory),
+        cpus=cpus,
+        memory_mib=memory_mib,
         gres=read_gres(words.get("Gres", "")),
-        features=() if features == "(null)" else tuple(features.split(",")),
+        features=node_features(words),
         partitions=tuple(words.get("Partitions", "").split(",")),
     )
 
@@ -280,7 +233,7 @@ def read_gres(text: str) -> tuple[tuple[str, int], ...]:
 
 def read_partitions(text: str) -> list[Partition]:
     """The lines of `scontrol show partition -o`."""
-    lines = [read_words(line) for line in text.splitlines() if line.startswith("PartitionName=")]
+    lines = [pairs(line) for line in text.splitlines() if line.startswith("PartitionName=")]
     return [
         Partition(
             words["PartitionName"],
@@ -305,7 +258,7 @@ def minutes(text: str) -> int:
 
 def read_reservations(text: str) -> list[Reservation]:
     """The lines of `scontrol show reservation -o`."""
-    lines = [read_words(line) for line in text.splitlines() if line.startswith("ReservationName=")]
+    lines = [pairs(line) for line in text.splitlines() if line.startswith("ReservationName=")]
     return [
         Reservation(
             words["ReservationName"],
@@ -324,11 +277,6 @@ def read_reservations(text: str) -> list[Reservation]:
 def main_state(states: Sequence[str]) -> str:
     """One word for a list of them: that it still clears away outweighs how it ended."""
     return "COMPLETING" if "COMPLETING" in states else states[0] if states else "UNKNOWN"
-
-
-def outcome_of(state: str) -> Outcome | None:
-    """How a job ended, in our words; None: it has not."""
-    return None if state in WAITS or state in LIVES else _OUTCOMES.get(state, Outcome.FAILED)
 
 
 def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) -> Node:

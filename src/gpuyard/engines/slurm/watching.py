@@ -17,7 +17,8 @@ from gpuyard.engines.slurm.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
 from gpuyard.engines.slurm.judge import Doom, Finding, Late, Settle, Traces, judge
 from gpuyard.engines.slurm.node import files
-from gpuyard.engines.slurm.translate import SlurmJob, by_comment, outcome_of
+from gpuyard.engines.slurm.states import outcome_of
+from gpuyard.engines.slurm.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
 
 STALE_S = 3 * files.BEAT_S

@@ -2,14 +2,13 @@
 
 import pytest
 
-from gpuyard.engines.slurm import translate
 from gpuyard.engines.slurm.hosts import expand
+from gpuyard.engines.slurm.states import LIVES, WAITS, outcome_of
 from gpuyard.engines.slurm.translate import (
     Partition,
     Reservation,
     SlurmJob,
     node_of,
-    outcome_of,
     queue_format,
     read_gres,
     read_nodes,
@@ -165,4 +164,4 @@ def test_every_state_is_waiting_living_or_an_end() -> None:
     assert [None, None, None] == [outcome_of(state) for state in ("PENDING", "COMPLETING", "SUSPENDED")]
     assert Outcome.NODE_FAIL is outcome_of("BOOT_FAIL")
     assert Outcome.FAILED is outcome_of("A_STATE_OF_TOMORROW")
-    assert not translate.WAITS & translate.LIVES
+    assert not WAITS & LIVES

@@ -1,0 +1,60 @@
+"""The states of Slurm's jobs and nodes: the one table of them, for driving, observing and reading accounts."""
+
+from gpuyard.model import Outcome
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+
+WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+"""Slurm has it and has not given it nodes, for the first time or again."""
+LIVES = frozenset(
+    {"RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT",
+     "POWER_UP_NODE"}
+)  # fmt: skip
+"""It holds nodes, also if its user has stopped it, or if they are still being powered up."""
+AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
+"""Ends after which the same job may wait again."""
+OUTCOMES = {
+    "COMPLETED": Outcome.COMPLETED,
+    "FAILED": Outcome.FAILED,
+    "CANCELLED": Outcome.CANCELLED,
+    "REVOKED": Outcome.CANCELLED,
+    "TIMEOUT": Outcome.TIMEOUT,
+    "DEADLINE": Outcome.TIMEOUT,
+    "OUT_OF_MEMORY": Outcome.OUT_OF_MEMORY,
+    "PREEMPTED": Outcome.PREEMPTED,
+    "NODE_FAIL": Outcome.NODE_FAIL,
+    "BOOT_FAIL": Outcome.NODE_FAIL,
+    "LAUNCH_FAILED": Outcome.NODE_FAIL,
+    "RECONFIG_FAIL": Outcome.NODE_FAIL,
+}
+"""How jobs end, in our words; any other end is a failure."""
+
+
+def outcome_of(state: str) -> Outcome | None:
+    """How a job ended, in our words; None: it has not."""
+    return None if state in WAITS or state in LIVES else OUTCOMES.get(state, Outcome.FAILED)
+
+
+# -- nodes ---------------------------------------------------------------------------------------------------------
+
+DOWN = frozenset({"DOWN", "ERROR", "UNKNOWN", "FUTURE", "INVAL", "INVALID", "INVALID_REG"})
+DRAINED = {
+    "DRAIN": "drained",
+    "DRAINED": "drained",
+    "DRAINING": "drained",
+    "FAIL": "failing",
+    "FAILING": "failing",
+    "MAINT": "in maintenance",
+    "MAINTENANCE": "in maintenance",
+    "REBOOT_ISSUED": "reboots",
+    "REBOOT_REQUESTED": "is to be rebooted",
+}
+"""Closed to new work by somebody; what runs there goes on."""
+CLOSED = {**DRAINED, "NOT_RESPONDING": "does not respond", "POWERING_DOWN": "powers down"}
+"""States in which a node takes nothing new though it is not down, with the words for it."""
+
+
+def node_states(text: str) -> frozenset[str]:
+    """The words of `MIXED+DRAIN` or `DOWN*+DRAIN`, without the marks behind them; `*` says that it does not respond."""
+    words = [word.strip("*~#!%$@^-") for word in text.strip().upper().split("+")]
+    return frozenset([word for word in words if word] + (["NOT_RESPONDING"] if "*" in text else []))
