@@ -1,10 +1,10 @@
 """The pace of a user: who takes much of the server's time waits a little before each request while others ask.
 
-Nobody is refused. While somebody else asks, a user has few requests under way at once, and a fifth of a core: what
-counts is the processor time that their requests took, in the event loop and in threads, and what writing their jobs
-will take. While nobody else does, a user has all there is. Somebody who has not said who they are has a tenth, by the
-address they come from, at any time. Root and the owner of the server are not held back, and each process counts for
-itself.
+Nobody is refused. While somebody else asks, a user has few requests under way at once, and a fifth of the time: what
+counts is how long their requests kept the event loop, the processor time that they took in threads, and what writing
+their jobs will take. While nobody else does, a user has all there is. Somebody who has not said who they are has a
+tenth, by the address they come from, at any time. Root and the owner of the server are not held back, and each process
+counts for itself.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 SHARE = 0.2
 STRANGERS_SHARE = 0.1
 """Seconds of a core in a second."""
-BURST_S = 0.5
+BURST_S = 0.15
 """So much more may be taken at once, after a while without a request."""
 DEBT_S_MAX = 2.0
 """What was taken while nobody else asked is forgotten beyond so much."""
@@ -197,13 +197,13 @@ class _Meter:
         send: Callable[[Any], Any] = steps.send
         value: Any = None
         while True:
-            began_s = time.thread_time()
+            began_s = time.perf_counter()
             try:
                 waits_for = send(value)
             except StopIteration:
                 return
             finally:
-                self._account.charge(time.thread_time() - began_s)
+                self._account.charge(time.perf_counter() - began_s)
             try:
                 value = yield waits_for
                 send = steps.send

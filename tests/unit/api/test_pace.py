@@ -54,13 +54,13 @@ def test_a_user_who_takes_much_waits_while_another_asks_and_that_one_does_not() 
     async def main() -> tuple[float, float]:
         pace = Pace()
         await pace.user("ben", costly(0), *NOTHING)
-        took_s = await served_in_s(lambda: pace.user("ana", costly(0.08), *NOTHING), 10)
+        took_s = await served_in_s(lambda: pace.user("ana", costly(0.08), *NOTHING), 6)
         return took_s, await served_in_s(lambda: pace.user("ben", costly(0), *NOTHING), 10)
 
     anas_s, bens_s = asyncio.run(main())
 
     # The first part was free, and what the last one took is not waited for.
-    assert (0.7 - BURST_S) / SHARE < anas_s
+    assert (0.4 - BURST_S) / SHARE < anas_s
     assert bens_s < 0.5
 
 
@@ -101,8 +101,22 @@ def test_work_in_threads_and_jobs_to_be_written_count() -> None:
 
     threads_s, jobs_s = asyncio.run(main())
 
-    assert 0.05 <= threads_s < 0.1
-    assert 0.07 <= jobs_s < 0.12
+    assert 0.05 <= threads_s < 1
+    assert 0.07 <= jobs_s < 1
+
+
+def test_who_keeps_the_event_loop_pays_for_it_whatever_the_machine_gives() -> None:
+    """On a busy machine little processor time is long to those who wait for it."""
+
+    async def slept() -> None:
+        time.sleep(0.08)
+
+    async def main() -> float:
+        pace = Pace(lambda: 0.0)
+        await pace.user("ana", of(slept), *NOTHING)
+        return account(pace, "ana").debt_s
+
+    assert 0.08 <= asyncio.run(main())
 
 
 def test_what_goes_wrong_reaches_whoever_asked_and_is_paid_for() -> None:
