@@ -28,7 +28,7 @@ class PrunedReply(BaseModel):
 
 
 class PruneReply(BaseModel):
-    """What this request removed, or would, by kind: `scripts` (with their environments), `logs`, `folders`."""
+    """What this request removed, or would, by kind: `environments`, `scripts`, `logs`, `folders`."""
 
     removed: dict[str, PrunedReply]
     dry_run: bool

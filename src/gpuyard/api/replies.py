@@ -87,6 +87,13 @@ class FilesReply(BaseModel):
     stderr: str
 
 
+class RemovedReply(BaseModel):
+    """When something was removed, and for whom: `retention` is what yard.yaml says."""
+
+    at_ms: Milliseconds
+    by: str
+
+
 class RecipeReply(BaseModel):
     """How a job is run, for its owner and administrators."""
 
@@ -96,6 +103,9 @@ class RecipeReply(BaseModel):
     stdout: str
     stderr: str
     env: dict[str, str]
+    removed: dict[str, RemovedReply] = Field(
+        default={}, description="`environments`, where they are no longer kept."
+    )
 
 
 class UsedReply(BaseModel):
@@ -111,13 +121,6 @@ class UsedReply(BaseModel):
     """The most memory at a time, of all its processes together; None: the engine does not know."""
     process_mib: int | None = None
     """The same of its largest process."""
-
-
-class RemovedReply(BaseModel):
-    """When something was removed, and for whom: `retention` is what yard.yaml says."""
-
-    at_ms: Milliseconds
-    by: str
 
 
 class JobView(BaseModel):
@@ -174,7 +177,7 @@ class JobView(BaseModel):
     why: list[BlockerReply] = []
     files: FilesReply | None = None
     removed: dict[str, RemovedReply] = Field(
-        default={}, description="What is no longer kept of it: `scripts`, `logs`, `folders`."
+        default={}, description="What is no longer kept of it: `environments`, `scripts`, `logs`, `folders`."
     )
     used: UsedReply | None = None
     expected_start_ms: Milliseconds | None = None

@@ -5,8 +5,6 @@ from typing import Annotated, Any
 from gpuyard.cli.options import Option, Output, OutputOption
 from gpuyard.cli.places import client
 
-_WORDS = {"scripts": "scripts and environments", "logs": "logs", "folders": "folders"}
-
 
 def prune(
     older_than: Annotated[
@@ -46,7 +44,7 @@ def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> No
     if output in (Output.JSON, Output.YAML):
         write_document({"dry_run": dry_run, "removed": total}, output)
         return
-    rows: list[dict[str, Any]] = [{"what": _WORDS.get(kind, kind), **each} for kind, each in total.items()]
+    rows: list[dict[str, Any]] = [{"what": kind, **each} for kind, each in total.items()]
     columns = [
         Column("WOULD REMOVE" if dry_run else "REMOVED", lambda row: row["what"]),
         Column("COUNT", lambda row: f"{row['count']:,}", right=True),

@@ -40,6 +40,11 @@ def _show_recipe(job: str, env: bool, output: Output) -> None:
         from gpuyard.cli.tables import write_document
 
         write_document(found["env"] if env else {"script": found["script"]}, output)
+    elif env and not found["env"] and (gone := (found.get("removed") or {}).get("environments")):
+        from gpuyard.errors import BadInput
+
+        told = f"the environment of job {job} was removed on {_day(gone['at_ms'])} by {gone['by']}"
+        raise BadInput(told, f"yard show {job} shows what is kept of it.")
     elif env:
         import shlex
 

@@ -225,7 +225,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "mps_users": settings.mps_users,
         **{
             f"retention {kind}": kept_text(getattr(settings.retention, f"{kind}_ms"))
-            for kind in ("scripts", "logs", "folders")
+            for kind in ("environments", "scripts", "logs", "folders")
         },
     }
 

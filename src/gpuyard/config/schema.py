@@ -234,8 +234,13 @@ class FairnessEntry(_Entry):
 class RetentionEntry(_Entry):
     """How long something is kept of a job after its end."""
 
+    environments: KeptMs | None = _key(
+        "The environment that it was submitted with, which may hold secrets. A duration, or forever.",
+        default=q.kept_text(_SETTINGS.retention.environments_ms),
+        example="1d",
+    )
     scripts: KeptMs | None = _key(
-        "Script, command line and environment, which may hold secrets. A duration, or forever.",
+        "Script and command line, and the environment at the latest.",
         default=q.kept_text(_SETTINGS.retention.scripts_ms),
         example="7d",
     )

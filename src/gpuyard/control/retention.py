@@ -1,4 +1,4 @@
-"""What is kept of jobs that ended, and for how long: scripts with their environments, logs, folders.
+"""What is kept of jobs that ended, and for how long: environments, scripts, logs, folders.
 
 A walk goes over the jobs in the order in which they ended, in small steps with pauses between them, in a thread of its
 own: never in the loop, which touches no path of a job. Each step can be broken off anywhere: what is removed is said in
@@ -24,8 +24,9 @@ from gpuyard.store import Ended, Mark, Removal
 
 BY_ITSELF = "retention"
 """Who removes what yard.yaml no longer wants kept."""
-SCRIPTS = "scripts"
-KINDS = (SCRIPTS, *[what.value for what in Leftover])
+ENVIRONMENTS, SCRIPTS = "environments", "scripts"
+OF_RECIPES = (ENVIRONMENTS, SCRIPTS)
+KINDS = (*OF_RECIPES, *[what.value for what in Leftover])
 STEP_JOBS = 200
 """How many jobs are looked at in one step."""
 FIRST_S, EVERY_S = 60.0, 3600.0
@@ -57,7 +58,7 @@ def place_of(text: str) -> Place:
     # Names are hashes and ids; the store holds numbers of so many bits.
     if kind not in KINDS or not (ended_ms.isdecimal() and len(ended_ms) < 18 and len(name) <= 64):
         raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
-    if kind != SCRIPTS and name and not (name.isdecimal() and len(name) < 18):
+    if kind not in OF_RECIPES and name and not (name.isdecimal() and len(name) < 18):
         raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
     return Place(kind, int(ended_ms), name)
 
@@ -152,7 +153,7 @@ class Keeper:
 
     def _begun(self, kind: str) -> Place:
         mark = (self._marks or {}).get(kind, _START)
-        return Place(kind) if kind == SCRIPTS else Place(kind, mark[0], str(mark[1]))
+        return Place(kind) if kind in OF_RECIPES else Place(kind, mark[0], str(mark[1]))
 
     def _remember(self) -> None:
         kept = self._books.state.settings.retention
@@ -183,8 +184,8 @@ class Keeper:
             before_ms = self._before_ms(wish, place.kind)
             after = None
             if before_ms is not None:
-                if place.kind == SCRIPTS:
-                    after = self._scripts(wish, place, before_ms, tally)
+                if place.kind in OF_RECIPES:
+                    after = self._recipes(wish, place, before_ms, tally)
                 elif isinstance(self._engine, KeepsLeftovers):
                     after = self._leftovers(wish, place, before_ms, tally)
         if after is not None:
@@ -199,18 +200,20 @@ class Keeper:
             kept_ms = getattr(self._books.state.settings.retention, f"{kind}_ms") or None
         return None if kept_ms is None else self._now_ms() - kept_ms + (kept_ms == 0)
 
-    def _scripts(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
+    def _recipes(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
         # In this order: a job that ends meanwhile is then among the live ones or among the ends that are noted.
         needed, seq = self._needed()
         if not self._note_ends():
             return place
         removal = None if wish.dry_run else Removal(self._now_ms(), wish.by)
         at = (place.ended_ms, place.name)
-        found = self._books.store.remove_recipes(before_ms, at, STEP_JOBS, needed, seq, removal)
+        store, kind = self._books.store, place.kind
+        forget = store.strip_recipes if kind == ENVIRONMENTS else store.remove_recipes
+        found = forget(before_ms, at, STEP_JOBS, needed, seq, removal)
         for recipe in found:
-            if not recipe.needed:
-                tally.add(SCRIPTS, 1, recipe.size)
-        return Place(SCRIPTS, found[-1].ended_ms, found[-1].hash) if found else None
+            if recipe.size and not recipe.needed:
+                tally.add(kind, 1, recipe.size)
+        return Place(kind, found[-1].ended_ms, found[-1].hash) if found else None
 
     def _needed(self) -> tuple[set[str], int]:
         """The recipes of live jobs, and up to which event they were looked for."""

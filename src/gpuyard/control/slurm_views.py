@@ -90,6 +90,6 @@ def files(store: Store, recipe: str) -> dict[str, Any]:
 
 def recipe_of(store: Store, recipe: str) -> dict[str, Any]:
     """How a job is run, as it was handed in; empty if that is not known any more."""
-    body = store.blob(recipe) if recipe else None
+    body = (store.blob(recipe) or store.bare_recipe(recipe)) if recipe else None
     found: dict[str, Any] = {} if body is None else json.loads(body)
     return found

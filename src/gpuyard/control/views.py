@@ -24,7 +24,7 @@ from gpuyard.control.queue_rows import (
     waits_text,
 )
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
-from gpuyard.control.retention import SCRIPTS, removed_text
+from gpuyard.control.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
 from gpuyard.control.thought import Beside, Own, Think
@@ -145,8 +145,8 @@ class Views:
         recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
         more: View = {"files": files(self._books.store, recipe)} if recipe else {}
         removed = dict(row.detail.get("removed", {}))
-        if recipe and (gone := self._books.store.recipe_removal(recipe)) is not None:
-            removed[SCRIPTS] = gone._asdict()
+        if recipe:
+            removed |= self._recipe_removed(recipe, recipe_of(self._books.store, recipe))
         if removed:
             more["removed"] = removed
         with self._books.lock:
@@ -175,6 +175,13 @@ class Views:
                 else no_job(label)
             )
         return found
+
+    def _recipe_removed(self, name: str, found: View) -> View:
+        """What is no longer kept of how a job was run."""
+        if "env_removed" in found:
+            return {ENVIRONMENTS: found["env_removed"]}
+        gone = self._books.store.recipe_removal(name) if name and not found else None
+        return {} if gone is None else {SCRIPTS: gone._asdict()}
 
     def check_kept(self, view: View, what: str) -> None:
         """Refuse to show what was removed, and say when it was."""
@@ -214,9 +221,10 @@ class Views:
             row = self._books.store.history(view["id"])
             name = row.detail.get("spec", {}).get("recipe", "") if row is not None else ""
         found = recipe_of(self._books.store, name)
-        if name and not found and (gone := self._books.store.recipe_removal(name)) is not None:
-            self.check_kept({**view, "removed": {SCRIPTS: gone._asdict()}}, SCRIPTS)
-        told = {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
+        removed = self._recipe_removed(name, found)
+        self.check_kept({**view, "removed": removed}, SCRIPTS)
+        told: View = {"removed": removed} if removed else {}
+        told |= {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
         return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
 
     def standing(self, job_id: int) -> View:

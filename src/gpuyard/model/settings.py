@@ -85,8 +85,10 @@ class PolicySpec:
 class Retention:
     """How long something is kept of a job after its end. 0: for ever."""
 
+    environments_ms: int = 7 * DAY_MS
+    """The variables that it was submitted with."""
     scripts_ms: int = 30 * DAY_MS
-    """What it ran: script, command line, environment."""
+    """What it ran: script, command line, and the environment at the latest."""
     logs_ms: int = 90 * DAY_MS
     """What it wrote where it named no file of its own."""
     folders_ms: int = 30 * DAY_MS

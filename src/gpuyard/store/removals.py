@@ -6,12 +6,13 @@ last of its jobs ended long enough ago and no live job has it. That is judged wi
 the same recipe at this moment comes before, and it stays, or after, and brings it along.
 """
 
+import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, delete, exists, insert, or_, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.model import JobSubmitted
@@ -112,7 +113,7 @@ class Removals(EventLog):
     def note_ends(self, ends: Mapping[str, int]) -> None:
         """Note when the last job with each of these recipes ended."""
         rows = [
-            {"hash": name, "ended_ms": ended_ms, "removed_ms": 0, "removed_by": ""}
+            {"hash": name, "ended_ms": ended_ms, "removed_ms": 0, "removed_by": "", "bare": ""}
             for name, ended_ms in ends.items()
         ]
         if rows:
@@ -134,24 +135,63 @@ class Removals(EventLog):
         locked. Without a removal they are only looked at.
         """
         with self._backend.writing() as conn:
-            self._backend.lock_counters(conn)
-            # Not `_decoded`: a gap in the log is for whoever folds it.
-            for number, kind, version, body in self._lines(conn, seq, None, None):
-                if kind == JobSubmitted.__name__:
-                    event = self._codec.decode(number, kind, version, body)
-                    if isinstance(event, JobSubmitted):
-                        needed = {*needed, event.job.spec.recipe}
-            found = [
-                OldRecipe(name, ended_ms, size, name in needed)
-                for name, ended_ms, size in conn.execute(_old(before_ms, after, limit))
-            ]
+            needed = self._needed(conn, needed, seq)
+            rows = conn.execute(_old(before_ms, after, limit)).all()
+            found = [OldRecipe(row.hash, row.ended_ms, len(row.body), row.hash in needed) for row in rows]
             gone = [recipe.hash for recipe in found if not recipe.needed]
             if gone and removal is not None:
+                bodies = [name for row in rows if row.hash not in needed for name in (row.hash, row.bare)]
                 with _overwritten(conn):
-                    conn.execute(delete(BLOBS).where(BLOBS.c.hash.in_(gone)))
-                told = {"removed_ms": removal.at_ms, "removed_by": removal.by}
+                    conn.execute(delete(BLOBS).where(BLOBS.c.hash.in_(bodies)))
+                told = {"removed_ms": removal.at_ms, "removed_by": removal.by, "bare": ""}
                 conn.execute(update(RECIPES).where(RECIPES.c.hash.in_(gone)).values(**told))
         return found
+
+    def strip_recipes(
+        self,
+        before_ms: int,
+        after: tuple[int, str],
+        limit: int,
+        needed: Collection[str],
+        seq: int,
+        removal: Removal | None,
+    ) -> list[OldRecipe]:
+        """As `remove_recipes`, of the environment alone. What is left is kept under a hash of its own.
+
+        So whoever submits the same recipe later brings it along whole. One without an environment has the size 0.
+        """
+        with self._backend.writing() as conn:
+            needed = self._needed(conn, needed, seq)
+            found = []
+            for row in conn.execute(_old(before_ms, after, limit, whole=True)).all():
+                recipe = json.loads(row.body)
+                env = recipe.get("env") or {}
+                size = len(json.dumps(env)) if env else 0
+                found.append(OldRecipe(row.hash, row.ended_ms, size, row.hash in needed))
+                if row.hash not in needed and removal is not None:
+                    if env:
+                        with _overwritten(conn):
+                            conn.execute(delete(BLOBS).where(BLOBS.c.hash.in_([row.hash, row.bare])))
+                    bare = _put_bare(conn, row.hash, recipe, removal) if env else row.hash
+                    conn.execute(update(RECIPES).where(RECIPES.c.hash == row.hash).values(bare=bare))
+        return found
+
+    def _needed(self, conn: Connection, needed: Collection[str], seq: int) -> Collection[str]:
+        """With those of jobs that were submitted since. The log is locked from here on."""
+        self._backend.lock_counters(conn)
+        # Not `_decoded`: a gap in the log is for whoever folds it.
+        for number, kind, version, body in self._lines(conn, seq, None, None):
+            if kind == JobSubmitted.__name__:
+                event = self._codec.decode(number, kind, version, body)
+                if isinstance(event, JobSubmitted):
+                    needed = {*needed, event.job.spec.recipe}
+        return needed
+
+    def bare_recipe(self, name: str) -> bytes | None:
+        """What is left of a recipe whose environment was removed."""
+        query = select(BLOBS.c.body).join(RECIPES, RECIPES.c.bare == BLOBS.c.hash)
+        with self._backend.reading() as conn:
+            return conn.scalar(query.where(RECIPES.c.hash == name))
 
     def recipe_removal(self, name: str) -> Removal | None:
         """When a recipe was removed; None: it was not, or it was handed in again."""
@@ -187,11 +227,23 @@ def _overwritten(conn: Connection) -> Iterator[None]:
         conn.exec_driver_sql("PRAGMA secure_delete = OFF")
 
 
-def _old(before_ms: int, after: tuple[int, str], limit: int) -> Any:
+def _put_bare(conn: Connection, name: str, recipe: dict[str, Any], removal: Removal) -> str:
+    """Keep a recipe without its environment; gives the hash. No two share one: each goes with its own recipe."""
+    left = {**recipe, "env": {}, "env_removed": removal._asdict(), "of": name}
+    body = json.dumps(left, separators=(",", ":")).encode()
+    bare = hashlib.sha256(body).hexdigest()
+    conn.execute(insert(BLOBS).values(hash=bare, body=body, created_ms=removal.at_ms))
+    return bare
+
+
+def _old(before_ms: int, after: tuple[int, str], limit: int, *, whole: bool = False) -> Any:
+    """Recipes by the last end of a job with them; `whole`: only those that may have an environment still."""
     table = RECIPES.c
+    kept = table.hash if whole else case((table.bare == "", table.hash), else_=table.bare)
     return (
-        select(table.hash, table.ended_ms, func.length(BLOBS.c.body))
-        .join(BLOBS, BLOBS.c.hash == table.hash)
+        select(table.hash, table.ended_ms, table.bare, BLOBS.c.body)
+        .join(BLOBS, BLOBS.c.hash == kept)
+        .where(table.bare != table.hash if whole else true())
         .where(table.removed_ms == 0, table.ended_ms >= after[0], table.ended_ms < before_ms)
         .where(or_(table.ended_ms > after[0], table.hash > after[1]))
         .order_by(table.ended_ms, table.hash)

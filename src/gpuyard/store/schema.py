@@ -67,6 +67,7 @@ RECIPES = Table(
     Column("ended_ms", LONG, nullable=False),
     Column("removed_ms", LONG, nullable=False),
     Column("removed_by", Text, nullable=False),
+    Column("bare", Text, nullable=False),
     Index("recipes_ended_ms", "ended_ms", "hash"),
 )
 

@@ -75,13 +75,19 @@ class Yard:
         return self.folders.root / "jobs" / str(job_id)
 
     def left(self, job_id: int) -> str:
-        """What is there of a job: its script, its log, its folder."""
+        """What is there of a job: its environment, its script, its log, its folder."""
         try:
-            script = bool(self.desk.views.recipe(label_of(str(job_id)))[1]["command"])
+            _view, recipe = self.desk.views.recipe(label_of(str(job_id)))
         except Removed:
-            script = False
-        there = (script, self.log(job_id).exists(), (self.folder(job_id) / "deep" / "checkpoint").exists())
-        return "".join(word for word, is_there in zip("slf", there, strict=True) if is_there)
+            recipe = {"env": {}, "command": []}
+        assert "TOKEN" in recipe["env"] or not recipe["env"]
+        there = (
+            recipe["env"],
+            recipe["command"],
+            self.log(job_id).exists(),
+            (self.folder(job_id) / "deep" / "checkpoint").exists(),
+        )
+        return "".join(word for word, is_there in zip("eslf", there, strict=True) if is_there)
 
     def walk(self, wish: Wish) -> Tally:
         tally, place = Tally(), Place()
@@ -100,13 +106,16 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 
 def test_each_kind_is_kept_for_as_long_as_yard_yaml_says(yard: Yard) -> None:
-    job, forever = yard.run(), Retention(scripts_ms=DAY_MS, logs_ms=0, folders_ms=3 * DAY_MS)
+    job, forever = yard.run(), Retention(DAY_MS, 2 * DAY_MS, logs_ms=0, folders_ms=4 * DAY_MS)
     desk = yard.desk
     desk.add(ConfigSet(desk.now_ms(), replace(desk.books.state.settings, retention=forever)))
-    for days, left in ((0, "slf"), (1, "lf"), (1, "lf"), (1, "l"), (4000, "l")):
+    for days, left in ((0, "eslf"), (1, "slf"), (1, "lf"), (1, "lf"), (1, "l"), (4000, "l")):
         desk.time_ms += days * DAY_MS
         done = yard.keeper.by_itself()
         assert left == yard.left(job), (days, done)
+        if left == "slf":
+            _view, recipe = desk.views.recipe(label_of(str(job)))
+            assert "retention" == recipe["removed"]["environments"]["by"]
     view = desk.views.job(label_of(str(job)), explained=True)
     assert {"scripts", "folders"} == set(view["removed"])
     assert "retention" == view["removed"]["scripts"]["by"]
@@ -116,13 +125,13 @@ def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
     ended, other = yard.run(), yard.run("another")
     runs, waits = yard.run(end=False), yard.desk.submit(env={"TOKEN": "s3cret"})
     dry = yard.walk(replace(NOW, dry_run=True))
-    assert (["slf"] * 3, 1) == ([yard.left(job) for job in (ended, runs, other)], dry.counts["scripts"][0])
+    assert (["eslf"] * 3, 1) == ([yard.left(job) for job in (ended, runs, other)], dry.counts["scripts"][0])
     done = yard.walk(NOW)
-    assert dry.counts == done.counts
+    assert [n for n, _ in dry.counts.values()] == [n for n, _ in done.counts.values()] == [1, 1, 2, 2]
     assert (2, 2) == (done.counts["logs"][0], done.counts["folders"][0])
     assert 20_000 <= done.counts["logs"][1] < 200_000
     # It shares its script with two jobs that live.
-    assert ["s", "slf", ""] == [yard.left(job) for job in (ended, runs, other)]
+    assert ["es", "eslf", ""] == [yard.left(job) for job in (ended, runs, other)]
     yard.desk.end(runs)
     assert 0 == yard.walk(NOW).counts["scripts"][0], "one still waits"
     yard.desk.start(waits)
@@ -143,7 +152,7 @@ def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:
         views.check_kept(views.job(label, brief=True), "logs")
     again = yard.run()
     views.check_kept(views.job(label_of(str(again)), brief=True), "logs")
-    assert "s" == yard.left(job), "the same script was submitted again"
+    assert "es" == yard.left(job), "the same script was submitted again"
 
 
 def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +226,10 @@ def test_kill_9_at_any_time_leaves_nothing_half(tmp_path: Path) -> None:
                 for job in jobs:
                     # A folder has all of its files in its place, or none.
                     assert not yard.folder(job).exists() or "f" in yard.left(job)
-                assert "slf" == yard.left(live)
+                assert "eslf" == yard.left(live)
             process.stdin.close()
         assert 0 == status, "it failed by itself"
-        assert ["s" if job == jobs[7] else "" for job in jobs] == [yard.left(job) for job in jobs]
+        assert ["es" if job == jobs[7] else "" for job in jobs] == [yard.left(job) for job in jobs]
         assert [] == os.listdir(yard.folders.root / REMOVED)
     assert kills > 0
 

@@ -1,6 +1,7 @@
 """Recipes go when no job needs them any more, and never before; what was removed is told."""
 
 import hashlib
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,36 @@ def test_a_recipe_that_comes_again_is_there_again(store: Store) -> None:
     assert BY == store.recipe_removal(name(OLD))
 
 
+def stripped(store: Store, before_ms: int, *needed: bytes, removal: Removal | None = BY) -> list[int]:
+    names = {name(body) for body in needed}
+    return [each.size for each in store.strip_recipes(before_ms, (0, ""), 100, names, store.head(), removal)]
+
+
+def test_an_environment_goes_before_the_rest_of_its_recipe(store: Store) -> None:
+    for body in (OLD, NEW):
+        ended(store, submitted(store, body), body, 1_000)
+    noted(store)
+    assert [] == stripped(store, 1_000), "not that old"
+    assert 2 == len(stripped(store, 1_001, OLD, NEW))
+    assert OLD == store.blob(name(OLD)), "a live job has it"
+    assert [0, len(json.dumps({"TOKEN": "tr0ub4dor"}))] == sorted(stripped(store, 1_001, removal=None))
+    assert [0, len(json.dumps({"TOKEN": "tr0ub4dor"}))] == sorted(stripped(store, 1_001))
+    assert [] == stripped(store, 1_001), "once"
+    left = json.loads(store.bare_recipe(name(OLD)) or b"")
+    assert (None, {}, "#!/bin/sh\nold") == (store.blob(name(OLD)), left["env"], left["script"])
+    assert (BY._asdict(), NEW) == (left["env_removed"], store.blob(name(NEW)))
+
+    again = submitted(store, OLD)
+    assert OLD == store.blob(name(OLD)), "whoever submits it again brings it along"
+    ended(store, again, OLD, 2_000)
+    noted(store)
+    assert [len(json.dumps({"TOKEN": "tr0ub4dor"}))] == stripped(store, 2_001)
+    assert {name(OLD), name(NEW)} == set(removed(store, 2_001))
+    assert (None, BY) == (store.bare_recipe(name(OLD)), store.recipe_removal(name(OLD)))
+    with store._backend.reading() as conn:
+        assert 0 == conn.exec_driver_sql("SELECT count(*) FROM blobs").scalar_one()
+
+
 def test_what_is_only_looked_at_stays(store: Store) -> None:
     ended(store, submitted(store, OLD), OLD, 1_000)
     noted(store)
@@ -116,7 +147,7 @@ def test_a_secret_that_was_removed_is_not_left_in_the_file(tmp_path: Path) -> No
         ended(store, submitted(store, OLD), OLD, 1_000)
         noted(store)
         assert b"tr0ub4dor" in b"".join(each.read_bytes() for each in tmp_path.iterdir())
-        removed(store, 9_999)
+        stripped(store, 9_999)
     with sqlite3.connect(path) as raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw.close()

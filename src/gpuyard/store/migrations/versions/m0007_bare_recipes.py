@@ -1,0 +1,12 @@
+"""Recipes whose environment was removed before the rest."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+
+
+def upgrade() -> None:
+    """Under which hash what is left of a recipe is kept; its own where it had no environment."""
+    op.add_column("recipes", sa.Column("bare", sa.Text, nullable=False, server_default=""))
