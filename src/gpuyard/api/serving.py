@@ -154,11 +154,16 @@ def _owner(path: Path) -> tuple[int, int]:
 
 
 def gate_of(yard: Yard, app: Any) -> Gate:
-    """The application behind its gate: with `--auth` tokens and limits, else the users of this machine."""
+    """The application behind its gate and its limits: with `--auth` for tokens, else for users of this machine."""
     if yard.office is None:
         door: Door = LocalDoor(yard.token, _owner(yard.data.token_file), yard.doors.placed)
+        local = None
+        if yard.fleet.access is not None:
+            # The limits that yard.yaml has; without any a user is only made to wait while others ask.
+            local = Rates(yard.doors.access.limits)
+            yard.doors.when_renewed(lambda access: local.renew(access.limits))
         # Without `--auth` it listens at this machine alone (`check_address`).
-        return Gate(app, door, quick(yard), origins=Origins(yard.options.host))
+        return Gate(app, door, quick(yard), local, Origins(yard.options.host))
     by_token = TokenDoor(yard.office)
     rates = Rates(yard.doors.access.limits)
 
