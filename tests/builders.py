@@ -123,6 +123,7 @@ class Yard:
         wanted: Ask | int = 1,
         *,
         tenant: str = "t",
+        user: str = "",
         klass: str = "",
         checkpoint_ms: int = 0,
         restart_cost_ms: int = 0,
@@ -130,7 +131,9 @@ class Yard:
     ) -> int:
         """Submit a job now; returns its id."""
         request = ask(wanted) if isinstance(wanted, int) else wanted
-        spec = JobSpec(tenant, request, klass, checkpoint_ms=checkpoint_ms, restart_cost_ms=restart_cost_ms)
+        spec = JobSpec(
+            tenant, request, klass, checkpoint_ms=checkpoint_ms, restart_cost_ms=restart_cost_ms, user=user
+        )
         self._last_id += 1
         self.apply(JobSubmitted(self.now_ms, Job(self._last_id, spec, self.now_ms, **fields)))
         return self._last_id

@@ -17,13 +17,14 @@ _QUOTA_CODES = frozenset(
         ReasonCode.LIMIT,
         ReasonCode.BORROW,
         ReasonCode.RUNNING_JOBS,
+        ReasonCode.PER_USER,
         ReasonCode.BUDGET,
         ReasonCode.NO_TIME_LIMIT,
         ReasonCode.HELD_BACK,
         ReasonCode.JOB_TOO_LARGE,
     }
 )
-_WALLS = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
+_WALLS = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 _CAUSE_OF = {"reclaim": StopCause.RECLAIM, "class": StopCause.CLASS, "srtf": StopCause.SHORTER}
 _DOUBLINGS_MAX = 10
 _MUCH_LONGER = 4
@@ -192,7 +193,7 @@ class PlanCheck:
             assert not blockers, f"{name} of {live.leaf} starts against {blockers}"
         if live.earmark is None:
             self.check_reserve(name, start.grants)
-        self.room.take(start.grants)
+        self.room.start(start.grants)
         self.held[live.job.id] = self.later[live.job.id] = self.holder(live, start.grants)
 
     def check_reserve(self, name: str, grants: Sequence[Grant]) -> None:
@@ -338,7 +339,7 @@ class PlanCheck:
     def holder(self, live: Live, grants: Sequence[Grant]) -> Holder:
         """A job as quotas see it."""
         model = model_of(self.books.nodes[grants[0].node])
-        return Holder(live.job.id, live.leaf, model, live.milli, live.limit_ms)
+        return Holder(live.job.id, live.leaf, model, live.milli, live.limit_ms, live.job.spec.user)
 
     def quotas(self) -> Quotas:
         """Quotas beside those who hold GPUs and those started so far in this plan."""
@@ -396,7 +397,7 @@ def _check_nodes(books: Books, nodes: dict[str, Any]) -> None:
         wanted = [0] * len(buckets)
         shared = 0
         for number, mask in enumerate(masks):
-            if nodes["kind"][number] == index and books.schedulable(number):
+            if nodes["kind"][number] == index and room.takes_new(number):
                 wanted[mask.bit_count()] |= 1 << number
                 if any(0 < milli < MILLI for milli in free[number]):
                     shared |= 1 << number

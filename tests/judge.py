@@ -4,6 +4,7 @@ The core finds room with bit sets and columns. Here every node is looked at, and
 again for every question.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Room:
         self.free = [Free([MILLI] * node.gpus, node.cpu_milli, node.memory_mib) for node in books.nodes]
         self.cut: dict[tuple[int, int], list[Piece]] = {}
         """Slices by node and GPU; the same twice where an earmark waits for one."""
+        self.attempts = Counter([g.node for live in books.running() for g in live.attempt.grants])  # type: ignore[union-attr]
+        """By node. Whoever is to stop counts until it has."""
         self.seized: set[tuple[int, int]] = set()
         """GPUs of victims: they may be cut however few stay whole."""
         self.take(held)
@@ -62,6 +65,19 @@ class Room:
                 (there.append if sign < 0 else there.remove)((profile, start))
             left.cpu_milli += sign * grant.cpu_milli
             left.memory_mib += sign * grant.memory_mib
+
+    def start(self, grants: Iterable[Grant]) -> None:
+        """Enter an attempt."""
+        most, grants = self.books.settings.attempts_per_node, list(grants)
+        self.take(grants)
+        self.attempts.update([grant.node for grant in grants])
+        crowded = [grant.node for grant in grants if 0 < most < self.attempts[grant.node]]
+        assert not crowded, f"more attempts than {most} on nodes {crowded}"
+
+    def takes_new(self, number: int) -> bool:
+        """Whether a node takes another attempt."""
+        most = self.books.settings.attempts_per_node
+        return self.books.schedulable(number) and not 0 < most <= self.attempts[number]
 
     def give(self, grants: Iterable[Grant]) -> None:
         """Strike grants."""
@@ -134,7 +150,7 @@ class Room:
         return sum(
             self.is_whole(number, gpu) and (number, gpu) not in self.seized
             for number, node in enumerate(self.books.nodes)
-            if self.books.schedulable(number)
+            if self.takes_new(number)
             for gpu in range(node.gpus)
         )
 
@@ -152,7 +168,7 @@ class Room:
     def fits(self, grants: Iterable[Grant]) -> bool:
         """Whether this room is there, on nodes that take new work."""
         return all(
-            self.books.schedulable(grant.node)
+            self.takes_new(grant.node)
             and self._has_gpus(grant)
             and grant.cpu_milli <= self.free[grant.node].cpu_milli
             and grant.memory_mib <= self.free[grant.node].memory_mib
@@ -194,7 +210,7 @@ class Room:
 
     def tasks_on(self, ask: Ask, number: int) -> int:
         """How many tasks of an ask a node could take now."""
-        if not self.books.schedulable(number):
+        if not self.takes_new(number):
             return 0
         left, wanted = self.free[number], ask.gpus.count
         gpus = range(self.books.nodes[number].gpus)
@@ -420,6 +436,7 @@ class Holder:
     model: str
     milli: int
     limit_ms: int
+    user: str = ""
 
     def within(self, path: str, model: str | None) -> bool:
         """Whether it counts against a tenant, in one model or in total."""
@@ -429,7 +446,9 @@ class Holder:
 def holders(books: Books) -> dict[int, Holder]:
     """All who hold GPUs."""
     return {
-        live.job.id: Holder(live.job.id, live.leaf, live.attempt.model, live.milli, live.limit_ms)
+        live.job.id: Holder(
+            live.job.id, live.leaf, live.attempt.model, live.milli, live.limit_ms, live.job.spec.user
+        )
         for live in books.running()
         if live.attempt is not None
     }
@@ -446,6 +465,11 @@ class Quotas:
     def used(self, path: str, model: str | None) -> int:
         """Milli-GPU of a tenant's subtree."""
         return sum(holder.milli for holder in self.held if holder.within(path, model))
+
+    def of_person(self, path: str, user: str, leaf: str) -> list[Holder]:
+        """What a person holds in a tenant's part of the tree; where nobody is known, what a leaf does."""
+        alike = [h for h in self.held if h.user == user and (user or h.leaf == leaf)]
+        return [h for h in alike if path in chain(h.leaf)]
 
     def quota(self, path: str) -> Quota:
         """What was set for a tenant."""
@@ -476,11 +500,14 @@ class Quotas:
                     found.add(ReasonCode.BORROW)
             if self._over_budget(path, live):
                 found.add(ReasonCode.NO_TIME_LIMIT if live.limit_ms >= NO_LIMIT_MS else ReasonCode.BUDGET)
-        has_members = any(path.startswith(f"{live.leaf}/") for path in self.books.paths)
-        for path in chain(live.leaf)[1:] if not has_members else ():
-            per_user = self.quota(path).max_gpus_per_user
-            if per_user is not None and self.used(live.leaf, None) + milli > per_user:
-                found.add(ReasonCode.LIMIT)
+        user = live.job.spec.user
+        for path in chain(live.leaf) if user else chain(live.leaf)[1:]:
+            per_user, theirs = self.quota(path).max_gpus_per_user, self.of_person(path, user, live.leaf)
+            if per_user is not None and sum(h.milli for h in theirs) + milli > per_user:
+                found.add(ReasonCode.PER_USER)
+        attempts = self.books.settings.attempts_per_user
+        if attempts and live.leaf and len(self.of_person("", user, live.leaf)) >= attempts:
+            found.add(ReasonCode.PER_USER)
         if self.eats_held_back(live, model):
             found.add(ReasonCode.HELD_BACK)
         return found

@@ -37,6 +37,7 @@ from gpuyard.model import (
     OpenNode,
     Outcome,
     Plan,
+    RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
@@ -51,7 +52,16 @@ from gpuyard.model import (
 )
 from invariants import check_plan
 
-SETTINGS = (RaiseLimit, RaiseBorrow, RaisePerUser, RaisePerJob, RaiseRunningJobs, RaiseBudget, LendMore)
+SETTINGS = (
+    RaiseLimit,
+    RaiseBorrow,
+    RaisePerUser,
+    RaiseAttempts,
+    RaisePerJob,
+    RaiseRunningJobs,
+    RaiseBudget,
+    LendMore,
+)
 OF_JOB = (BeginNow, WithoutAfter, AskFor, LimitTime)
 
 
@@ -146,6 +156,8 @@ class World:
 
 def with_quota(settings: Settings, lift: Lift) -> Settings:
     """Settings with one thing changed."""
+    if isinstance(lift, RaiseAttempts):
+        return replace(settings, attempts_per_user=lift.to)
     tenants = {tenant.path: tenant for tenant in settings.tenants}
     paths = lift.tenants if isinstance(lift, LendMore) else (lift.tenant,)  # type: ignore[union-attr]
     for path in paths:

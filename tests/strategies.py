@@ -131,6 +131,8 @@ def settings(draw: st.DrawFn) -> Settings:
         half_life_ms=60 * SECOND_MS,
         period_ms=PERIOD_MS,
         earmark_ms=5 * SECOND_MS,
+        attempts_per_user=draw(st.sampled_from((0, 0, 1, 3))),
+        attempts_per_node=draw(st.sampled_from((0, 0, 1, 2, 4))),
     )
 
 
@@ -189,6 +191,7 @@ def specs(draw: st.DrawFn, wanted: st.SearchStrategy[Ask] | None = None) -> JobS
         draw(st.sampled_from(("", "batch", "urgent", "high", "idle"))),
         checkpoint_ms=checkpoint_ms,
         restart_cost_ms=draw(st.sampled_from((0, SECOND_MS))) if checkpoint_ms else 0,
+        user=draw(st.sampled_from(("", "ana", "bob"))),
     )
 
 

@@ -18,7 +18,7 @@ from gpuyard.core.dump import canonical, derived
 from gpuyard.model import Milli, Plan, ReasonCode
 from gpuyard.model.settings import TOTAL
 from gpuyard.policies import registry
-from judge import Room, allowed
+from judge import Quotas, Room, allowed, holders
 
 POLICIES = ("fifo", "strict-fifo", "conservative", "default", "fair", "sjf", "fgd")
 NODE = re.compile(
@@ -28,6 +28,10 @@ NODE = re.compile(
 LIMIT = re.compile(
     r"^(\S+) would be (\S+) (\S+) over its limit of (\S+?)(?: \S+)? \(uses (\S+), asks for (\S+)\)$"
 )
+PER_USER = re.compile(
+    r"^each user of (.+) may use (\S+) GPUs?, and (\S+) would use (\S+) \(uses (\S+), asks for (\S+)\)$"
+)
+USER_RUNS = re.compile(r"^(\S+) runs (\d+) jobs?, and one user may run (\d+) at a time$")
 RUNS = re.compile(r"^(\S+) runs (\d+) jobs? and may run (\d+)$")
 
 
@@ -96,6 +100,31 @@ def check_numbers(yard: Yard, live: Live, explanation: Explanation) -> None:
             check_limit(yard, live, found)
         elif found := RUNS.match(reason.text):
             assert yard.books.run_by(found[1]) == int(found[2]) >= int(found[3])
+        elif reason.code is ReasonCode.PER_USER:
+            check_per_user(yard, live, reason.text)
+
+
+def check_per_user(yard: Yard, live: Live, text: str) -> None:
+    """What a person has, over all leaves that a rule is about, and what one may have."""
+    settings, user = yard.books.settings, live.job.spec.user
+    quotas = Quotas(yard.books, list(holders(yard.books).values()))
+    if found := USER_RUNS.match(text):
+        runs = len(quotas.of_person("", user, live.leaf))
+        assert [user or live.leaf, runs, settings.attempts_per_user] == [
+            found[1],
+            int(found[2]),
+            int(found[3]),
+        ]
+        assert runs >= settings.attempts_per_user > 0
+        return
+    found = PER_USER.match(text)
+    assert found is not None, text
+    assert user or live.leaf == found[3]
+    uses = sum([holder.milli for holder in quotas.of_person(found[1], user, live.leaf)])
+    most, after, said, asks = (round(float(found[i]) * 1000) for i in (2, 4, 5, 6))
+    assert [uses, ask_milli(live.job.spec.ask), uses + asks] == [said, asks, after]
+    assert [most] == [t.quota.max_gpus_per_user for t in settings.tenants if t.path == found[1]]
+    assert after > most
 
 
 def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
@@ -109,7 +138,7 @@ def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
         if (
             node.gpu_model == found[2]
             and node.gpus >= wanted
-            and books.schedulable(number)
+            and room.takes_new(number)
             and allowed(ask, node)
             and node.cpu_milli >= ask.cpu_milli * ask.tasks
             and node.memory_mib >= ask.memory_mib * ask.tasks

@@ -11,7 +11,7 @@ from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described, quoted, remedy
 from gpuyard.config.quantities import duration_text
 from gpuyard.config.schema import YardFile
-from gpuyard.config.values import Config
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Config
 from gpuyard.model import JobClass, PolicySpec, Retention, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.policies import registry
@@ -145,6 +145,12 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["earmark_ms"] = file.earmark
     if file.whole_gpus is not None:
         given["whole_gpus"] = file.whole_gpus
+    if fleet.is_one_machine(file):
+        given |= {"attempts_per_user": ATTEMPTS_PER_USER, "attempts_per_node": ATTEMPTS_PER_NODE}
+    if file.attempts_per_user is not None:
+        given["attempts_per_user"] = file.attempts_per_user
+    if file.attempts_per_node is not None:
+        given["attempts_per_node"] = file.attempts_per_node
     if file.mps_users is not None:
         given["mps_users"] = file.mps_users
     if file.partitions is not None:

@@ -181,6 +181,15 @@ def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
     return capacity
 
 
+def is_one_machine(file: YardFile) -> bool:
+    """Whether all jobs run as processes of one node, this machine."""
+    clusters = list(file.clusters.values())
+    nodes = sum([pool.nodes for entry in clusters for pool in (entry.pools or {}).values()])
+    return (
+        len(clusters) == 1 and _engine(clusters[0]) is Engine.LOCAL and (not clusters[0].pools or nodes == 1)
+    )
+
+
 def build_clusters(file: YardFile) -> dict[str, Cluster]:
     """Clusters by name."""
     return {

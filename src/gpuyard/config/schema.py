@@ -26,7 +26,7 @@ from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
 from gpuyard.config.problems import quoted
 from gpuyard.config.slurm_cluster import SlurmKeys
-from gpuyard.config.values import Engine
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
 from gpuyard.model import JobClass, Market, PolicySpec, Settings
 from gpuyard.model.settings import TOTAL
 
@@ -56,6 +56,7 @@ _GPUS = {"anyOf": [{"type": "string", "pattern": q.GPUS_PATTERN}, {"const": 0}]}
 Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
 NodeCount = Annotated[int, *_whole(1, q.NODES_MAX)]
 GroupSize = Annotated[int, *_whole(0, q.GPUS_PER_NODE_MAX)]
+AttemptCount = Annotated[int, *_whole(0, 1_000_000)]
 NumaDomains = Annotated[int, *_whole(1, 64)]
 NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
 CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
@@ -191,7 +192,7 @@ class TenantEntry(_Entry):
     lend: Quota | None = _key("GPUs of an unused guarantee that others may use. Left out: all.", example=8)
     max_gpus_per_job: GpuMilli | None = _key("GPUs of its largest job. Left out: no limit.", example=16)
     max_gpus_per_user: GpuMilli | None = _key(
-        "GPUs of each user, that is each leaf below it. Left out: no limit.", example=8
+        "GPUs of each user, over all tenants at or below it. Left out: no limit.", example=8
     )
     max_running_jobs: Count | None = _key("Jobs it may run at once. Left out: no limit.", example=100)
     budget: BudgetEntry | None = _key("GPU time it may spend in each window. Left out: no limit.")
@@ -307,6 +308,16 @@ class YardFile(_Entry):
     )
     whole_gpus: GroupSize | None = _key(
         "GPUs that stay whole: while no more than these are free, none is cut into MIG slices.", default=0
+    )
+    attempts_per_user: AttemptCount | None = _key(
+        f"Attempts that one user may have at a time, over all nodes; 0 for any number. Left out: {ATTEMPTS_PER_USER} "
+        "where the yard is one machine, else any number.",
+        example=500,
+    )
+    attempts_per_node: AttemptCount | None = _key(
+        f"Attempts that one node may have at a time; 0 for any number. Left out: {ATTEMPTS_PER_NODE} where the yard is "
+        "one machine, else any number.",
+        example=2000,
     )
     mps_users: SharersName | None = _key(
         "Whose shares one GPU may have at a time: those of one user, or of many, who then take turns.",

@@ -18,6 +18,10 @@ LOG_LIMIT_MIB = 1024
 """How much is kept of what an attempt writes, if nobody says otherwise."""
 
 
+ATTEMPTS_PER_USER, ATTEMPTS_PER_NODE = 256, 1024
+"""How many attempts one user and one node may have where the yard is one machine and nobody says otherwise."""
+
+
 class Engine(Enum):
     """What runs the jobs of a cluster."""
 

@@ -333,7 +333,7 @@ def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
                 waiting[path] = waiting.get(path, 0) + 1
     rows = []
     configured = {tenant.path: tenant for tenant in state.settings.tenants}
-    numbers = [number for number, path in enumerate(tenants.path) if path and not path.endswith("/-")]
+    numbers = [number for number, path in tenants.places() if path and not path.endswith("/-")]
     for number in sorted(numbers, key=lambda number: tenants.path[number].split("/")):
         path = tenants.path[number]
         tenant = configured.get(path)

@@ -240,7 +240,7 @@ def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refu
     whole = concrete(new, state)
     if isinstance(whole, Refusal):
         return whole
-    return why_not(whole, tenant, state) or (tenant, whole)
+    return why_not(whole, who, tenant, state) or (tenant, whole)
 
 
 def _not_for(who: Person, tenant: str) -> Forbidden | None:

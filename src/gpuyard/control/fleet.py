@@ -8,7 +8,14 @@ from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
-from gpuyard.config.values import LOG_LIMIT_MIB, Access, Mode, SlurmCluster
+from gpuyard.config.values import (
+    ATTEMPTS_PER_NODE,
+    ATTEMPTS_PER_USER,
+    LOG_LIMIT_MIB,
+    Access,
+    Mode,
+    SlurmCluster,
+)
 from gpuyard.control.slurm_fleet import observed, slurm_engine
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local import nvml
@@ -81,7 +88,11 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
     """The fleet that a configuration describes; without one, this machine as it is found."""
     pretended = _parsed(emulate) if emulate else None
     if config is None:
-        settings = Settings(policy=PRESETS["default"])
+        settings = Settings(
+            policy=PRESETS["default"],
+            attempts_per_user=ATTEMPTS_PER_USER,
+            attempts_per_node=ATTEMPTS_PER_NODE,
+        )
         if pretended is not None:
             return Fleet(settings, "local", Here(emulate=pretended))
         if nvml.read_gpus():

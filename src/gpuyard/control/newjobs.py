@@ -354,7 +354,7 @@ def _own_tenant(known: Sequence[str], who: Person) -> str:
     return f"{leaves[0]}/{who.name}" if len(leaves) == 1 else ""
 
 
-def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
+def why_not(new: NewJob, who: Person, tenant: str, state: State) -> Refusal | None:
     """Why this yard could never run it; None if it could."""
     if new.klass and new.klass not in state.classes:
         names = [*state.classes, *state.settings.qos]
@@ -381,7 +381,7 @@ def why_not(new: NewJob, tenant: str, state: State) -> Refusal | None:
             f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
             f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
         )
-    spec = spec_of(new, _NOBODY, tenant, "")
+    spec = spec_of(new, who, tenant, "")
     reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
     if reason is None:
         return None
@@ -409,4 +409,3 @@ def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
 _NAMED_MAX = 6
 """How many tenants a message names."""
 _MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."
-_NOBODY = Person(0, 0, "", False)

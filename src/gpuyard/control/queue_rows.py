@@ -6,6 +6,7 @@ from gpuyard.control.plain_views import gpus_number, node_state
 from gpuyard.control.slurm_views import NOTHING_MORE, throttled
 from gpuyard.core import State
 from gpuyard.core.records import JobRecord
+from gpuyard.core.room_reasons import full_text
 from gpuyard.model import AttemptState, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -28,6 +29,7 @@ REASON_TEXTS = {
     ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
     ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
     ReasonCode.DEPENDENCY: "waits for another job",
+    ReasonCode.PER_USER: "its user has as much as one user may",
     ReasonCode.AHEAD: "jobs ahead of it take what there is",
 }
 
@@ -72,11 +74,13 @@ def closed_text(state: State) -> str:
     nodes = state.nodes
     if not nodes.closed_count:
         return ""
-    closed = [number for number, shut in enumerate(nodes.closed) if shut]
-    if len(closed) == 1:
-        word, _why = node_state(state, closed[0])
-        return f"; node {nodes.node[closed[0]].name} is {word.lower()}"
-    return f"; {len(closed)} nodes are drained or down"
+    full = full_text(state, sorted(nodes.full))
+    said = f"; {full}" if full else ""
+    shut = [number for number, closed in enumerate(nodes.closed) if closed and nodes.shut(number)]
+    if len(shut) == 1:
+        word, _why = node_state(state, shut[0])
+        return f"{said}; node {nodes.node[shut[0]].name} is {word.lower()}"
+    return f"{said}; {len(shut)} nodes are drained or down" if shut else said
 
 
 def waits_text(record: JobRecord) -> str:

@@ -66,12 +66,13 @@ def never(state: State, spec: JobSpec) -> Reason | None:
     nearest = tenants.nearest(spec.tenant)
     chain = tenants.chain[nearest]
     is_leaf = tenants.path[nearest] == spec.tenant and not tenants.children[nearest]
-    own = tenants.user_limit(chain[1:] if is_leaf else chain)
+    own = tenants.user_limit(chain[1:] if is_leaf and not spec.user else chain)
     if shape.gpu_milli > own:
         return Reason(
-            ReasonCode.LIMIT,
+            ReasonCode.PER_USER,
             spec.tenant,
-            f"asks for {gpus_counted(shape.gpu_milli)}; {spec.tenant} may use {gpus_text(own)}, as may each user there",
+            f"asks for {gpus_counted(shape.gpu_milli)}; {spec.user or spec.tenant} may use {gpus_text(own)} there, as "
+            "may each user",
             False,
             "fewer GPUs, or more for each user (max_gpus_per_user)",
         )

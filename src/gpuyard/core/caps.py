@@ -43,10 +43,7 @@ def caps(state: State, number: int, now_ms: int) -> Caps:
     tenants = state.tenants
     tenant = next((t for t in state.settings.tenants if t.path == tenants.path[number]), None)
     per_user = tenant.quota.max_gpus_per_user if tenant is not None else None
-    users = []
-    if per_user is not None:
-        below = [leaf for leaf, chain in enumerate(tenants.chain) if number in chain[1:]]
-        users = [tenants.used[leaf][0] for leaf in below if not tenants.children[leaf]]
+    users = [tenants.used[seat][0] for seat, rule in tenants.rule_of.items() if rule == number]
     most, jobs = tenants.max_job[number], tenants.max_running[number]
     return Caps(
         _budget(state, number, now_ms),

@@ -34,7 +34,7 @@ _DIFFERS_IN_TIME = _DIFFERS | {ReasonCode.ROOM}
 _ONE = bytes([_STARTED])
 _NO_ROOM = bytes([_ROOM])
 
-_FORCE_MAY_HELP = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.HELD_BACK})
+_FORCE_MAY_HELP = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.PER_USER, ReasonCode.HELD_BACK})
 
 
 def decide(state: State, policy: Policy, now_ms: int) -> Plan:
@@ -92,13 +92,16 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
 
 
 def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
-    """The plan for the only one who waits, if there is room and no quota to ask about. What has none is remembered."""
-    tenants = state.tenants
-    if tenants.at_once and (tenants.holding or (policy.spec.quotas and tenants.guarded[record.leaf])):
+    """The plan for the only one who waits, if there is room and no quota in the way. What has none is remembered."""
+    tenants, party = state.tenants, record.party
+    if tenants.at_once and tenants.holding:
         return None
+    guarded = tenants.at_once and policy.spec.quotas and tenants.guarded[party]
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
     freed = nodes.freed
     for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
+        if guarded and tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms) is not None:
+            return None
         if no_room.get(way.index) != freed:
             grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
@@ -317,8 +320,8 @@ def _patience_ms(state: State, stops: tuple[Stop, ...]) -> int:
 
 def _over_quota(state: State, record: JobRecord, model: int) -> bool:
     tenants, milli = state.tenants, record.shape.gpu_milli
-    return tenants.refusal(record.leaf, model, milli, record.limit_ms) is not None or (
-        tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli)
+    return tenants.refusal(record.party, model, milli, record.limit_ms) is not None or (
+        tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli)
     )
 
 

@@ -95,7 +95,7 @@ def canonical(state: State) -> str:
 def _tenants(tenants: Tenants) -> list[Plain]:
     """By number, because the number breaks ties: what each has used, and spent of its budget."""
     rows = []
-    for number, path in enumerate(tenants.path):
+    for number, path in tenants.places():
         spend = tenants.spend[number]
         rows.append(
             {
@@ -221,7 +221,8 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
         row["array_index"],
     )
     leaf = state.tenants.number[row["leaf"]]
-    record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf)
+    party = state.tenants.party(leaf, spec.user)
+    record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf, party)
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
     # A dump of an earlier release does not have it.
@@ -229,7 +230,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.state = JobState(row["state"])
     for name in ("held", "attempt", "started_ms", "end_ms"):
         setattr(record, name, row[name])
-    record.bill = Bill(leaf, row["model"], record.shape.gpu_milli, row["rate"])
+    record.bill = Bill(party, row["model"], record.shape.gpu_milli, row["rate"])
     record.begin_ms = row["not_before_ms"]
     record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
     by, at_ms = row.get("wanted_by", ("", 0))
@@ -264,10 +265,11 @@ def _hold_again(state: State, record: JobRecord) -> None:
     nodes.kept -= len(record.grants)
     for grant in record.grants:
         nodes.on[grant.node][record.id] = (record.end_ms, grant)
+        nodes.recount(grant.node)
     # Its part of the current period is in `accrued`: enter it as if it had started with the period.
-    tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
+    tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
     if tenants.budgeted:
-        tenants.commit(record.leaf, milli * record.limit_ms)
+        tenants.commit(record.party, milli * record.limit_ms)
 
 
 def derived(state: State) -> dict[str, Any]:
@@ -286,7 +288,13 @@ def derived(state: State) -> dict[str, Any]:
         "leaving": sorted(state.leaving),
         "deferred": sorted(state.deferred),
         "earmarks": sorted(state.earmarks),
-        "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in enumerate(tenants.path)},
+        "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in tenants.places()},
+        # Those who had something are known until the settings change, and are not in a dump.
+        "seats": {
+            f"{tenants.path[rule]}:{user}:{leaf}": [tenants.used[seat], tenants.running[seat]]
+            for (rule, user, leaf), seat in sorted(tenants.seats.items())
+            if tenants.running[seat]
+        },
         "queue": _derived_queue(state.queue, tenants),
         "jobs": {
             job_id: [record.estimate_ms, record.klass.name, record.shape.gpu_milli, len(record.shape.ways)]
@@ -305,6 +313,7 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "cpu_free": list(nodes.cpu_free),
         "memory_free": list(nodes.memory_free),
         "kind": list(nodes.kind),
+        "closed": list(nodes.closed),
         "buckets": [list(kind.buckets) for kind in nodes.kinds],
         "partial": [kind.partial for kind in nodes.kinds],
         "members": [kind.members for kind in nodes.kinds],

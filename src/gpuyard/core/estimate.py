@@ -63,7 +63,7 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
     if not policy.spec.quotas:
         return None
     tenants, milli = state.tenants, record.shape.gpu_milli
-    refusal = tenants.lasting_refusal(record.leaf, milli, record.limit_ms)
+    refusal = tenants.lasting_refusal(record.party, milli, record.limit_ms)
     if refusal is not None:
         name = tenants.path[refusal[1]] or "everyone"
         spend = tenants.spend[refusal[1]]
@@ -76,7 +76,7 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
         return f"it waits for the budget of {name}"
     found = ""
     for way in record.shape.ways:
-        if tenants.held_back_for_good(record.leaf, way.model, milli, state.nodes.up_milli):
+        if tenants.held_back_for_good(record.party, way.model, milli, state.nodes.up_milli):
             found = found or "others hold back so much that it does not fit beside that, whatever ends"
         else:
             return None

@@ -85,4 +85,4 @@ def _has_room(state: State, record: JobRecord, number: int, gone: Grant | None) 
 
 def _lacks_quota(state: State, record: JobRecord, model: int) -> bool:
     """Whether it waits for more than a slice."""
-    return state.tenants.refusal(record.leaf, model, record.shape.gpu_milli, record.limit_ms) is not None
+    return state.tenants.refusal(record.party, model, record.shape.gpu_milli, record.limit_ms) is not None

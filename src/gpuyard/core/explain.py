@@ -42,6 +42,7 @@ BY_WEIGHT = (
     ReasonCode.LIMIT,
     ReasonCode.BORROW,
     ReasonCode.RUNNING_JOBS,
+    ReasonCode.PER_USER,
     ReasonCode.BUDGET,
     ReasonCode.HELD_BACK,
     ReasonCode.QUOTA_AHEAD,

@@ -169,8 +169,8 @@ def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> tup
     try:
         for way in shape.ways:
             if current.policy.spec.quotas and (
-                tenants.refusal(record.leaf, way.model, milli, record.limit_ms) is not None
-                or tenants.held_back_refusal(record.leaf, way.model, milli, nodes.up_milli)
+                tenants.refusal(record.party, way.model, milli, record.limit_ms) is not None
+                or tenants.held_back_refusal(record.party, way.model, milli, nodes.up_milli)
             ):
                 continue
             grants = _PLACE(nodes, shape, way, way.pools)

@@ -53,8 +53,8 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     intake = state.intake.get(id(spec))
     if intake is None or intake[0] is not spec:
         intake = state.take_in(spec)
-    _spec, shape, klass, leaf, waits = intake
-    state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf)
+    _spec, shape, klass, leaf, party, waits = intake
+    state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party)
     arrived = state.arrived
     arrived[shape] = arrived.get(shape, 0) + 1
     state.arrivals += 1

@@ -44,6 +44,7 @@ from gpuyard.model import (
     Plan,
     Quota,
     QuotaLift,
+    RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
@@ -230,6 +231,8 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 change(path, borrow={**quota(path).borrow, model: to})
             case RaisePerUser(path, to):
                 change(path, max_gpus_per_user=to)
+            case RaiseAttempts(to):
+                settings = replace(settings, attempts_per_user=to)
             case RaisePerJob(path, to):
                 change(path, max_gpus_per_job=to)
             case RaiseRunningJobs(path, to):

@@ -67,8 +67,12 @@ class Nodes:
         """Why a node is down; empty: it is up."""
         self.cordoned: list[str] = []
         """Why a node takes nothing new; empty: it does."""
+        self.attempts_max = 0
+        """How many attempts one node may have; 0: any number."""
+        self.full: set[int] = set()
+        """Nodes that have so many."""
         self.closed: list[bool] = []
-        """Down or cordoned."""
+        """Down, cordoned or full."""
         self.special: set[int] = set()
         """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
@@ -172,7 +176,7 @@ class Nodes:
         was_down = bool(self.down[number])
         self._leave(number)
         self.down[number] = why
-        self._close(number, bool(why or self.cordoned[number]))
+        self._close(number, bool(why or self.cordoned[number] or number in self.full))
         self._enter(number)
         kind = self.kinds[self.kind[number]]
         self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
@@ -183,10 +187,34 @@ class Nodes:
         """Close a node to new work (or open it with an empty `why`)."""
         self._leave(number)
         self.cordoned[number] = why
-        self._close(number, bool(why or self.down[number]))
+        self._close(number, bool(why or self.down[number] or number in self.full))
         self._enter(number)
         self._changed(number)
         self.freed += 1
+
+    def shut(self, number: int) -> bool:
+        """Whether a node is out of use, however few attempts it has."""
+        return bool(self.down[number] or self.cordoned[number])
+
+    def allow(self, attempts_max: int) -> None:
+        """Let each node have so many attempts; 0: any number."""
+        self.attempts_max = attempts_max
+        for number in range(len(self.node)):
+            self.recount(number)
+
+    def recount(self, number: int) -> None:
+        """A node that has as many attempts as it may takes nothing new until one of them has ended."""
+        full = 0 < self.attempts_max <= len(self.on[number])
+        if full is (number in self.full):
+            return
+        self._leave(number)
+        if full:
+            self.full.add(number)
+        else:
+            self.full.remove(number)
+        self._close(number, full or self.shut(number))
+        self._enter(number)
+        self._changed(number)
 
     def _close(self, number: int, closed: bool) -> None:
         self.closed_count += closed - self.closed[number]
@@ -384,6 +412,9 @@ class Nodes:
             buckets[after.bit_count()] ^= bit
         self.on[number][job_id] = (end_ms, grant)
         self.touched.append(number)
+        if self.attempts_max:
+            for grant in grants:
+                self.recount(grant[0])
         return self.kind[number]
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
@@ -402,6 +433,9 @@ class Nodes:
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
+        if self.attempts_max:
+            for grant in grants:
+                self.recount(grant[0])
 
     def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
         """What runs on these nodes is now expected to end at another time."""

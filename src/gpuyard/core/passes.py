@@ -14,8 +14,8 @@ from gpuyard.core.state import State
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
 
-_WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
-"""Refusals that end when something of the same tenant ends: a job that waits for it must not be overtaken for ever."""
+_WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
+"""Refusals that end when something of the same tenant or user ends: a job that waits is not overtaken for ever."""
 
 
 _HELD_BACK = ReasonCode.HELD_BACK
@@ -147,16 +147,16 @@ class Pass:
         for record, grants in self.kept:
             if not record.grants:
                 milli, model = record.shape.gpu_milli, state.nodes.home[grants[0][0]].model
-                tenants.move(record.leaf, model, milli, 0, self.now_ms, sign)
+                tenants.move(record.party, model, milli, 0, self.now_ms, sign)
                 if tenants.budgeted:
-                    tenants.commit(record.leaf, sign * milli * record.limit_ms)
+                    tenants.commit(record.party, sign * milli * record.limit_ms)
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
         bill = victim.bill
-        tenants.move(victim.leaf, bill.model, milli, bill.rate, self.now_ms, sign)
+        tenants.move(victim.party, bill.model, milli, bill.rate, self.now_ms, sign)
         if tenants.budgeted:
-            tenants.commit(victim.leaf, sign * milli * victim.limit_ms)
+            tenants.commit(victim.party, sign * milli * victim.limit_ms)
 
     # -- finding room ------------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Pass:
     def ruled(self, record: JobRecord) -> bool:
         """Whether any quota applies to a job."""
         tenants = self.state.tenants
-        return self.rules and (tenants.guarded[record.leaf] or tenants.holding)
+        return self.rules and (tenants.guarded[record.party] or tenants.holding)
 
     def any_room(self, shape: Shape) -> bool:
         """Whether there is room, whoever may use it."""
@@ -225,7 +225,7 @@ class Pass:
     def refused_for_good(self, record: JobRecord) -> bool:
         """Whether a budget or a limit per job forbids a start, whatever ends."""
         tenants, milli = self.state.tenants, record.shape.gpu_milli
-        return self.rules and tenants.lasting_refusal(record.leaf, milli, record.limit_ms) is not None
+        return self.rules and tenants.lasting_refusal(record.party, milli, record.limit_ms) is not None
 
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
         """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
@@ -244,7 +244,7 @@ class Pass:
         tenants = state.tenants
         milli = record.shape.gpu_milli
         limit_ms = record.limit_ms
-        refusal = tenants.refusal(record.leaf, model, milli, limit_ms)
+        refusal = tenants.refusal(record.party, model, milli, limit_ms)
         if refusal is not None:
             code, number = refusal
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
@@ -252,7 +252,7 @@ class Pass:
             if builds and code in _WALLED and number not in self.walls:
                 self.walls[number] = Wall(number, model, record)
             return code
-        if tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
+        if tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
         if self.walls:
             return self._behind_wall(record, milli)
@@ -273,7 +273,7 @@ class Pass:
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         chain = tenants.chain
-        ends = [(r.end_ms, r.id) for r in self.state.running.values() if number in chain[r.leaf]]
+        ends = [(r.end_ms, r.id) for r in self.state.running.values() if number in chain[r.party]]
         ends.sort()
         at_ms = self.now_ms + NO_LIMIT_MS
         for end_ms, job_id in ends:
@@ -290,7 +290,7 @@ class Pass:
 
     def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
         walls = self.walls
-        for number in self.state.tenants.chain[record.leaf]:
+        for number in self.state.tenants.chain[record.party]:
             wall = walls.get(number)
             # What a job itself waits for does not stand in its way: not on another GPU model, and not by force.
             if wall is None or wall.for_job == record.id:
@@ -324,7 +324,7 @@ class Pass:
 
     def spend_wall(self, record: JobRecord) -> None:
         """A job that passed a wall and will outlast it uses up the spare behind it."""
-        for number in self.state.tenants.chain[record.leaf]:
+        for number in self.state.tenants.chain[record.party]:
             wall = self.walls.get(number)
             if wall is None:
                 continue

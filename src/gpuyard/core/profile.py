@@ -81,7 +81,7 @@ class Profile:
             return None
         self._catch_up()
         guarded = self.quotas is not None and self.quotas.concerns(record)
-        floors = self._floors.setdefault((record.shape.index, record.leaf if guarded else -1), [])
+        floors = self._floors.setdefault((record.shape.index, record.party if guarded else -1), [])
         run_ms = record.estimate_ms
         # Who asks for the same and runs at least as long cannot start before the one who was here earlier.
         low_ms = max([from_ms, *[at_ms for shorter_ms, at_ms in floors if shorter_ms <= run_ms]])

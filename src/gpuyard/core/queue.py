@@ -91,8 +91,9 @@ class WaitQueue:
             keys = [c.key(record) for c in order.after]
             row = (*keys, record.job.submitted_ms, record.id, record.estimate_ms, record)
         priority = record.klass.priority if order.by_rights else 0
-        apart = order.by_rights or self.tenants.guarded[leaf] or self.tenants.holding
-        record.stream = stream = (record.shape.index, leaf if apart else ROOT, priority)
+        apart, party = order.by_rights or self.tenants.holding, record.party
+        whose = party if self.tenants.guarded[party] else leaf if apart else ROOT
+        record.stream = stream = (record.shape.index, whose, priority)
         record.entry = row
         record.group = key = self._group_of(record, boost) if self._fair else ()
         group = self.groups.get(key)

@@ -30,7 +30,7 @@ class QuotaProfile:
     def concerns(self, record: JobRecord) -> bool:
         """Whether any rule applies to the job's tenant."""
         tenants = self._state.tenants
-        return tenants.guarded[record.leaf] or tenants.holding
+        return tenants.guarded[record.party] or tenants.holding
 
     def earliest(self, record: JobRecord, model: int, from_ms: int) -> int:
         """From when on every tenant on the job's way up has the quota, for as long as it runs."""
@@ -71,7 +71,7 @@ class QuotaProfile:
 
     def _ruled(self, record: JobRecord) -> list[int]:
         tenants = self._state.tenants
-        return [number for number in tenants.chain[record.leaf] if tenants.guarded[number]]
+        return [number for number in tenants.chain[record.party] if tenants.guarded[number]]
 
     def _add(self, steps: Steps, record: JobRecord, model: int, at_ms: int) -> None:
         milli = record.shape.gpu_milli
@@ -83,7 +83,7 @@ class QuotaProfile:
             tenants = self._state.tenants
             steps = Steps(self._now_ms, [*tenants.used[number], tenants.running[number]])
             for record in self._using():
-                if number in tenants.chain[record.leaf]:
+                if number in tenants.chain[record.party]:
                     milli, end_ms = record.shape.gpu_milli, max(record.end_ms, self._now_ms + 1)
                     steps.add(end_ms, NEVER_MS, ((0, -milli), (1 + record.model, -milli), (-1, -1)))
             self._steps[number] = steps

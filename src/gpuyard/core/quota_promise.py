@@ -34,7 +34,7 @@ class QuotaPromise:
         self._model = model
         self._at_ms = at_ms
         tenants = state.tenants
-        self._mine = {number for number in tenants.chain[head.leaf] if tenants.guarded[number]}
+        self._mine = {number for number in tenants.chain[head.party] if tenants.guarded[number]}
         self._ended: dict[int, list[int]] = {}
         """By tenant, what those that run will have given back by then: in total, by model, and the number of jobs."""
         self._read: dict[int, int] = {}
@@ -50,7 +50,7 @@ class QuotaPromise:
 
     def leaves(self, record: JobRecord, model: int) -> bool:
         """Whether a job that outlasts the promise leaves it its quota."""
-        above = self._state.tenants.chain[record.leaf]
+        above = self._state.tenants.chain[record.party]
         if not all([self._enough(number, record, model) for number in above if number in self._mine]):
             return False
         return self._held is None or not self._eats(self._held, record, model)
@@ -98,7 +98,7 @@ class QuotaPromise:
     def _add(self, row: list[int], number: int, records: Iterable[JobRecord]) -> None:
         at_ms, above = self._at_ms, self._state.tenants.chain
         for record in records:
-            if record.end_ms <= at_ms and number in above[record.leaf]:
+            if record.end_ms <= at_ms and number in above[record.party]:
                 row[0] += record.shape.gpu_milli
                 row[1 + record.model] += record.shape.gpu_milli
                 row[-1] += 1

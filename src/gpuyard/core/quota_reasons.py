@@ -19,6 +19,7 @@ from gpuyard.model import (
     Lift,
     LimitTime,
     Quota,
+    RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
@@ -53,9 +54,9 @@ def tenant_reasons(
     reasons: list[Reason] = []
     for number in state.tenants.chain[record.leaf]:
         reasons += _amounts(state, record, number, models, may_force)
-        reasons += _per_user(state, record, number, may_force)
         reasons += _counts(state, record, number)
         reasons += _budget(state, record, number, now_ms)
+    reasons += _per_user(state, record, may_force)
     for model in models:
         reasons += _held_back(state, record, model, may_force)
     return reasons
@@ -108,25 +109,31 @@ def _key(state: State, column: int) -> str:
     return next(name for name, number in state.models.items() if number == column - 1) if column else TOTAL
 
 
-def _per_user(state: State, record: JobRecord, number: int, may_force: bool) -> list[Reason]:
-    """What those above allow each user, if the tenant is one."""
+def _per_user(state: State, record: JobRecord, may_force: bool) -> list[Reason]:
+    """What tenants on its way up, and the yard, allow each user."""
     tenants, milli = state.tenants, record.shape.gpu_milli
-    if tenants.children[number] or number == ROOT:
-        return []
-    name, used = tenant_name(state, number), tenants.used[number][0]
     reasons = []
-    for above in tenants.chain[number][1:]:
-        path = tenants.path[above]
-        most = configured(state, path).max_gpus_per_user
-        if most is not None and used + milli > most:
+    for seat in tenants.chain[record.party]:
+        rule = tenants.rule_of.get(seat)
+        if rule is None:
+            continue
+        name, used, most = tenants.path[seat], tenants.used[seat][0], tenants.limit[seat][0]
+        whose, path = tenant_name(state, rule), tenants.path[rule]
+        if used + milli > most:
             text = (
-                f"each user of {tenant_name(state, above)} may use {gpus_counted(most)}, and {name} would use "
+                f"each user of {whose} may use {gpus_counted(most)}, and {name} would use "
                 f"{gpus_text(used + milli)} (uses {gpus_text(used)}, asks for {gpus_text(milli)})"
             )
             ends = f"jobs of {name} ending" if milli <= most else "fewer GPUs"
-            lifted_by = f"{ends}, or more for each user of {tenant_name(state, above)} (max_gpus_per_user)"
-            lift = RaisePerUser(path, used + milli)
-            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
+            lifted_by = f"{ends}, or more for each user of {whose} (max_gpus_per_user)"
+            lift: Lift = RaisePerUser(path, used + milli)
+            reasons.append(Reason(ReasonCode.PER_USER, name, text, may_force, lifted_by, lift))
+        runs, most_runs = tenants.running[seat], tenants.max_running[seat]
+        if runs >= most_runs:
+            text = f"{name} runs {count_text(runs, 'job')}, and one user may run {most_runs} at a time"
+            lifted_by = f"a job of {name} ending, or more for each user (attempts_per_user)"
+            lift = RaiseAttempts(runs + 1)
+            reasons.append(Reason(ReasonCode.PER_USER, name, text, False, lifted_by, lift))
     return reasons
 
 
@@ -244,7 +251,7 @@ def _walls(current: Pass, record: JobRecord) -> list[Reason]:
     """Earlier jobs of the same tenants that wait for quota, and whom this one would delay."""
     state, now_ms = current.state, current.now_ms
     reasons = []
-    for number in state.tenants.chain[record.leaf]:
+    for number in state.tenants.chain[record.party]:
         wall = current.walls.get(number)
         if wall is None or wall.for_job == record.id or not current.delays(record, wall):
             continue

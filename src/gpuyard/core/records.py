@@ -81,6 +81,7 @@ class JobRecord:
         "klass",
         "leaf",
         "limit_ms",
+        "party",
         "phase",
         "preemptions",
         "rare",
@@ -90,13 +91,15 @@ class JobRecord:
         "stream",
     )
 
-    def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int) -> None:
+    def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int, party: int) -> None:
         self.job = job
         self.id = job[0]
         self.shape = shape
         self.klass = klass
         self.leaf = leaf
         """The tenant's number."""
+        self.party = party
+        """Whose quotas it is held to: the tenant's, or those of its user there besides."""
         limit_ms = job[3]
         most_ms = klass.limit_ms
         self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms

@@ -68,7 +68,7 @@ def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacl
             if number not in chosen:
                 gone = _to_go(state, shape, number, tasks, record.id, now_ms)
                 when_ms = max([holder.when_ms for holder in gone], default=0)
-                if state.nodes.closed[number]:
+                if state.nodes.shut(number):
                     when_ms = max(when_ms, now_ms + _UNFORESEEN_MS)
                 found.append(((when_ms, len(gone), number), gone))
         for cost, gone in sorted(found, key=lambda pair: pair[0])[:count]:
@@ -79,7 +79,7 @@ def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacl
         tuple(sorted({h.job_id for h in holders if h.job_id > 0 and not h.kept})),
         tuple(sorted({h.job_id for h in holders if h.kept})),
         tuple(sorted({h.grant.node for h in holders if not h.job_id})),
-        tuple(sorted([number for number in chosen if state.nodes.closed[number]])),
+        tuple(sorted([number for number in chosen if state.nodes.shut(number)])),
         tuple(sorted({h.grant.node for h in holders if h.job_id < 0})),
     )
 
@@ -95,7 +95,7 @@ def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms
     running = {holder.job_id for grant, holder in there if holder.grant.gpus & grant.gpus}
     # Where no GPU is shared it is cores or memory that they wait for.
     running = running or {holder.job_id for _grant, holder in there}
-    closed = [grant.node for grant in grants if state.nodes.closed[grant.node]]
+    closed = [grant.node for grant in grants if state.nodes.shut(grant.node)]
     return Obstacles(0, tuple(sorted(running)), (), (), tuple(sorted(closed)))
 
 
@@ -134,6 +134,9 @@ def _to_go(state: State, shape: Shape, number: int, tasks: int, but: int, now_ms
 
 def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Holder]) -> bool:
     """Whether an open node with only these on it would hold so many tasks."""
+    most = state.nodes.attempts_max
+    if most and sum([holder.job_id > 0 and not holder.kept for holder in staying]) >= most:
+        return False
     node = state.nodes.node[number]
     left = [MILLI] * node.gpus
     others = 0

@@ -49,11 +49,15 @@ def model_name(state: State, model: int) -> str:
 
 def _open(state: State, ways: Iterable[Way]) -> list[int]:
     """Nodes that take new work and could serve the job one of these ways."""
-    nodes = state.nodes
+    return [number for number in _members(state, ways) if not state.nodes.closed[number]]
+
+
+def _members(state: State, ways: Iterable[Way]) -> list[int]:
+    """Nodes that could serve the job one of these ways, in use or not."""
     members = 0
     for way in ways:
-        members |= nodes.kinds[way.kind].members & way.pools
-    return [number for number in each(members) if not nodes.closed[number]]
+        members |= state.nodes.kinds[way.kind].members & way.pools
+    return list(each(members))
 
 
 def fitting_gpus(state: State, shape: Shape, number: int) -> int:
@@ -107,7 +111,18 @@ def _want(shape: Shape, tasks: int, name: str) -> str:
 def shortage(state: State, shape: Shape, way: Way) -> str:
     """Why one way to serve a job has no room, in a sentence."""
     ways = [other for other in shape.ways if other.model == way.model]
-    return _shortage(state, shape, way, ways, model_name(state, way.model))
+    text = _shortage(state, shape, way, ways, model_name(state, way.model))
+    return f"{text}; {full}" if (full := full_text(state, _members(state, ways))) else text
+
+
+def full_text(state: State, numbers: Iterable[int]) -> str:
+    """Which of these nodes have as many attempts as they may; empty: none."""
+    nodes = state.nodes
+    full = [number for number in numbers if number in nodes.full and not nodes.shut(number)]
+    if len(full) == 1:
+        return f"node {nodes.node[full[0]].name} has {count_text(nodes.attempts_max, 'job')}, as many as one may have"
+    most = f"{count_text(nodes.attempts_max, 'job')} each, as many as one may have"
+    return f"{len(full)} nodes have {most}" if full else ""
 
 
 def _free_in_all(state: State, shape: Shape, numbers: list[int]) -> str:
@@ -213,13 +228,13 @@ def _verb(numbers: list[int], one: str, several: str) -> str:
 def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reason]:
     """Nodes that would have room for at least a part of it, if they took new work."""
     nodes = state.nodes
-    members = 0
-    for way in ways:
-        members |= nodes.kinds[way.kind].members & way.pools
-    useful = [n for n in each(members) if nodes.closed[n] and tasks_on(state, shape, n)]
+    useful = [n for n in _members(state, ways) if nodes.closed[n] and tasks_on(state, shape, n)]
     reasons = []
+    if full := full_text(state, useful):
+        lifted_by = "a job there ending, or more for each node (attempts_per_node)"
+        reasons.append(Reason(ReasonCode.ROOM, "fleet", full, False, lifted_by))
     for what, numbers in (
-        ("cordoned", [n for n in useful if not nodes.down[n]]),
+        ("cordoned", [n for n in useful if nodes.cordoned[n] and not nodes.down[n]]),
         ("down", [n for n in useful if nodes.down[n]]),
     ):
         if numbers:

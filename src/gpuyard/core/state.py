@@ -78,7 +78,7 @@ class State:
         """Time of the last event."""
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
-        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, bool]] = {}
+        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, int, bool]] = {}
         """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
         self.no_room: dict[int, int] = {}
         """Cache: way -> `nodes.freed` at which it was found to have no room."""
@@ -97,6 +97,7 @@ class State:
         old = self.tenants
         self.settings = settings
         self.nodes.whole_reserve = settings.whole_gpus
+        self.nodes.allow(settings.attempts_per_node)
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
@@ -106,7 +107,7 @@ class State:
             if old.settings.period_ms == settings.period_ms
             else self.now_ms // settings.period_ms * settings.period_ms
         )
-        for number, path in enumerate(old.path):
+        for number, path in old.places():
             fresh = self.tenants.find(path)
             self.tenants.usage[fresh] = old.usage[number]
             # What runs counts from the start of a period: a later start leaves what came before to be added.
@@ -119,6 +120,7 @@ class State:
                 after.spent_milli_ms = before.spent_milli_ms
         for record in self.jobs.values():
             record.leaf = self.tenants.leaf(record.job.spec.tenant)
+            record.party = self.tenants.party(record.leaf, record.job.spec.user)
             record.klass = self.klass_of(record.job.spec.klass)
         for record in self.running.values():
             self._count_running(record)
@@ -134,10 +136,10 @@ class State:
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
-        record.bill = Bill(record.leaf, record.model, milli, record.rate)
-        tenants.move(record.leaf, record.model, milli, record.rate, tenants.period_start_ms, 1)
+        record.bill = Bill(record.party, record.model, milli, record.rate)
+        tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
         if tenants.budgeted:
-            tenants.commit(record.leaf, milli * record.limit_ms)
+            tenants.commit(record.party, milli * record.limit_ms)
 
     def _weight(self, name: str) -> int:
         if name in self.settings.share_weights:
@@ -169,16 +171,17 @@ class State:
             if record.state is JobState.PENDING and job_id not in self.deferred:
                 self.queue.add(record)
 
-    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, bool]:
+    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, int, bool]:
         """What a spec means under the settings in force: its shape, class, tenant, and if it waits for others."""
-        tenants = len(self.tenants.path)
+        tenants = len(self.tenants.number)
         leaf = self.tenants.leaf(spec.tenant)
-        if len(self.tenants.path) != tenants:
+        if len(self.tenants.number) != tenants:
             # The tree has grown: what was a leaf may have members now.
             self.intake.clear()
         if len(self.intake) >= _INTAKE_MAX:
             self.intake.clear()
-        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf, bool(spec.after))
+        party = self.tenants.party(leaf, spec.user)
+        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf, party, bool(spec.after))
         self.intake[id(spec)] = known
         return known
 
@@ -223,23 +226,23 @@ class State:
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
         """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
-        nodes, tenants, shape, leaf = self.nodes, self.tenants, record.shape, record.leaf
+        nodes, tenants, shape, party = self.nodes, self.tenants, record.shape, record.party
         end_ms = at_ms + record.estimate_ms
         kind = nodes.place(grants, end_ms, record.id)
         if kind < 0:
             return False
-        bill = shape.bills[kind].get(leaf)
+        bill = shape.bills[kind].get(party)
         if bill is None:
             way = shape.way_on[kind]
-            bill = shape.bills[kind][leaf] = Bill(leaf, way.model, shape.gpu_milli, way.rate)
+            bill = shape.bills[kind][party] = Bill(party, way.model, shape.gpu_milli, way.rate)
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
         record.bill = bill
         if tenants.at_once:
-            tenants.move(leaf, bill.model, bill.milli, bill.rate, at_ms, 1)
+            tenants.move(party, bill.model, bill.milli, bill.rate, at_ms, 1)
             if tenants.budgeted:
-                tenants.commit(leaf, bill.milli * record.limit_ms)
+                tenants.commit(party, bill.milli * record.limit_ms)
             return True
         bill.jobs += 1
         bill.since_ms += at_ms

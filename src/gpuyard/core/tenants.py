@@ -5,14 +5,17 @@ current one. So the fair order changes only when something starts, stops or a pe
 of time, and it is integers all the way.
 """
 
+from collections.abc import Iterator
+
 from gpuyard.core.bills import Bill, Spend
 from gpuyard.core.charges import Charges
-from gpuyard.model import ReasonCode, Settings, Tenant
+from gpuyard.model import Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 
 ROOT = 0
 UNLIMITED = 1 << 62
+_PER_USER = ReasonCode.PER_USER
 _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
 
@@ -50,6 +53,9 @@ class Tenants:
         """Bills with something that is not in these columns yet."""
         self.fair_key: list[int] = []
         """Usage, the current period included, over weight: the smaller, the sooner."""
+        self._has_rule: list[bool] = []
+        self._ruling: list[tuple[int, ...]] = []
+        """Of each tenant's way up, those that have a rule of their own."""
         self.guarded: list[bool] = []
         """Whether any rule applies to a tenant or above it."""
         self.ruled = False
@@ -67,9 +73,23 @@ class Tenants:
         self.due_ms = 0
         """When a period or a budget's window next ends. Events from then on close it first."""
         self._by_path = {tenant.path: tenant for tenant in settings.tenants}
+        self.per_user: dict[int, Quota] = {}
+        """By tenant: what each person may have of all that is below it."""
+        self.seats: dict[tuple[int, str, str], int] = {}
+        """What one person has there, by the tenant whose rule it is, the person, or the leaf where nobody is known.
+        A row as those of tenants, but of no tenant."""
+        self.rule_of: dict[int, int] = {}
+        """Whose rule it is, by seat."""
+        self._parties: dict[tuple[int, str], int] = {}
         self._add("", ROOT, Tenant(""))
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
-            self.find(tenant.path)
+            number = self.find(tenant.path)
+            if tenant.quota.max_gpus_per_user is not None:
+                self.per_user[number] = Quota(limit={TOTAL: tenant.quota.max_gpus_per_user})
+        if settings.attempts_per_user:
+            self.per_user[ROOT] = Quota(max_running_jobs=settings.attempts_per_user)
+        if self.per_user:
+            self.ruled = self.at_once = True
         self._refresh_held_back()
 
     # -- the tree ----------------------------------------------------------------------------------------------
@@ -91,9 +111,54 @@ class Tenants:
         number = self.find(path)
         return self.find(f"{path}/-") if self.children[number] and path else number
 
+    def party(self, leaf: int, user: str) -> int:
+        """Whose quotas a job is held to: its tenant's and, where each person may have only so much, its user's too.
+
+        A row whose way up has the person's seats besides the tenants; the tenant itself where there are none. A job of
+        nobody, as in a trace, counts for its leaf, by rules of those above that.
+        """
+        if not self.per_user:
+            return leaf
+        known = self._parties.get((leaf, user))
+        if known is not None:
+            return known
+        chain = self.chain[leaf]
+        rules = [number for number in (chain if user else chain[1:]) if number in self.per_user]
+        found = leaf
+        if rules:
+            seats = [self._seat(rule, user, "" if user else self.path[leaf]) for rule in rules]
+            found = self._append(user or self.path[leaf], leaf, (*seats, *chain), Tenant(""))
+            # The row itself has nothing that anybody asks for: it only leads up.
+            self.chain[found] = (*seats, *chain)
+            self.guarded[found] = True
+        self._parties[leaf, user] = found
+        return found
+
+    def _seat(self, rule: int, user: str, leaf: str) -> int:
+        key = (rule, user, leaf)
+        seat = self.seats.get(key)
+        if seat is None:
+            seat = self.seats[key] = self._append(
+                user or leaf, ROOT, (), Tenant("", quota=self.per_user[rule])
+            )
+            self.rule_of[seat] = rule
+        return seat
+
+    def places(self) -> Iterator[tuple[int, str]]:
+        """Every tenant's number and path: what other rows there are is not among them."""
+        for path, number in self.number.items():
+            yield number, path
+
     def _add(self, path: str, parent: int, tenant: Tenant) -> int:
+        number = self.number[path] = len(self.path)
+        self._append(path, parent, () if number == ROOT else self.chain[parent], tenant)
+        if number != ROOT:
+            self.children[parent].append(number)
+        return number
+
+    def _append(self, path: str, parent: int, above: tuple[int, ...], tenant: Tenant) -> int:
+        """A row of every column, with its way up."""
         number = len(self.path)
-        self.number[path] = number
         columns = 1 + len(self.models)
         quota = tenant.quota
         guarantee = self._columns(quota.guarantee, 0)
@@ -102,14 +167,8 @@ class Tenants:
         lend = self._columns(quota.lend, UNLIMITED)
         self.path.append(path)
         self.parent.append(parent)
-        self.chain.append((number,) if number == ROOT else (number, *self.chain[parent]))
+        self.chain.append((number, *above))
         self.children.append([])
-        if number != ROOT:
-            if parent != ROOT and not self.children[parent]:
-                # It has members now: it is no user itself any more.
-                self.limit[parent][0] = self._own_limit(self.path[parent])
-            self.children[parent].append(number)
-            limit[0] = min(limit[0], self._user_limit(number))
         self.weight.append(tenant.weight)
         self.guarantee.append(guarantee)
         self.limit.append(limit)
@@ -134,6 +193,8 @@ class Tenants:
             or budget is not None
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
+        self._has_rule.append(own)
+        self._ruling.append(tuple([each for each in self.chain[number] if self._has_rule[each]]))
         self.ruled = self.ruled or own
         if not self.at_once and (own or self.guaranteed[number]):
             self._catch_up()
@@ -149,27 +210,16 @@ class Tenants:
                 row[1 + self.models[name]] = amount
         return row
 
-    def _own_limit(self, path: str) -> int:
-        tenant = self._by_path.get(path)
-        return UNLIMITED if tenant is None else tenant.quota.limit.get(TOTAL, UNLIMITED)
-
     def nearest(self, path: str) -> int:
         """A tenant, or the lowest one above it that is in the tree; nobody is added."""
         while path not in self.number:
             path = path.rpartition("/")[0]
         return self.number[path]
 
-    def _user_limit(self, number: int) -> int:
-        return self.user_limit(self.chain[number][1:])
-
-    def user_limit(self, above_it: tuple[int, ...]) -> int:
-        """The tightest `max_gpus_per_user` among those above: it holds for every leaf, configured or not."""
-        tightest = UNLIMITED
-        for above in above_it:
-            tenant = self._by_path.get(self.path[above])
-            if tenant is not None and tenant.quota.max_gpus_per_user is not None:
-                tightest = min(tightest, tenant.quota.max_gpus_per_user)
-        return tightest
+    def user_limit(self, chain: tuple[int, ...]) -> int:
+        """The tightest `max_gpus_per_user` of these."""
+        rules = [self.per_user[number] for number in chain if number in self.per_user]
+        return min([rule.limit.get(TOTAL, UNLIMITED) for rule in rules], default=UNLIMITED)
 
     def _refresh_held_back(self) -> None:
         self.holding = any(any(row) for row in self.held_back)
@@ -354,17 +404,17 @@ class Tenants:
         if not self.guarded[leaf]:
             return None
         column, used_of, running = 1 + model, self.used, self._running
-        for number in self.chain[leaf]:
+        for number in self._ruling[leaf]:
             used, limit, ceiling = used_of[number], self.limit[number], self.ceiling[number]
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
             for which in (0, column):
                 if used[which] + milli > limit[which]:
-                    return ReasonCode.LIMIT, number
+                    return _PER_USER if number in self.rule_of else ReasonCode.LIMIT, number
                 if used[which] + milli > ceiling[which]:
                     return ReasonCode.BORROW, number
             if running[number] >= self.max_running[number]:
-                return ReasonCode.RUNNING_JOBS, number
+                return _PER_USER if number in self.rule_of else ReasonCode.RUNNING_JOBS, number
             if self.spend[number] is not None and self._over_budget(number, milli * limit_ms):
                 return ReasonCode.BUDGET, number
         return None
@@ -373,7 +423,7 @@ class Tenants:
         """The first rule that forbids a start also when all that runs has ended, and whose it is."""
         if not self.guarded[leaf]:
             return None
-        for number in self.chain[leaf]:
+        for number in self._ruling[leaf]:
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
             if self._over_budget(number, milli * limit_ms):

@@ -10,7 +10,7 @@ from gpuyard.core.words import count_text, less_time, names_text, span
 from gpuyard.model import EndJobs, LeaveLine, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
-_FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
+_FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 _NARROW_ROUNDS = 3
 """So often those are taken that the plan names. After that all who were looked at, all ahead, and all who wait."""
 
@@ -53,8 +53,8 @@ def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
         # A job that was not looked at asks for the same as one that was refused for their sake.
         return ReasonCode.RESERVATION, promised
     if said is ReasonCode.QUOTA_AHEAD:
-        mine = set(state.tenants.chain[trial.record.leaf])
-        alike = [e for e in codes if e != job_id and mine & set(state.tenants.chain[state.jobs[e].leaf])]
+        mine = set(state.tenants.chain[trial.record.party])
+        alike = [e for e in codes if e != job_id and mine & set(state.tenants.chain[state.jobs[e].party])]
         waits = [each for each in alike if codes[each] in _FOR_QUOTA]
         if waits:
             return said, waits

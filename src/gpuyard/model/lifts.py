@@ -67,6 +67,13 @@ class RaisePerUser:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseAttempts:
+    """One user may have so many attempts (`attempts_per_user`)."""
+
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
 class RaisePerJob:
     """`max_gpus_per_job` of a tenant is so much."""
 
@@ -156,7 +163,16 @@ class AddNodes:
 JobLift = BeginNow | WithoutAfter | AskFor | LimitTime
 """Lifts that change the job itself: it is submitted once more, changed, in the same place."""
 
-QuotaLift = RaiseLimit | RaisePerUser | RaisePerJob | RaiseRunningJobs | RaiseBorrow | RaiseBudget | LendMore
+QuotaLift = (
+    RaiseLimit
+    | RaisePerUser
+    | RaiseAttempts
+    | RaisePerJob
+    | RaiseRunningJobs
+    | RaiseBorrow
+    | RaiseBudget
+    | LendMore
+)
 """Lifts that change a setting."""
 
 Lift = (

@@ -49,6 +49,8 @@ class ReasonCode(IntEnum):
     """It waits for another job."""
     AHEAD = 19
     """Jobs ahead of it take what there is, or would."""
+    PER_USER = 20
+    """Its user has as much as one user may: GPUs of a tenant on its path, or attempts."""
 
 
 @dataclass(frozen=True, slots=True)

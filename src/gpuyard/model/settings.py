@@ -27,7 +27,7 @@ class Quota:
     """How much of an unused guarantee others may use meanwhile."""
     max_gpus_per_job: int | None = None
     max_gpus_per_user: int | None = None
-    """A limit, in milli-GPU, on every leaf below this tenant."""
+    """A limit, in milli-GPU, on each user, over all that is at or below this tenant; on a leaf, of jobs of nobody."""
     max_running_jobs: int | None = None
 
 
@@ -118,6 +118,10 @@ class Settings:
     """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
     mps_users: str = "one"
     """Whose shares one GPU may have: those of `one` user, or of `many`."""
+    attempts_per_user: int = 0
+    """How many attempts one user may have at a time, over all nodes; 0: any number."""
+    attempts_per_node: int = 0
+    """How many attempts one node may have at a time; 0: any number."""
     partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Pools by names that scripts have for them."""
     accounts: dict[str, str] = field(default_factory=dict)

@@ -231,3 +231,5 @@ def _enter(nodes: Nodes, record: JobRecord, source: Grant, target: Grant) -> Non
     record.grants = (target,)
     end_ms, _grant = nodes.on[source.node].pop(record.id)
     nodes.on[target.node][record.id] = (end_ms, target)
+    nodes.recount(source.node)
+    nodes.recount(target.node)

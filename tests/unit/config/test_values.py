@@ -139,6 +139,23 @@ def test_clusters_and_their_engines() -> None:
     } == config.loads(EVERYTHING).clusters
 
 
+@pytest.mark.parametrize(
+    ("clusters", "more", "most"),
+    [
+        ("box: {engine: local}", "", (256, 1024)),
+        ("box: {gpus: 8 x A100-80GB, emulate: true}", "", (256, 1024)),
+        ("box: {pools: {a: {nodes: 1, gpus: 8 x H100, emulate: true}}}", "", (256, 1024)),
+        ("box: {engine: local}", "attempts_per_user: 0\nattempts_per_node: 9", (0, 9)),
+        ("box: {pools: {a: {nodes: 2, gpus: 8 x H100, emulate: true}}}", "", (0, 0)),
+        ("box: {engine: slurm, shared_folder: /x}", "", (0, 0)),
+        ("box: {engine: slurm, shared_folder: /x}", "attempts_per_user: 5", (5, 0)),
+    ],
+)
+def test_users_of_one_machine_have_so_many_attempts(clusters: str, more: str, most: tuple[int, int]) -> None:
+    found = config.loads(f"version: 1\nclusters:\n  {clusters}\n{more}\n").settings
+    assert most == (found.attempts_per_user, found.attempts_per_node)
+
+
 def test_what_the_smallest_file_means(fleet: str) -> None:
     smallest = config.loads(fleet)
 

@@ -89,7 +89,7 @@ CASES = [
         "a user's GPUs, whether the user is configured or not",
         [tenant("a", max_gpus_per_user=3000), tenant("a/x", 2)],
         [("a/x", 3), ("a/x", 1), ("a/y", 3), ("a/y", 1)],
-        ["started", "limit", "started", "limit"],
+        ["started", "per_user", "started", "per_user"],
     ),
     Case(
         "a team between is no user",
@@ -275,7 +275,7 @@ def test_a_budget_keeps_what_was_spent_while_its_window_stays() -> None:
         ([tenant("a", limit=4)], ask(5), ReasonCode.LIMIT),
         ([tenant("a", guarantee=1, borrow=3)], ask(5), ReasonCode.LIMIT),
         ([tenant("a", max_gpus_per_job=4000)], ask(5), ReasonCode.JOB_TOO_LARGE),
-        ([tenant("a", max_gpus_per_user=4000)], ask(5), ReasonCode.LIMIT),
+        ([tenant("a", max_gpus_per_user=4000)], ask(5), ReasonCode.PER_USER),
         ([], ask(8, 2), None),
         ([tenant("a", limit=5)], ask(5), None),
     ],

@@ -23,6 +23,7 @@ REASONS = {
     "its tenant may not borrow more": "AssocGrpGRES",
     "what is free is guaranteed to others": "Resources",
     "its tenant runs as many jobs as it may": "AssocGrpJobsLimit",
+    "its user has as much as one user may": "QOSMaxJobsPerUserLimit",
     "over its tenant's budget": "AssocGrpGRESMinutes",
     "an earlier job of its tenant waits for quota": "Priority",
     "GPUs are being freed for it": "Resources",
@@ -46,7 +47,8 @@ def reason(text: str) -> str:
     """One word of Slurm's for what the yard says. Whatever has no word of its own is a matter of turn."""
     if not text or text.startswith("in line"):
         return "Priority" if text else "None"
-    return REASONS.get(text, "Priority")
+    # What follows names nodes that are out of use, or full.
+    return REASONS.get(text.partition(";")[0], "Priority")
 
 
 def state_of(state: str, attempt: str) -> str:

@@ -275,5 +275,9 @@ def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
         notes.leave(f"prices of {', '.join(config.prices)}: Slurm knows no money")
     elif pools:
         notes.leave("prices: Slurm knows no money; usage is weighted by list price")
+    if config.settings.attempts_per_user:
+        notes.leave("attempts_per_user: Slurm limits users by QOS (MaxJobsPerUser)")
+    if config.settings.attempts_per_node:
+        notes.leave("attempts_per_node: Slurm has no such limit")
     if config.settings.whole_gpus:
         notes.leave("whole_gpus: Slurm does not cut GPUs on demand")

@@ -23,6 +23,7 @@ _WAITS_FOR_AN_END = frozenset(
         ReasonCode.LIMIT,
         ReasonCode.BORROW,
         ReasonCode.RUNNING_JOBS,
+        ReasonCode.PER_USER,
         ReasonCode.HELD_BACK,
     }
 )
@@ -100,8 +101,8 @@ class ConservativePass:
         if not self._pass.policy.spec.quotas:
             return False
         tenants, milli = state.tenants, record.shape.gpu_milli
-        return tenants.refusal(record.leaf, model, milli, record.limit_ms) is not None or (
-            tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli)
+        return tenants.refusal(record.party, model, milli, record.limit_ms) is not None or (
+            tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli)
         )
 
     def _last_in_line(self, record: JobRecord, found: tuple[Grant, ...]) -> tuple[Grant, ...] | None:

@@ -11,7 +11,9 @@ from gpuyard.core.reserve import Promise, promise, untold
 from gpuyard.model import Grant, ReasonCode, Reservation
 
 _RESERVATION = ReasonCode.RESERVATION
-_WAITS_FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS})
+_WAITS_FOR_QUOTA = frozenset(
+    {ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER}
+)
 _WAITS_FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION, ReasonCode.HELD_BACK})
 """Room that is free and held back by others is none."""
 
