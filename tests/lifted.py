@@ -45,9 +45,11 @@ from gpuyard.model import (
     RaisePerUser,
     RaiseRunningJobs,
     ReleaseHold,
+    Requested,
     Settings,
     Tenant,
     Ticked,
+    Verb,
     WithoutAfter,
 )
 from invariants import check_plan
@@ -150,6 +152,9 @@ class World:
             self.apply(JobSubmitted(at_ms, job._replace(spec=spec)))
             if record.held and not released:
                 self.apply(JobHeld(at_ms, self.job_id))
+            if record.boost:
+                # Whoever moved it to the top would move it there again.
+                self.apply(Requested(at_ms, self.job_id, Verb.TOP, record.moved_by))
         elif released:
             self.apply(JobReleased(at_ms, self.job_id))
 

@@ -106,10 +106,15 @@ class Trial:
 
     def lift(self, lifts: Iterable[Lift]) -> None:
         """Let these come about."""
-        events, self.job_id = events_of(self.state, self.job_id, list(lifts), self.now_ms)
-        leaving = [event.job_id for event in events if type(event) is JobCancelled]
+        wanted = list(lifts)
+        around = _around(self.state, wanted, self.now_ms)
+        leaving = [event.job_id for event in around if type(event) is JobCancelled]
         if len(leaving) > _MANY:
             _step_aside(self.state, leaving)
+        for event in around:
+            apply(self.state, event)
+        # What comes about around a job may have freed it from others that it waited for.
+        events, self.job_id = _of_job(self.state, self.job_id, wanted, self.now_ms)
         for event in events:
             apply(self.state, event)
 
@@ -152,8 +157,8 @@ def _step_aside(state: State, job_ids: Iterable[int]) -> None:
     state.deferred.update({record.id: record for record in records})
 
 
-def events_of(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tuple[list[Event], int]:
-    """The events with which lifts come about, and the id under which the job then waits."""
+def _around(state: State, lifts: Sequence[Lift], at_ms: int) -> list[Event]:
+    """The events with which lifts come about that change anything but the job itself."""
     events: list[Event] = []
     quota_lifts = [lift for lift in lifts if isinstance(lift, QuotaLift)]
     if quota_lifts:
@@ -177,6 +182,12 @@ def events_of(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> t
                 events += [JobCancelled(at_ms, each) for each in job_ids]
             case _:
                 pass
+    return events
+
+
+def _of_job(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tuple[list[Event], int]:
+    """The events with which the job is changed, and the id under which it then waits."""
+    events: list[Event] = []
     of_job = [lift for lift in lifts if isinstance(lift, JobLift)]
     record, released = state.jobs[job_id], any(isinstance(lift, ReleaseHold) for lift in lifts)
     if of_job:

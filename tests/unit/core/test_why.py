@@ -160,6 +160,18 @@ def test_each_job_waited_for_is_a_blocker_and_where_one_will_do_they_are_one() -
     assert [WithoutAfter(4, (first, second))] == lifts(why(yard, 4, books=False))
 
 
+def test_a_job_that_is_alone_once_another_leaves_the_line_has_no_blocker_besides() -> None:
+    """Though it would have to be handed in anew, after a later job of its name."""
+    yard = Yard("fifo", nodes(1))
+    ids = busy(yard, 8)
+    first = yard.submit(8)
+    alone = JobSpec("t", ask(8), after=(After(AfterKind.ALONE, 0),))
+    yard.apply(JobSubmitted(0, Job(3, alone, 0, 0, 0, HOUR_MS)))
+    yard.apply(JobSubmitted(0, Job(4, JobSpec("t", ask(8)), 0, 0, 0, 2 * HOUR_MS)))
+
+    assert [BeginNow(3), EndJobs((ids[0],)), LeaveLine((first,))] == lifts(why(yard, 3, books=False))
+
+
 # -- quotas ----------------------------------------------------------------------------------------------------------
 
 
