@@ -67,17 +67,18 @@ class Explained:
         if record is not None:
             found = self._think(_why, record.id, now_ms, sight)
             if found is not None:
-                return {**found, **self._last_try(found), "said": self._said(record)}
+                return {**self._told(found), "said": self._said(record)}
             # It has ended between the two looks.
         row = self._ended(label, sight)
         if row is None:
             raise no_job(label)
         return _ended_view(row, now_ms)
 
-    def _last_try(self, found: View) -> View:
-        """Why the try before ended."""
-        attempt = found.pop("attempt")
-        return {"last_try": last_try(self._books.store, found["job"], attempt)} if attempt else {}
+    def _told(self, found: View) -> View:
+        """The same, with why the try before ended."""
+        if attempt := found.pop("attempt"):
+            found["last_try"] = last_try(self._books.store, found["job"], attempt)
+        return found
 
     def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
         row = self._ended(label, sight)
@@ -96,7 +97,7 @@ class Explained:
             )
         found, at_ms = self._think(_why_then, label, at_ms, sight)
         if found is not None:
-            return {**found, **self._last_try(found)}
+            return self._told(found)
         if submitted_ms > at_ms:
             raise Unacceptable(
                 f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
