@@ -162,10 +162,10 @@ def text_of(rows: list[Row], plan: Plan) -> str:
         "server MiB",
         "attacks",
     ]
-    servers = "two servers on PostgreSQL" if plan.postgres else "one server on SQLite"
+    servers = "Two servers on PostgreSQL" if plan.postgres else "One server on SQLite"
     waiting = f", {plan.waiting:,} other jobs waiting" if plan.waiting else ""
     return (
-        f"{servers.capitalize()}{waiting}; the worker asks {plan.per_s:g} times a second, {plan.seconds:g} s in peace "
+        f"{servers}{waiting}; the worker asks {plan.per_s:g} times a second, {plan.seconds:g} s in peace "
         f"and as long under attack. Load average {min(loads):.1f} to {max(loads):.1f}.\n\n"
         + table(head, lines)
     )
