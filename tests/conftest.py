@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rigs.accounts import hide_people
+
 pytest_plugins = ("rigs.postgres", "rigs.slurm", "rigs.oidc")
 
 _CLUSTERS = {"slurm_cluster", "slurm_of_eight"}
@@ -17,7 +19,8 @@ _LONG = ("e2e", "slurm", "contract", "property")
 
 
 def pytest_configure() -> None:
-    """Start from the same signals whatever ignores them outside: `nohup make test &` must pass as `make test` does."""
+    """Start from the same signals and the same users, whoever else works here: `nohup make test &` must pass, too."""
+    hide_people()
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)

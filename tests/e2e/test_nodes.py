@@ -75,7 +75,7 @@ def test_scripts_name_partitions_that_the_file_maps_to_pools(rehearsal: Box) -> 
 def test_a_drained_node_takes_nothing_new_until_it_is_resumed(rehearsal: Box) -> None:
     assert 0 == rehearsal("drain", "h100-0001", "--why", "a new switch").code
     file = rehearsal.data.parent / "drained"
-    words = ("-g", 8, "--tasks", 3, "--gpu-model", "H100", "--tenant", "research")
+    words = ("-g", 8, "--tasks", 3, "--gpu-model", "H100", "--tenant", "product")
     rehearsal.submit(*words, "--", "sh", "-c", SAY, file)
 
     assert ["h100-0002", "h100-0003", "h100-0004"] == [task[1] for task in seen(file, 3)]

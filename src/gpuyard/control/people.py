@@ -134,9 +134,12 @@ def has_other_people() -> bool:
 
 @lru_cache(maxsize=1)
 def _has_other_people(_when: int) -> bool:
-    return _asks_for_users() or any(
-        entry.pw_uid in _HUMAN_UIDS and not entry.pw_shell.endswith(_NO_LOGIN) for entry in pwd.getpwall()
-    )
+    return _asks_for_users() or any(is_person(entry.pw_uid, entry.pw_shell) for entry in pwd.getpwall())
+
+
+def is_person(uid: int, shell: str) -> bool:
+    """Whether an account is one that somebody works with."""
+    return uid in _HUMAN_UIDS and not shell.endswith(_NO_LOGIN)
 
 
 def _asks_for_users() -> bool:
