@@ -4,6 +4,7 @@ There is no list of things to do that could be lost in a crash. An attempt that 
 not know is to be started, under the same key, however often; one that is stopping and not gone is to be stopped.
 """
 
+from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,8 @@ MAX_RETRY_MS = 30_000
 """A call that did not come to an answer is made again after so long, twice as long each time, at most so long."""
 PUT_OFF_MS = 5_000
 """One that was put off is made again after so long."""
+STARTS_MAX = 32
+"""Attempts that one step starts at most: a user's 10,000 tasks keep others from starting and stopping no longer."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,10 @@ class Pace:
         """Whether a call may be made now. Clocks may be set back, so a wait that looks too long is over."""
         at_ms, wait_ms = self._next_ms.get((what, key), (0, 0))
         return now_ms >= at_ms or at_ms - now_ms > wait_ms
+
+    def ever(self, what: str, key: str) -> bool:
+        """Whether a call was made before."""
+        return (what, key) in self._next_ms
 
     def made(self, what: str, key: str, now_ms: int) -> None:
         """It was made: not again before its time."""
@@ -84,6 +91,20 @@ def todo(
         elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
             found.resume.append(key)
     return found
+
+
+def by_turns(starts: list[JobRecord]) -> tuple[list[JobRecord], list[JobRecord]]:
+    """Those to start in this step, by turns of their users; and the rest, whose turn comes in a later one."""
+    if len(starts) <= STARTS_MAX:
+        return starts, []
+    before: Counter[str] = Counter()
+    turn = {}
+    for record in starts:
+        user = record.job.spec.user
+        turn[record.id] = before[user]
+        before[user] += 1
+    ordered = sorted(starts, key=lambda record: (turn[record.id], record.id))
+    return ordered[:STARTS_MAX], ordered[STARTS_MAX:]
 
 
 def strays(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.control.act import Pace, Todo, launch, strays, todo
+from gpuyard.control.act import Pace, Todo, by_turns, launch, strays, todo
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
@@ -64,13 +64,15 @@ class Step:
     plan: Plan = field(default_factory=Plan)
     errors: list[str] = field(default_factory=list)
     """Calls that came to no answer. They are made again."""
+    more: bool = False
+    """Whether attempts wait for their turn to be started, in the next step."""
     decide_ns: int = 0
     """How long the decision took, by the stopwatch the loop was given."""
 
     @property
     def idle(self) -> bool:
-        """Nothing happened and nothing went wrong."""
-        return not self.events and not self.errors
+        """Nothing happened, nothing went wrong and nothing is left to do."""
+        return not self.events and not self.errors and not self.more
 
 
 class Controller:
@@ -264,7 +266,13 @@ class Controller:
         self._stop(wanted.halts, now_ms, step)
         self._freeze(wanted, now_ms, step)
         self._keep_layouts(now_ms, step)
-        self._start(wanted.starts, now_ms, step)
+        starts, rest = by_turns(wanted.starts)
+        for key in [self._key(record) for record in rest]:
+            if not self._pace.ever("start", key):
+                # The engine has not been asked for it yet, so it is not lost.
+                self._unknown_since.pop(key, None)
+        step.more = bool(rest)
+        self._start(starts, now_ms, step)
         if self._over:
             over, self._over = self._over, []
             if not self._try("forget", step, lambda: self.engine.forget(self.epoch, over)):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpuyard.control.act import STARTS_MAX
 from gpuyard.control.books import Books
 from gpuyard.control.labels import Label
 from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller, Step
@@ -194,6 +195,34 @@ def test_a_start_that_is_put_off_is_not_lost_however_long_it_takes() -> None:
     assert "" == views.job(Label(job_id))["reason"]
     here.step(10_000)
     assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
+
+
+def test_thousands_of_starts_of_one_user_take_turns_with_those_of_others() -> None:
+    here = Here(run_ms=100 * LOST_MS)
+    crowd = [here.submit(0, user="eve") for _ in range(3 * STARTS_MAX)]
+    assert not here.step().idle, "there is more to start"
+    assert [key(job_id) for job_id in crowd[:STARTS_MAX]] == here.live()
+    other = here.submit(0, user="ann")
+    here.step()
+    assert key(other) in here.live(), "a job of somebody else does not wait for all of them"
+    here.step(2 * LOST_MS)
+    here.step(2 * LOST_MS)
+    assert {key(job_id) for job_id in (*crowd, other)} == set(here.live())
+    here.step(1000)
+    assert {1} == {here.books.state.jobs[job_id].attempt for job_id in crowd}, "one that waited is not lost"
+    here.step(1000)
+    assert here.step(1000).idle
+
+
+def test_a_job_that_is_cancelled_before_its_turn_to_start_never_runs() -> None:
+    here = Here(run_ms=100 * LOST_MS)
+    crowd = [here.submit(0, user="eve") for _ in range(2 * STARTS_MAX)]
+    here.step()
+    here.ask_for(crowd[-1], Verb.CANCEL)
+    for _ in range(5):
+        here.step(1000)
+    assert [key(job_id) for job_id in crowd[:-1]] == here.live()
+    assert "CANCELLED" == here.store.rows[crowd[-1]].state
 
 
 def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> None:
