@@ -2,9 +2,10 @@
 
 Nobody is refused. While somebody else asks, a user has few requests under way at once, and a fifth of the time: what
 counts is how long their requests kept the event loop, the processor time that they took in threads, and what writing
-their jobs will take. While nobody else does, a user has all there is. Somebody who has not said who they are has a
-tenth, by the address they come from, at any time. Root and the owner of the server are not held back, and each process
-counts for itself.
+their jobs will take. While nobody else does, a user has all there is, with few more under way: requests that pile up
+wait here, and not before those of somebody who comes. A user whose request has no answer yet still asks. Somebody who
+has not said who they are has a tenth, by the address they come from, at any time. Root and the owner of the server are
+not held back, and each process counts for itself.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ JOB_S = 0.00006
 """What it costs to write a job to the log and to fold it, about."""
 AT_ONCE = 4
 """Requests of one user that are worked on at a time while somebody else asks; one that is being answered is done."""
+ALONE_AT_ONCE = 8
+"""The same while nobody else asks: somebody who then does finds no more than these before them."""
 _ACCOUNTS_MAX = 2_000
 
 T = TypeVar("T")
@@ -116,7 +119,9 @@ class Pace:
 
     def _others_ask(self, name: str, now_s: float) -> bool:
         at_s = self._before if self._last[0] == name else self._last[1]
-        return now_s - at_s < OTHERS_S
+        return now_s - at_s < OTHERS_S or any(
+            [one.under_way > 0 for one in self._accounts.values() if one.share == SHARE and one.name != name]
+        )
 
     async def user(self, name: str, app: App, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request of somebody known, when their turn has come."""
@@ -146,11 +151,12 @@ class Pace:
     async def _turn(self, account: Account, heeded: Callable[[], bool]) -> None:
         """Wait for one's turn."""
         async with account.line:
-            while heeded():
+            while True:
+                heeds = heeded()
                 left_s = account.left_s(self._now_s())
-                if left_s > 0:
+                if heeds and left_s > 0:
                     await asyncio.sleep(min(OTHERS_S, left_s / account.share))
-                elif account.under_way >= AT_ONCE:
+                elif account.under_way >= (AT_ONCE if heeds else ALONE_AT_ONCE):
                     account.freed.clear()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(account.freed.wait(), OTHERS_S)

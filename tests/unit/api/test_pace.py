@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.pace import AT_ONCE, BURST_S, SHARE, STRANGERS_SHARE, Account, App, Pace, charge, in_thread
+from gpuyard.api.pace import (
+    ALONE_AT_ONCE,
+    AT_ONCE,
+    BURST_S,
+    OTHERS_S,
+    SHARE,
+    STRANGERS_SHARE,
+    Account,
+    App,
+    Pace,
+    charge,
+    in_thread,
+)
 
 
 def burn(seconds: float) -> None:
@@ -169,3 +181,37 @@ def test_few_requests_are_under_way_at_once_until_they_are_answered() -> None:
     asyncio.run(main())
 
     assert AT_ONCE == most
+
+
+def test_requests_that_pile_up_do_not_stand_before_somebody_who_comes_later_or_waits_long() -> None:
+    now_s, under_way = 0.0, 0
+    anas, bens = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow() -> None:
+        nonlocal under_way
+        under_way += 1
+        await anas.acquire()
+        under_way -= 1
+
+    async def settled() -> int:
+        await asyncio.sleep(0.05)
+        return under_way
+
+    async def main() -> None:
+        nonlocal now_s
+        pace = Pace(lambda: now_s)
+        pile = asyncio.gather(*[pace.user("ana", of(slow), *NOTHING) for _ in range(10 * ALONE_AT_ONCE)])
+        assert ALONE_AT_ONCE == await settled(), "nobody else asks, and few are under way all the same"
+        ben = asyncio.create_task(pace.user("ben", of(bens.wait), *NOTHING))
+        await settled()
+        now_s += 10 * OTHERS_S
+        for _ in range(ALONE_AT_ONCE):
+            anas.release()
+        assert AT_ONCE == await settled(), "ben asked long ago and has no answer yet"
+        bens.set()
+        await ben
+        for _ in range(10 * ALONE_AT_ONCE):
+            anas.release()
+        await asyncio.wait_for(pile, 60)
+
+    asyncio.run(main())
