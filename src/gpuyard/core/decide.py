@@ -26,7 +26,7 @@ _PREEMPTIONS_TRIED_MAX = 4
 _STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, ReasonCode.RESERVATION
 _ROOM = ReasonCode.ROOM
 
-_DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET})
+_DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT})
 """Refusals that depend on how long the job runs: others that ask for the same may get another answer."""
 _DIFFERS_IN_TIME = _DIFFERS | {ReasonCode.ROOM}
 """The same, where everyone is promised a time."""

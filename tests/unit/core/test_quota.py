@@ -152,6 +152,15 @@ def test_a_budget_counts_limits_before_and_use_after() -> None:
     assert [third] == here.started(here.step())
 
 
+def test_a_job_without_a_time_limit_keeps_none_back_that_has_one() -> None:
+    """A budget can come after the job: then the job waits for ever, and those behind it must not."""
+    here = budgeted(100, 1000)
+    without = here.submit(1, tenant="a", limit_ms=NO_LIMIT_MS)
+    behind = here.submit(1, tenant="a", limit_ms=10 * S)
+    plan = here.step()
+    assert (ReasonCode.NO_TIME_LIMIT, [behind]) == (here.code(plan, without), here.started(plan))
+
+
 def test_a_window_turns_at_its_time_and_not_before() -> None:
     here = budgeted(100, 60)
     first = here.submit(5, tenant="a", limit_ms=20 * S)
