@@ -31,6 +31,7 @@ FIELDS = (
     "gpus_per_task",
     "gpu_models",
     "pools",
+    "partition",
     "tasks",
     "nodes_min",
     "cpus",

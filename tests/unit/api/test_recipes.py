@@ -19,7 +19,14 @@ def test_a_colleague_sees_the_job_and_not_what_is_in_it(yard: Team) -> None:
         shown = yard.call("GET", f"/api/v1/jobs/{job}", yard.tokens[who])
         recipe = yard.call("GET", f"/api/v1/jobs/{job}/recipe", yard.tokens[who])
         assert 200 == shown.status
-        assert {"run_s": 0, "gpu_hours": 0.0, "cost_usd": 0.0} == shown.json["used"]
+        assert {
+            "run_s": 0,
+            "gpu_hours": 0.0,
+            "cost_usd": 0.0,
+            "cpu_s": None,
+            "memory_mib": None,
+            "process_mib": None,
+        } == shown.json["used"]
         assert (reads, reads) == (b"s3cret" in shown.body, b"s3cret" in recipe.body), who
         assert (200 if reads else 403) == recipe.status
         if reads:

@@ -79,8 +79,10 @@ class Inside:
         return fd if fd >= 0 else -ctypes.get_errno()
 
     def close(self) -> None:
-        """Let go of the folder."""
-        os.close(self._top)
+        """Let go of the folder. Closing it twice would close what has its number by then."""
+        if self._top >= 0:
+            os.close(self._top)
+            self._top = -1
 
 
 def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> int:
