@@ -186,8 +186,11 @@ def _even(tasks: int, nodes_min: int, most: int) -> int:
 
 
 def nodes_to_add(state: State, shape: Shape) -> AddNodes:
-    """The nodes that a fleet lacks for which a job is too large: the fewest of a kind there is, or larger ones."""
-    ask = shape.ask
+    """The nodes that a fleet lacks for which a job is too large: the fewest of a kind there is, or larger ones.
+
+    Where the engine of a cluster cannot do what the job needs, they are of a cluster whose engine can.
+    """
+    ask, lacks = shape.ask, state.nodes.lacks
     fitting = [
         node
         for node in state.nodes.node
@@ -195,6 +198,7 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
         and (not ask.pools or node.pool in ask.pools)
         and node.name not in ask.not_nodes
         and all([not set(group).isdisjoint(node.features) for group in ask.features])
+        and not shape.needs & lacks.get(node.cluster, frozenset())
     ]
     found: list[tuple[int, str, Node]] = []
     for node in fitting:
@@ -205,13 +209,16 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
             found.append((fewest - len(alike), node.name, node))
     if found:
         count, _name, like = min(found, key=lambda each: each[:2])
-        return AddNodes(like, count)
+        return AddNodes(like, max(1, count))
     most = max(fitting or state.nodes.node, key=lambda node: (node.gpus, node.name), default=_NODE)
     tasks = -(-shape.tasks // ask.nodes_max) if ask.nodes_max else 1
     features = dict.fromkeys([*most.features, *[group[0] for group in ask.features]])
     count = -(-shape.tasks // tasks)
     like = replace(
         most,
+        cluster=most.cluster
+        if not shape.needs & lacks.get(most.cluster, frozenset())
+        else f"{most.cluster}+",
         pool=ask.pools[0] if ask.pools else most.pool,
         gpu_model=ask.models[0] if ask.models else most.gpu_model or (_NODE.gpu_model if shape.gpus else ""),
         gpus=max(most.gpus, shape.gpus * tasks, 1 if ask.models else 0),

@@ -13,7 +13,9 @@ from gpuyard.model import (
     AttemptState,
     BeginNow,
     Budget,
+    Capability,
     EndJobs,
+    EngineSeen,
     ForeignGone,
     GpusTaken,
     Job,
@@ -122,6 +124,16 @@ def test_what_no_node_could_hold_needs_more_nodes_or_larger_ones() -> None:
     (lift,) = lifts(why(yard, large))
     assert isinstance(lift, AddNodes)
     assert (16, 1) == (lift.like.gpus, lift.count)
+
+
+def test_what_an_engine_cannot_do_needs_as_many_nodes_of_another_cluster() -> None:
+    yard = Yard("fifo", nodes(4))
+    yard.apply(EngineSeen(0, yard.state.nodes.node[0].cluster, (Capability.GANG,)))
+    job = yard.submit(ask(8, tasks=2))
+    (lift,) = lifts(why(yard, job))
+
+    assert isinstance(lift, AddNodes)
+    assert (2, False) == (lift.count, lift.like.cluster == yard.state.nodes.node[0].cluster)
 
 
 def test_what_cannot_be_served_is_asked_for_otherwise() -> None:
