@@ -1,7 +1,7 @@
 """Node names folded into brackets, as Slurm prints them: n1, n2 and n3 are `n[1-3]`; numbers by node."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,15})")
 
@@ -12,8 +12,10 @@ def natural(name: str) -> tuple[str, int, str]:
     return (match[1], int(match[2]), name) if match else (name, -1, name)
 
 
-def folded(names: Iterable[str]) -> str:
+def folded(names: Sequence[str]) -> str:
     """Names in their order; neighbours with the same stem share a bracket. Zeros in front are part of a name."""
+    if len(names) == 1:
+        return names[0]
     groups: list[tuple[str, list[str]]] = []
     for name in names:
         match = _NUMBERED.fullmatch(name)

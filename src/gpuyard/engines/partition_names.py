@@ -18,6 +18,8 @@ def listed(pools: Iterable[str], names: Names) -> dict[str, tuple[str, ...]]:
 
 def named(pool: str, asked: str, names: Names) -> str:
     """The partition of a job in a pool: of those that it asked for the first that has the pool, else the narrowest."""
+    if not names:
+        return pool
     for name in asked.split(",") if asked else ():
         if pool in names.get(name, (name,)):
             return name

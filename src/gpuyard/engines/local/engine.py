@@ -57,6 +57,8 @@ _log = logging.getLogger(__name__)
 _COMMANDS = "slurm"
 """Where Slurm's commands lie, in the engine's folder."""
 _DONE = Reply(Answer.DONE)
+_USELESS = frozenset({files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE, room.ROOM, room.NAMES})
+"""Files that nobody needs once an attempt has ended."""
 _FELL = "a file in the engine's folder `down` has its name"
 _CLIENTS_S = 0.1
 """How often daemons of MPS are asked who has come: a short-lived process must not come and go unseen."""
@@ -469,10 +471,11 @@ class LocalEngine:
                 if translate.flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
                     continue
                 folder = self._data.attempt(key)
-                for name in (files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE):
-                    with suppress(FileNotFoundError):
+                for name in os.listdir(folder):
+                    if name in _USELESS:
                         os.unlink(os.path.join(folder, name))
-                room.clear(folder)
+                    elif name == room.SCRATCH:
+                        room.clear(folder)
                 outputs.strip(folder)
                 outputs.seal(folder)
                 self._trimmer.trim(folder)

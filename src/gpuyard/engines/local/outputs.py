@@ -32,8 +32,11 @@ def read_from(data: Data, key: str, stream: str, offset: int) -> int:
 
 def seal(folder: str) -> None:
     """Take the log of an attempt that ended from its user, who may have a link to it elsewhere: it stays as it is."""
+    path = os.path.join(folder, files.STDOUT)
     with suppress(FileNotFoundError):
-        fd = os.open(os.path.join(folder, files.STDOUT), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if os.lstat(path).st_uid == os.geteuid():
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if os.fstat(fd).st_uid != os.geteuid():
                 os.fchown(fd, os.geteuid(), os.getegid())

@@ -102,7 +102,7 @@ def write_names(plan: dict[str, Any], system: str) -> None:
 
 
 def sweep() -> None:
-    """Empty the attempt's folder for what nobody needs afterwards."""
+    """Take away what nobody needs afterwards."""
     try:
         os.rmdir(SCRATCH)
     except FileNotFoundError:
@@ -135,11 +135,7 @@ def starters(plan: dict[str, Any]) -> set[int]:
 
 
 def clear(folder: str) -> None:
-    """Take away what is of no use once the attempt has ended."""
-    for name in (ROOM, NAMES):
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, name))
-    # Its supervisor has done that, unless it was killed.
+    """Take away what its supervisor would have, if it had not been killed."""
     path = os.path.join(folder, SCRATCH)
     if os.path.isdir(path) and not os.path.islink(path):
         import shutil  # noqa: PLC0415  # most jobs leave nothing there

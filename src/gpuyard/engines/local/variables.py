@@ -23,7 +23,8 @@ def fallbacks(launch: Launch, folder: str, host: str) -> dict[str, str]:
 def of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, str]:
     """What is the same for all tasks."""
     recipe, parts = launch.recipe, launch.parts
-    ranks = sum(ranks_of(launch))
+    shares = ranks_of(launch)
+    ranks = sum(shares)
     nodes = folded([part.node for part in parts])
     found = {
         "SLURM_JOB_ID": str(launch.job_id),
@@ -39,7 +40,7 @@ def of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, str]:
         "SLURM_JOB_NUM_NODES": str(len(parts)),
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
-        "SLURM_TASKS_PER_NODE": counted(ranks_of(launch)),
+        "SLURM_TASKS_PER_NODE": counted(shares),
         "SLURM_JOB_CPUS_PER_NODE": counted([_cores(part.cpu_milli) for part in parts]),
         "SLURM_CPUS_PER_TASK": str(max(1, sum([part.cpu_milli for part in parts]) // ranks // 1000)),
         "SLURM_GPUS": str(sum([len(part.gpus) for part in parts])),
