@@ -1,5 +1,8 @@
 """Rigs as fixtures."""
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,3 +45,16 @@ def local(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalRig]:
     made = LocalRig(tmp_path, use_cgroups=request.param == "cgroups")
     yield made
     made.close()
+
+
+@pytest.fixture
+def open_rig() -> Iterator[LocalRig]:
+    """A rig whose folder every user may pass through."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can run jobs as other users")
+    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
+    folder.chmod(0o711)
+    made = LocalRig(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)

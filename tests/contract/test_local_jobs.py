@@ -3,10 +3,8 @@
 import os
 import pwd
 import resource
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,19 +29,6 @@ def rig(tmp_path: Path) -> Iterator[LocalRig]:
     made = LocalRig(tmp_path)
     yield made
     made.close()
-
-
-@pytest.fixture
-def open_rig() -> Iterator[LocalRig]:
-    """A rig whose folder every user may pass through."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can run jobs as other users")
-    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
-    folder.chmod(0o711)
-    made = LocalRig(folder)
-    yield made
-    made.close()
-    shutil.rmtree(folder)
 
 
 def run(rig: LocalRig, recipe: Recipe, **options: object) -> Report:

@@ -1,9 +1,7 @@
 """What users of one machine learn of one another through the local engine's folder: nothing."""
 
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +15,9 @@ pytestmark = needs_root
 
 
 @pytest.fixture
-def rig() -> Iterator[LocalRig]:
+def rig(open_rig: LocalRig) -> LocalRig:
     """An engine of root whose folder every user may pass through."""
-    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
-    folder.chmod(0o711)
-    made = LocalRig(folder)
-    yield made
-    made.close()
-    shutil.rmtree(folder)
+    return open_rig
 
 
 def start(rig: LocalRig, key: str, job_id: int, uid: int, *argv: str, **env: str) -> None:

@@ -1,4 +1,4 @@
-"""The pace of a user: who takes much of the server's time waits a little before each request while others ask.
+"""The pace of a user: one that takes much of the server's time waits before each request while others ask.
 
 Nobody is refused. While somebody else asks, a user has few requests under way at once, and a fifth of the time: what
 counts is how long their requests kept the event loop, the processor time that they took in threads, and what writing

@@ -92,7 +92,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
 
 
 def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
-    """The plan for the only one who waits, if there is room and no quota in the way. What has none is remembered."""
+    """The plan for the only job that waits, if there is room and no quota in the way. What has none is remembered."""
     tenants, party = state.tenants, record.party
     if tenants.at_once and tenants.holding:
         return None

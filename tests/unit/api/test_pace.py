@@ -77,13 +77,19 @@ def test_a_user_who_takes_much_waits_while_another_asks_and_that_one_does_not() 
 
 
 def test_a_user_alone_has_all_there_is() -> None:
-    async def main() -> None:
-        # On a clock that stands still nothing is ever paid off.
-        pace = Pace(lambda: 0.0)
-        several = [pace.user("ana", costly(0.02), *NOTHING) for _ in range(30)]
-        await asyncio.wait_for(asyncio.gather(*several), 60)
+    async def main() -> int:
+        # On a clock that stands still nothing is ever paid off: a user who had to wait would wait for ever.
+        pace, served = Pace(lambda: 0.0), []
 
-    asyncio.run(main())
+        async def work() -> None:
+            await costly(0.02)(*NOTHING)
+            served.append(True)
+
+        several = [pace.user("ana", of(work), *NOTHING) for _ in range(30)]
+        await asyncio.wait_for(asyncio.gather(*several), 60)
+        return len(served)
+
+    assert 30 == asyncio.run(main())
 
 
 def test_strangers_wait_whoever_asks_besides() -> None:

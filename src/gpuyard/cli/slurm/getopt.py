@@ -56,6 +56,12 @@ class Grammar(NamedTuple):
         more = [f'Try "{self.program} --help" for more information'] if self.try_help else []
         return Stop(f"{self.program}: {text}", *more, code=self.code)
 
+    def besides(self, own: tuple[Opt, ...], without: frozenset[str]) -> tuple[Opt, ...]:
+        """The options of a command that takes these too, but for some; its own letters come first."""
+        taken = {option.short for option in own if option.short}
+        kept = [option for option in self.options if option.name not in without]
+        return (*[each._replace(short="") if each.short in taken else each for each in kept], *own)
+
 
 class Read(NamedTuple):
     """A command line that was read."""

@@ -32,19 +32,7 @@ _NOT_SALLOCS = frozenset(
     }
 )
 _OWN = options("bell no-bell immediate,I? kill-command,K? no-shell wait-all-nodes= command-name=")
-_TAKEN = {option.short for option in _OWN if option.short}
-GRAMMAR = Grammar(
-    "salloc",
-    (
-        *[
-            option._replace(short="") if option.short in _TAKEN else option
-            for option in SBATCH.options
-            if option.name not in _NOT_SALLOCS
-        ],
-        *_OWN,
-    ),
-    anywhere=False,
-)
+GRAMMAR = Grammar("salloc", SBATCH.besides(_OWN, _NOT_SALLOCS), anywhere=False)
 HELP = """\
 Usage: salloc [OPTIONS(0)...] command(0) [args(0)...]
 Waits for what the options ask for, runs the command once with it, shows what the command writes, and ends with its exit

@@ -27,20 +27,7 @@ _OWN = options(
     quit-on-interrupt
     """
 )
-_TAKEN = {option.short for option in _OWN if option.short}
-GRAMMAR = Grammar(
-    "srun",
-    (
-        *[
-            option._replace(short="") if option.short in _TAKEN else option
-            for option in SBATCH.options
-            if option.name not in _NOT_SRUNS
-        ],
-        *_OWN,
-    ),
-    anywhere=False,
-    code=255,
-)
+GRAMMAR = Grammar("srun", SBATCH.besides(_OWN, _NOT_SRUNS), anywhere=False, code=255)
 HELP = """\
 Usage: srun [OPTIONS(0)...] executable(0) [args(0)...]
 Runs a command on the yard, shows what it writes as it comes, and ends with its exit code. With -n N it runs N times at
