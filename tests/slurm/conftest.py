@@ -22,15 +22,26 @@ class Said:
     err: str
 
 
-@pytest.fixture(scope="session")
-def rig() -> Iterator[SlurmCluster]:
+def _cluster() -> SlurmCluster:
     """2 nodes of 8 GPUs, accounting on, no REST."""
     try:
-        cluster = SlurmCluster(nodes=2, gpus=8, rest=False)
+        return SlurmCluster(nodes=2, gpus=8, rest=False)
     except NoCluster as refusal:
         skip_or_fail(str(refusal))
         raise
-    with cluster:
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[SlurmCluster]:
+    """A cluster for all: a test leaves its accounting and its settings as they were."""
+    with _cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_rig() -> Iterator[SlurmCluster]:
+    """A cluster for one test that changes the policy of the whole site."""
+    with _cluster() as cluster:
         yield cluster
 
 

@@ -48,7 +48,7 @@ auth:
 """
 
 
-def test_export_sacctmgr_import_is_the_identity(rig: SlurmCluster, yard: Callable, tmp_path: Path) -> None:
+def test_export_sacctmgr_import_is_the_identity(own_rig: SlurmCluster, yard: Callable, tmp_path: Path) -> None:
     (tmp_path / "yard.yaml").write_text(POLICY)
     out = tmp_path / "out"
     done = yard(
@@ -60,20 +60,20 @@ def test_export_sacctmgr_import_is_the_identity(rig: SlurmCluster, yard: Callabl
     for _ in range(2 if os.environ.get("GPUYARD_SOAK") else 1):
         ran = subprocess.run(
             [out / "sacctmgr.sh"],
-            env=rig.environment,
+            env=own_rig.environment,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
         assert (0, "") == (ran.returncode, ran.stderr)
-    _take_over(rig, (out / "slurm.conf").read_text())
+    _take_over(own_rig, (out / "slurm.conf").read_text())
 
     back = yard(
         "slurm",
         "import",
         "--conf",
-        rig.folder / "slurm.conf",
+        own_rig.folder / "slurm.conf",
         "--dir",
         tmp_path / "back",
         "--gpu-type",
@@ -87,7 +87,7 @@ def test_export_sacctmgr_import_is_the_identity(rig: SlurmCluster, yard: Callabl
     assert ours == theirs
     # And Slurm holds people to it: arts may have no GPU.
     with pytest.raises(RuntimeError, match="Invalid account"):
-        rig.submit("#!/bin/sh\n", "--account=arts", "--gres=gpu:1", "--mem=1G")
+        own_rig.submit("#!/bin/sh\n", "--account=arts", "--gres=gpu:1", "--mem=1G")
 
 
 def _take_over(rig: SlurmCluster, fragment: str) -> None:
@@ -127,7 +127,6 @@ def test_the_doctor_sees_the_site_and_works_without_slurmctld(rig: SlurmCluster,
 
 
 def test_a_name_is_no_row_about_somebody_else(rig: SlurmCluster) -> None:
-    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
     free = ("--mem=1G", "-t10")
     other = rig.submit("#!/bin/sh\nexec sleep 600\n", *free)
     cells = (other, other, "N/A", "bob", "nlp", "normal", "main", "COMPLETED", 100, 100, 110, 120, "5:00",
@@ -159,7 +158,6 @@ def test_a_name_is_no_row_about_somebody_else(rig: SlurmCluster) -> None:
 
 
 def test_who_is_stopped_or_has_components_is_told_of_once(rig: SlurmCluster) -> None:
-    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
     part = "#SBATCH --mem=1G -t10 --gres=gpu:1\n"
     stopped = rig.submit(f"#!/bin/sh\n{part}exec sleep 600\n")
     parts = rig.submit(f"#!/bin/sh\n{part}#SBATCH hetjob\n{part}exec sleep 600\n")
@@ -215,7 +213,6 @@ def test_limits_and_names_of_the_accounting_are_read(
 def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     """Six jobs of a whole node each on two nodes: when each starts follows from when the ones before it end."""
     replay = _program("bench_slurm_replay")
-    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
     commands = Commands(conf=str(rig.folder / "slurm.conf"))
     scripts = [f"#!/bin/sh\nexec sleep {1 + number % 3}\n" for number in range(6)]
     first, *_ = [rig.submit(script, "--gres=gpu:8", "--mem=1G", "-t2") for script in scripts]

@@ -31,7 +31,6 @@ LONG, SHORT = "#!/bin/sh\nexec sleep 600\n", "#!/bin/sh\nexec sleep 1\n"
 @pytest.fixture
 def box(rig: SlurmCluster, yard: Callable, tmp_path: Path) -> Iterator[Box]:
     """A yard over the cluster, with a witness to every command it runs."""
-    rig.command("scontrol", "update", "PartitionName=main", "AllowAccounts=ALL")
     done = yard("slurm", "import", "--conf", rig.folder / "slurm.conf", "--dir", tmp_path / "site")
     assert 0 == done.code, done.err
     folder = tmp_path / "programs"
