@@ -48,7 +48,9 @@ auth:
 """
 
 
-def test_export_sacctmgr_import_is_the_identity(own_rig: SlurmCluster, yard: Callable, tmp_path: Path) -> None:
+def test_export_sacctmgr_import_is_the_identity(
+    own_rig: SlurmCluster, yard: Callable, tmp_path: Path
+) -> None:
     (tmp_path / "yard.yaml").write_text(POLICY)
     out = tmp_path / "out"
     done = yard(
