@@ -53,7 +53,7 @@ def build(yard: Yard) -> FastAPI:
     )
     # Before the jobs themselves, whose paths would take `logs` for an id.
     app.include_router(streams.routes(yard), prefix=PREFIX)
-    app.include_router(foresight.routes(foresight.Foresights(yard, turns)), prefix=PREFIX)
+    app.include_router(foresight.routes(yard, turns), prefix=PREFIX)
     app.include_router(jobs.routes(yard, turns), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)
     app.include_router(partitions.routes(yard), prefix=PREFIX)

@@ -23,13 +23,13 @@ from gpuyard.api.config_replies import (
 )
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
-from gpuyard.api.previews import Line, Previews
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.routes import add, limit
 from gpuyard.api.schemas import ConfigRequest, checked
 from gpuyard.api.wire import answer, encoded, limit_of, number_of
 from gpuyard.config import ConfigError
 from gpuyard.control.configs import Proposal
+from gpuyard.control.foresight.previews import Line, Previews
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.control.views import PAGE_MAX
@@ -68,7 +68,7 @@ class _Configs:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self._configs = yard.configs
-        self._previews = Previews(yard)
+        self._previews = Previews(yard.books, yard.now_ms, in_thread)
 
     async def live(self, request: Request) -> Response:
         """The version in force, with its text."""

@@ -1,209 +1,47 @@
-"""What lies ahead, over HTTP: when a job will start, and what would become of one that is not submitted yet.
-
-The books are locked only while they are read. The rest happens in a process of its own, at the lowest priority that
-still gets there, and an answer is kept for as long as nothing has changed.
-"""
-
-import threading
-import time
-from contextlib import suppress
-from typing import Any
+"""What lies ahead, over HTTP: when a job will start, and what would become of one that is not submitted yet."""
 
 from fastapi import APIRouter, Request, Response
 
 from gpuyard.api.ahead_replies import DryRunReply, EtaReply
 from gpuyard.api.bodies import bytes_of, object_of
-from gpuyard.api.foresight_words import answer_of, cost_of, how_of
 from gpuyard.api.pace import in_thread
-from gpuyard.api.past import PastReader
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import add, query
 from gpuyard.api.schemas import JobRequest, checked
 from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, number_of
-from gpuyard.control.labels import Label, label_of, live
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import Person
-from gpuyard.control.refusals import CouldNever, Overloaded
-from gpuyard.control.rights import ALL, Action, Sight
+from gpuyard.control.foresight.ahead import SEED, Foresights
+from gpuyard.control.labels import label_of
+from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
-from gpuyard.control.thought import Behind
-from gpuyard.model import JobState
-from gpuyard.sim.calibration import Given, Track
-from gpuyard.sim.forecast import quantile
-from gpuyard.sim.oracle import Foresight, Question, foresee
 
-SEED = 1
 SEED_MAX = 2**31
-BUDGET_S = 2.0
-"""CPU seconds for one answer."""
-
-KEPT_S = 10.0
-"""How long an answer is given again while nothing has changed."""
-_KEPT_MAX = 1000
-_TRIED_MAX = 5
-"""How often a rehearsal is begun anew because others have written in between."""
-
-PERCENTS = (50, 90)
 
 
-def routes(ahead: "Foresights") -> APIRouter:
+def routes(yard: Yard, turns: Turns) -> APIRouter:
     """`/jobs/{id}/eta` and `/jobs/dry-run`."""
-    router = APIRouter(tags=["foresight"])
-    seed = query("seed", "Other draws; the same seed and state give the same answer.", "integer", minimum=0,
-                 maximum=SEED_MAX)  # fmt: skip
-    add(router, "GET", "/jobs/{id}/eta", ahead.eta, Action.SEE_JOB, "When a job will start", EtaReply,
-        parameters=(seed,), problems=(404,))  # fmt: skip
-    add(router, "POST", "/jobs/dry-run", ahead.dry_run, Action.SUBMIT,
-        "What would become of a job; nothing is submitted", DryRunReply, body=JobRequest)  # fmt: skip
-    return router
+    ahead = Foresights(yard.books, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
 
-
-class Foresights:
-    """Handlers, and what they remember."""
-
-    def __init__(self, yard: Yard, turns: Turns) -> None:
-        self._yard = yard
-        self._past = PastReader(yard.store)
-        self._track = Track()
-        self._learning = threading.Lock()
-        self._kept: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
-        self._turns = turns
-
-    # -- handlers ------------------------------------------------------------------------------------------------
-
-    async def eta(self, request: Request, id: str) -> Response:
+    async def eta(request: Request, id: str) -> Response:
         """By when a waiting job starts: half of the runs, nine of ten. `seed`: other draws."""
         label, text = label_of(id), request.query_params.get("seed")
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
         who = asker(request.scope)
-        async with self._turns.of(who):
-            return answer(await in_thread(self.estimate, label, seed, who.sight))
+        async with turns.of(who):
+            return answer(await in_thread(ahead.estimate, label, seed, who.sight))
 
-    async def dry_run(self, request: Request) -> Response:
+    async def dry_run(request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
         who = asker(request.scope)
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
-        async with self._turns.of(who):
-            return answer(await in_thread(self.rehearse, who, new))
+        async with turns.of(who):
+            return answer(await in_thread(ahead.rehearse, who, new))
 
-    # -- when ----------------------------------------------------------------------------------------------------
-
-    def estimate(self, label: Label, seed: int = SEED, sight: Sight = ALL) -> dict[str, Any]:
-        """By when a job starts; for an array, the next of its tasks. One out of sight is not found."""
-        books = self._yard.books
-        with books.lock:
-            books.catch_up()
-            key = (books.seq, label, seed)
-            records = [r for r in live(books.state, label) if sight.sees(r.job.spec.tenant)]
-            waiting = [record for record in records if record.state is JobState.PENDING]
-            kept = self._kept.get(key)
-            if waiting and kept is not None and time.monotonic() - kept[0] < KEPT_S:
-                return kept[1]
-            seq = books.seq
-            now_ms = max(self._yard.now_ms(), books.state.now_ms)
-        if not waiting:
-            return self._not_waiting(label, now_ms, sight)
-        first = waiting[0]
-        question = Question(now_ms, first.id, self._past.jobs(now_ms), seed, BUDGET_S)
-        found = self._yard.think.elsewhere(foresee, question, seq=seq)
-        if found is None:
-            return self._not_waiting(label, now_ms, sight)
-        said = self._said(found, first.id, now_ms, seed)
-        said |= {"job": str(label), "task": first.job.label if first.job.label != str(label) else None}
-        if len(self._kept) >= _KEPT_MAX:
-            self._kept.clear()
-        self._kept[key] = (time.monotonic(), said)
-        return said
-
-    def _not_waiting(self, label: Label, now_ms: int, sight: Sight) -> dict[str, Any]:
-        """A job that runs or has ended; raises where there is none."""
-        view = self._yard.views.job(label, brief=True, sight=sight)
-        return answer_of(now_ms, view["state"]) | {
-            "job": str(label),
-            "task": None,
-            "started_ms": view.get("started_ms"),
-            "how": how_of(view["state"], view.get("started_ms"), now_ms),
-        }
-
-    def _said(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
-        """The answer, with what past estimates taught."""
-        with self._learning:
-            return self._learned(found, job_id, now_ms, seed)
-
-    def _learned(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
-        self._settle()
-        raw = {percent: quantile(found.waits_ms, percent, found.runs) for percent in PERCENTS}
-        told = {p: None if w is None else self._track.stretched(p, w, now_ms) for p, w in raw.items()}
-        if told[50] is not None and told[90] is not None:
-            told[90] = max(told[50], told[90])
-        stretch = {percent: self._track.stretch(percent, now_ms) for percent in PERCENTS}
-        if job_id and raw[50] is not None and raw[90] is not None:
-            self._track.give(job_id, Given(now_ms, {50: raw[50], 90: raw[90]}))
-        return answer_of(now_ms, found.state, found, told, stretch, self._track.count, seed)
-
-    def _settle(self) -> None:
-        """Hold the estimates given so far against what became of the jobs."""
-        books = self._yard.books
-        missing = []
-        with books.lock:
-            for job_id in self._track.open:
-                record = books.state.jobs.get(job_id)
-                if record is None:
-                    missing.append(job_id)
-                elif record.state is not JobState.PENDING:
-                    self._track.started(job_id, record.started_ms)
-        for job_id in missing:
-            row = self._yard.store.history(job_id)
-            if row is not None and row.started_ms and row.attempts == 1:
-                self._track.started(job_id, row.started_ms)
-            elif row is not None:
-                self._track.gone(job_id)
-
-    # -- what if -------------------------------------------------------------------------------------------------
-
-    def rehearse(self, who: Person, new: NewJob) -> dict[str, Any]:
-        """What would become of a job."""
-        for _attempt in range(_TRIED_MAX):
-            with suppress(Behind):
-                return self._rehearsed(who, new)
-        raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
-
-    def _rehearsed(self, who: Person, new: NewJob) -> dict[str, Any]:
-        yard = self._yard
-        with yard.books.lock:
-            try:
-                events = yard.desk.rehearse(who, new)
-            except CouldNever as never:
-                return {"would_run": False, "why_never": never.message, "hint": never.hint}
-            seq = yard.books.seq
-        now_ms = events[0].at_ms
-        first: Any = events[0]
-        # Everything the array brings comes along, for its own tasks stand in each other's way.
-        question = Question(
-            now_ms,
-            first.job.id,
-            self._past.jobs(now_ms),
-            SEED,
-            BUDGET_S,
-            tuple(events),
-            who.sight.whole,
-        )
-        found = yard.think.elsewhere(foresee, question, seq=seq, exact=True)
-        assert found is not None
-        tasks = 1 if new.array is None else len(new.array)
-        price = yard.fleet.price_micro_usd_h(found.model) if found.gpu_milli else 0
-        said = self._said(found, 0, now_ms, SEED)
-        return said | {
-            "would_run": True,
-            "id": first.job.array_id or first.job.id,
-            "name": new.name,
-            "tenant": first.job.spec.tenant,
-            "tasks": tasks,
-            "gpus": found.gpu_milli / 1000,
-            "starts_now": bool(found.nodes),
-            "nodes": found.nodes,
-            "why": found.reasons,
-            "helps": found.helps,
-            "cost": cost_of(found, price, tasks),
-        }
+    router = APIRouter(tags=["foresight"])
+    seed = query("seed", "Other draws; the same seed and state give the same answer.", "integer", minimum=0,
+                 maximum=SEED_MAX)  # fmt: skip
+    add(router, "GET", "/jobs/{id}/eta", eta, Action.SEE_JOB, "When a job will start", EtaReply,
+        parameters=(seed,), problems=(404,))  # fmt: skip
+    add(router, "POST", "/jobs/dry-run", dry_run, Action.SUBMIT,
+        "What would become of a job; nothing is submitted", DryRunReply, body=JobRequest)  # fmt: skip
+    return router

@@ -1,7 +1,7 @@
 """Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the books, not in them.
 
 Lifts are tried out on a state apart from the books, which takes longer than anyone should wait for them (see
-`control/thought.py`). The past is the log folded to that time; settings and policy are in the log too.
+`control/foresight/thought.py`). The past is the log folded to that time; settings and policy are in the log too.
 """
 
 import re
@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuyard.control.books import Books
+from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.plain_views import View, caps_view, gpus_number, time_text
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
-from gpuyard.control.thought import Beside, Own, Think
 from gpuyard.control.tries import last_try
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
 from gpuyard.core.lifting import Apart

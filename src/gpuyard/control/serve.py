@@ -26,7 +26,8 @@ from gpuyard.control.desk import Desk
 from gpuyard.control.doors import Doors
 from gpuyard.control.explained import unsaid
 from gpuyard.control.fleet import Fleet, chosen
-from gpuyard.control.follower import Follower
+from gpuyard.control.foresight.follower import Follower
+from gpuyard.control.foresight.thought import Beside
 from gpuyard.control.leading import Leader
 from gpuyard.control.memory import Witness, open_memory
 from gpuyard.control.observe import attempt_key, key_of
@@ -34,7 +35,6 @@ from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.retention import Keeper
-from gpuyard.control.thought import Beside
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.dump import dump
@@ -92,8 +92,8 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_QUESTIONS = ("gpuyard.control.views", "gpuyard.sim.oracle")
-"""Modules whose questions are answered beside the server; the upper ones are known here by name alone."""
+_QUESTIONS = ("gpuyard.control.views", "gpuyard.control.foresight.oracle")
+"""Modules whose questions are answered beside the server: imported there, and not here."""
 
 
 class Yard:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuyard.control.books import Books
 from gpuyard.control.explained import Said, no_job, unsaid, why_view
+from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, live_job, node_view
@@ -27,7 +28,6 @@ from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
-from gpuyard.control.thought import Beside, Own, Think
 from gpuyard.control.tries import tries_of
 from gpuyard.core import State, decide
 from gpuyard.core.estimate import estimate

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control import follower, thought
 from gpuyard.control.explained import Explained
-from gpuyard.control.follower import Follower
+from gpuyard.control.foresight import follower, thought
+from gpuyard.control.foresight.follower import Follower
+from gpuyard.control.foresight.thought import Behind, Beside, Own
 from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import Overloaded, Unacceptable
-from gpuyard.control.thought import Behind, Beside, Own
 from gpuyard.control.views import Views
 from gpuyard.control.wishes import BATCH
 from gpuyard.core.dump import canonical
@@ -134,7 +134,9 @@ def test_what_goes_wrong_in_an_answer_is_said_to_whoever_asked(desk: Rig, proces
 def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     short = Follower(desk.books.store.place)
     monkeypatch.setattr(
-        follower, "_MAIN", f"import gpuyard.control.follower as a; a.ANSWER_S_MAX = 1; {follower._MAIN}"
+        follower,
+        "_MAIN",
+        f"import gpuyard.control.foresight.follower as a; a.ANSWER_S_MAX = 1; {follower._MAIN}",
     )
     try:
         with pytest.raises(Overloaded):

@@ -7,15 +7,14 @@ import asyncio
 import json
 import pickle
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.api.pace import in_thread
+from gpuyard.control.books import Books
 from gpuyard.control.configs import Proposal
 from gpuyard.control.refusals import Overloaded
-from gpuyard.control.serve import Yard
 from gpuyard.core.dump import dump
 from gpuyard.model.units import DAY_MS
 
@@ -36,7 +35,10 @@ Line = dict[str, Any]
 class Previews:
     """The previews of one server: one at a time, since each takes a core."""
 
-    yard: Yard
+    books: Books
+    now_ms: Callable[[], int]
+    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
+    """Has something done in another thread, at the expense of whoever asks."""
     busy: bool = False
 
     async def run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
@@ -52,7 +54,7 @@ class Previews:
 
     async def _run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gpuyard.sim.preview_process",
+            sys.executable, "-m", "gpuyard.control.foresight.preview_process",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             limit=LINE_BYTES_MAX,
         )  # fmt: skip
@@ -93,14 +95,14 @@ class Previews:
         self, pipe: asyncio.StreamWriter, proposal: Proposal, changed: list[str], days: int
     ) -> None:
         """The state, the question, and the history from the latest end backwards."""
-        until_ms = self.yard.now_ms()
+        until_ms = self.now_ms()
         from_ms = until_ms - days * DAY_MS
         with suppress(BrokenPipeError, ConnectionResetError):
-            await _send(pipe, await in_thread(self._header, proposal, changed, from_ms, until_ms))
+            await _send(pipe, await self.in_thread(self._header, proposal, changed, from_ms, until_ms))
             before: tuple[int, int] | None = None
             sent = 0
             while True:
-                rows = await in_thread(self.yard.store.ended_since, from_ms, before, PAGE)
+                rows = await self.in_thread(self.books.store.ended_since, from_ms, before, PAGE)
                 sent += len(rows)
                 about: dict[str, Any] = {}
                 if rows:
@@ -114,7 +116,7 @@ class Previews:
             pipe.close()
 
     def _header(self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int) -> bytes:
-        books = self.yard.books
+        books = self.books
         with books.lock:
             books.catch_up()
             plain = dump(books.state)

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from builders import Yard, ask, nodes
-from gpuyard.control.thought import Own
+from gpuyard.control.foresight.oracle import Foresight, Question, foresee
+from gpuyard.control.foresight.thought import Own
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
-from gpuyard.sim.oracle import Foresight, Question, foresee
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import Store
 

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gpuyard.api.foresight import Foresights
-from gpuyard.api.foresight_words import answer_of
-from gpuyard.api.turns import Turns
 from gpuyard.control.fleet import Fleet
-from gpuyard.control.follower import Follower
+from gpuyard.control.foresight.ahead import Foresights
+from gpuyard.control.foresight.answers import answer_of
+from gpuyard.control.foresight.follower import Follower
+from gpuyard.control.foresight.oracle import Foresight
+from gpuyard.control.foresight.thought import Beside
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.control.thought import Beside
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS
-from gpuyard.sim.oracle import Foresight
 from rigs.desk import ROOT, Rig, rig
 
 TWO_GPUS = NewJob(command=("true",), gpus=2, name="x", limit_ms=HOUR_MS)
@@ -32,13 +30,9 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def ahead(desk: Rig) -> Iterator[Foresights]:
-    yard: Any = SimpleNamespace(
-        books=desk.books, store=desk.books.store, desk=desk.desk, views=desk.views, now_ms=desk.now_ms,
-        fleet=Fleet(Settings(), "c", prices={"H100": 5_000_000}),
-    )  # fmt: skip
     follower = Follower(desk.books.store.place)
-    yard.think = Beside(desk.books, follower)
-    yield Foresights(yard, Turns("questions", at_once=1))
+    fleet = Fleet(Settings(), "c", prices={"H100": 5_000_000})
+    yield Foresights(desk.books, desk.desk, desk.views, Beside(desk.books, follower), fleet, desk.now_ms)
     follower.close()
 
 

@@ -23,8 +23,8 @@ from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 from gpuyard.control.books import Books
+from gpuyard.control.foresight.thought import Behind, Own
 from gpuyard.control.refusals import Overloaded, Refusal
-from gpuyard.control.thought import Behind, Own
 from gpuyard.core import State
 from gpuyard.core.lifting import Apart
 from gpuyard.errors import YardError
@@ -42,7 +42,7 @@ REAP_S = 1.0
 NICENESS = 5
 """Jobs and the server come first, but whoever asked waits for it."""
 _HEAD = struct.Struct(">QB")
-_MAIN = "import sys; from gpuyard.control.follower import main; main(sys.argv[1:])"
+_MAIN = "import sys; from gpuyard.control.foresight.follower import main; main(sys.argv[1:])"
 
 
 class Follower:

@@ -2,7 +2,7 @@
 
 A question is a function of this program and its arguments. It gets a state of its own. Where few jobs are live that is
 a copy, made while the books are locked; where there are many, copying them would keep everybody waiting, and a process
-that follows the log by itself has the state already (`control/follower.py`).
+that follows the log by itself has the state already (`control/foresight/follower.py`).
 """
 
 from collections.abc import Callable

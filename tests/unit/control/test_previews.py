@@ -3,39 +3,27 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuyard.api import previews
-from gpuyard.api.previews import Previews
-from gpuyard.control.books import Books
 from gpuyard.control.configs import Proposal
+from gpuyard.control.foresight import previews
+from gpuyard.control.foresight.previews import Previews
 from gpuyard.control.refusals import Overloaded
 from gpuyard.core.plain import to_plain
 from gpuyard.model import Ask, JobSpec, Quota, Settings, Tenant, Whole
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import PRESETS
-from gpuyard.store import HistoryRow, Store
+from gpuyard.store import HistoryRow
 from rigs.desk import rig
 
 M = MINUTE_MS
 NOW = 1_700_000_000_000
 SETTINGS = Settings(tenants=(Tenant("a", quota=Quota(limit={"total": 1000})),), policy=PRESETS["default"])
 WIDER = replace(SETTINGS, tenants=(Tenant("a"),))
-
-
-@dataclass
-class Yard:
-    """As much of a server as a preview needs."""
-
-    books: Books
-    store: Store
-
-    def now_ms(self) -> int:
-        return NOW
 
 
 @pytest.fixture
@@ -52,7 +40,7 @@ def made(tmp_path: Path) -> Iterator[Previews]:
             for n in range(12)
         ]  # fmt: skip
         found.books.store.put_history(rows)
-        yield Previews(Yard(found.books, found.books.store))  # type: ignore[arg-type]
+        yield Previews(found.books, lambda: NOW)
 
 
 async def _all(made: Previews) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.control.thought import Own
+from gpuyard.control.foresight.thought import Own
 from gpuyard.core import State, apply, decide
 from gpuyard.core.bits import positions
 from gpuyard.core.estimate import estimate
