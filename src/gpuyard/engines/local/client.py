@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.fence import Fence
@@ -176,13 +175,6 @@ class Data(Fence):
     def kept(self, key: str) -> str:
         """The folder of an attempt that is forgotten."""
         return os.path.join(self.root, files.KEPT, key)
-
-    def plan(self, key: str) -> tuple[str, dict[str, Any] | None]:
-        """The folder of an attempt, and what it was started with; None where it is not known."""
-        for folder in (self.attempt(key), self.kept(key)):
-            if (plan := files.read(os.path.join(folder, files.LAUNCH))) is not None:
-                return folder, plan
-        return "", None
 
     def job(self, job_id: int) -> str:
         """The folder that all attempts of a job share."""

@@ -1,7 +1,9 @@
 """What attempts wrote, while they run and after they were forgotten."""
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from gpuyard.engines.local import files, translate
 from gpuyard.engines.local.client import Data, read_own
@@ -13,21 +15,34 @@ def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit
     """Part of a stream; empty at the end, and for an attempt that is not known."""
     if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
         return b""
-    folder, plan = data.plan(key)
-    if plan is None:
-        return b""
-    if named := plan[stream]:
-        return readers.read(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
-    if (cut := cut_of(folder)) is not None and offset < cut.tail:
-        limit = max(0, min(limit, cut.head - offset))
-    return read_own(os.path.join(folder, stream), offset, limit)
+    for folder, plan in _places(data, key):
+        if named := plan[stream]:
+            return readers.read(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
+        cut = cut_of(folder)
+        most = limit if cut is None or offset >= cut.tail else max(0, min(limit, cut.head - offset))
+        if (piece := read_own(os.path.join(folder, stream), offset, most)) or os.path.isdir(folder):
+            return piece
+    return b""
 
 
 def read_from(data: Data, key: str, stream: str, offset: int) -> int:
     """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
-    folder, plan = ("", None) if translate.flaw_of_key(key) else data.plan(key)
-    cut = cut_of(folder) if plan is not None and not plan[stream] else None
-    return cut.tail if cut is not None and cut.head <= offset < cut.tail else offset
+    for folder, plan in _places(data, key) if not translate.flaw_of_key(key) else ():
+        if (cut := cut_of(folder) if not plan[stream] else None) is not None:
+            return cut.tail if cut.head <= offset < cut.tail else offset
+        if plan[stream] or os.path.isdir(folder):
+            break
+    return offset
+
+
+def _places(data: Data, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where an attempt's files may be, and what it was started with: in its folder, and then where that is kept.
+
+    The folder may be moved between two looks. It moves once, so what was not found in one that is gone is in the other.
+    """
+    for folder in (data.attempt(key), data.kept(key)):
+        if (plan := files.read(os.path.join(folder, files.LAUNCH))) is not None:
+            yield folder, plan
 
 
 def seal(folder: str) -> None:

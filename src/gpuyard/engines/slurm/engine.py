@@ -329,8 +329,12 @@ class SlurmEngine(Uncut):
             named = plan[stream]
             path = os.path.join(plan["cwd"], named) if named else os.path.join(folder, files.RUN, stream)
             if plan["uid"] == os.geteuid():
-                return read_own(path, offset, limit)
-            return self._watcher.readers.read(plan["uid"], plan["gid"], path, offset, limit)
+                piece = read_own(path, offset, limit)
+            else:
+                piece = self._watcher.readers.read(plan["uid"], plan["gid"], path, offset, limit)
+            # The folder of an attempt that is forgotten moves, once: what is not in one that is gone is in the other.
+            if piece or named or os.path.isdir(folder):
+                return piece
         return b""
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
