@@ -5,7 +5,7 @@ then requests about jobs into another. A future is done only when its part is on
 store reaches everybody whose part was in that transaction; nothing of it was written.
 
 Clients that were answered together come back together, but not at the same instant: before the disk is kept busy for
-the first of them alone, the thread waits a moment, a part of what a write takes, for as many as there were last time.
+the first of them alone, the thread waits a moment, no longer than a write takes, for as many as there were last time.
 
 Submissions are written without the books' lock (the loop may hold it while it decides); only judging a kind of job
 that was not seen before takes it.
@@ -31,9 +31,8 @@ WAITING_MAX = 20_000
 """Requests that may wait; more are refused, so that a flood does not fill the memory."""
 BATCH_MAX = 1_000
 """Requests in one transaction: the loop has to get its turn in between."""
-GATHER_S_MAX = 0.003
-GATHER_PART = 0.4
-"""How long the others are waited for: this part of the last write, at most so long."""
+GATHER_S_MAX = 0.005
+"""The others are waited for no longer than the last write took, and at most so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class Committer:
 
     def _gather(self) -> None:
         expected = min(max(self._sizes), BATCH_MAX)
-        until_s = time.monotonic() + min(GATHER_S_MAX, GATHER_PART * self._write_s)
+        until_s = time.monotonic() + min(GATHER_S_MAX, self._write_s)
         while len(self._arrivals) + len(self._errands) < expected and not self._closed:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or not self._changed.wait(left_s):
