@@ -147,7 +147,7 @@ FAULTS = [
     ),
     Planted(
         "a deposed leader may write",
-        "sim/memory_store.py",
+        "testing/memory_store.py",
         "        if epoch is not None and epoch != self.epoch:\n",
         "        if epoch is None:\n",
         SEEDS,
@@ -168,7 +168,7 @@ FAULTS = [
     ),
     Planted(
         "a stop leaves no mark for a start that is on its way",
-        "sim/engine.py",
+        "testing/engine.py",
         "            self._claims.add(halt.key)\n            return Reply(Answer.BARRED)\n",
         "            return Reply(Answer.BARRED)\n",
         SEEDS + " tests/contract",

@@ -42,9 +42,8 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.engine import Faults, Life, SimEngine
-from gpuyard.sim.memory_store import MemoryStore
 from gpuyard.store import Commit, Fenced, Numbered, StoreError, StoreFull, Submission
+from gpuyard.testing import Faults, Life, MemoryStore, SimEngine
 
 STEPS = 220
 LIVELY_STEPS_MAX = 4000

@@ -18,7 +18,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here, Pretended
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.model import Node
-from gpuyard.sim.engine import Faults, Life, SimEngine
+from gpuyard.testing import Faults, Life, SimEngine
 
 EPOCH = 1
 GPUS = 8

@@ -7,7 +7,7 @@ import pytest
 from contract.rigs import EPOCH, Program, SimRig, ended, launch, look
 from gpuyard.engines.contract import Answer, Halt, Phase, Transient
 from gpuyard.model import Outcome
-from gpuyard.sim.engine import Faults
+from gpuyard.testing import Faults
 
 LONG = Program(run_ms=60_000)
 ALWAYS = 1000

@@ -14,11 +14,11 @@ from queue import SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from builders import node
 from gpuyard.core import State, apply
 from gpuyard.core.dump import dump, load
 from gpuyard.model import ConfigSet, JobCancelled, NodeAdded, Settings
 from gpuyard.store import CODEC, Accepted, Commit, Store, open_store
+from gpuyard.testing import node
 from rigs.postgres import PostgresServer
 from rigs.stores import accepted, submission
 

@@ -12,8 +12,8 @@ from gpuyard.control.books import Books, Draft
 from gpuyard.core.dump import canonical, load
 from gpuyard.core.plain import Plain
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
-from gpuyard.sim.memory_store import MemoryStore
 from gpuyard.store import Commit, Fenced, Store, StoreFull, Submission, open_store, packed
+from gpuyard.testing import MemoryStore
 
 NODE = Node("n0", "main", "p", "H100", 8, 64_000, 1 << 18)
 

@@ -27,9 +27,8 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.engine import Life, SimEngine
-from gpuyard.sim.memory_store import MemoryStore
 from gpuyard.store.codec import CODEC
+from gpuyard.testing import Life, MemoryStore, SimEngine
 from rigs.desk import ROOT, granted
 
 NODE = Node("n0", "hpc", "gpu", "A100-80GB", 8, 64_000, 512_000)

@@ -26,7 +26,7 @@ from gpuyard.engines.local.translate import GpuReading
 from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.memory_store import MemoryStore
+from gpuyard.testing import MemoryStore
 from rigs.desk import ROOT
 from unit.engines.test_outsiders import Driver
 

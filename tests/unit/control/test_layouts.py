@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuyard.control.books import Books
-from gpuyard.control.loop import Controller
 from gpuyard.engines.contract import Answer, Reply, Stale, Transient
 from gpuyard.model import (
     Capability,
-    ConfigSet,
     Event,
     LayoutMade,
     LayoutPinned,
@@ -21,8 +18,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.mig import Slice
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.engine import Life, SimEngine
-from gpuyard.sim.memory_store import MemoryStore
+from gpuyard.testing import Life, LiveYard, SimEngine
 
 NODE = Node("n0", "main", "p", "H200", 2, 64_000, 1 << 18)
 SEVEN = tuple([Slice(0, "1g.18gb", start) for start in range(7)])
@@ -52,97 +48,81 @@ class Engine(SimEngine):
         return dict.fromkeys(layouts, self.answer)
 
 
-class World:
+class World(LiveYard[Engine]):
     """A leader, its engine and its log."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
-        self.engine = Engine()
-        self.books = Books(self.store)  # type: ignore[arg-type]
-        self.add(ConfigSet(0, Settings(policy=PRESETS["default"])), NodeAdded(0, NODE))
-        self.now_ms = 1000
-        self.lead()
+        super().__init__(lambda _clock: Engine(), Settings(policy=PRESETS["default"]), now_ms=1000)
+        self.add(NodeAdded(0, NODE))
 
-    def lead(self) -> None:
-        lease = self.store.elect("me")
-        assert lease is not None
-        self.controller = Controller(self.books, self.engine, lease.epoch)
-
-    def add(self, *events: Event) -> None:
-        def make(draft: object) -> None:
-            for event in events:
-                draft.add(event)  # type: ignore[attr-defined]
-
-        self.books.commit(None, make)
-
-    def step(self, later_ms: int = 0) -> list[Event]:
-        self.now_ms += later_ms
-        return [e for e in self.controller.step(self.now_ms).events if isinstance(e, LayoutMade)]
+    def made(self, later_ms: int = 0) -> list[Event]:
+        """The layouts that are made in one step."""
+        return [e for e in self.step(later_ms).events if isinstance(e, LayoutMade)]
 
 
 def test_a_layout_is_asked_for_once_and_written_down_when_it_is_made() -> None:
     world = World()
-    world.step()
+    world.made()
     assert [{}] == world.engine.told
     world.add(LayoutPinned(world.now_ms, 0, 0b11, SEVEN, "root"))
-    assert [LayoutMade(1000, 0, 0b11)] == world.step()
-    assert [] == world.step(60_000)
+    assert [LayoutMade(1000, 0, 0b11)] == world.made()
+    assert [] == world.made(60_000)
     # The second GPU stays whole.
     assert [{}, {0: SEVEN, 1: ()}] == world.engine.told
     world.add(LayoutReleased(world.now_ms, 0, 0b01))
-    world.step()
+    world.made()
     assert {1: ()} == world.engine.told[-1]
 
 
 def test_what_is_said_of_a_layout_that_was_replaced_meanwhile_is_not_written() -> None:
     world = World()
-    world.step()
+    world.made()
     world.add(LayoutPinned(world.now_ms, 0, 0b01, SEVEN))
     other = (Slice(0, "7g.141gb", 0),)
     world.engine.meanwhile = lambda: world.add(LayoutPinned(world.now_ms, 0, 0b01, other))
-    assert [] == world.step()
+    assert [] == world.made()
     assert not world.books.state.nodes.pins[0][0].made
-    assert [LayoutMade(1000, 0, 0b01)] == world.step()
+    assert [LayoutMade(1000, 0, 0b01)] == world.made()
     assert [{}, {0: SEVEN}, {0: other}] == world.engine.told
 
 
 def test_trouble_is_written_once_and_tried_again_ever_more_rarely() -> None:
     world = World()
-    world.step()
+    world.made()
     world.engine.answer = Reply(Answer.UNSURE, "the driver is busy")
     world.add(LayoutPinned(world.now_ms, 0, 0b01, SEVEN))
-    assert [LayoutMade(1000, 0, 0b01, "the driver is busy")] == world.step()
+    assert [LayoutMade(1000, 0, 0b01, "the driver is busy")] == world.made()
     for _ in range(20):
-        assert [] == world.step(100)
+        assert [] == world.made(100)
     assert 3 <= len(world.engine.told) <= 5
     world.engine.answer = DONE
-    assert [replace(LayoutMade(0, 0, 0b01), at_ms=world.now_ms + 30_000)] == world.step(30_000)
+    assert [replace(LayoutMade(0, 0, 0b01), at_ms=world.now_ms + 30_000)] == world.made(30_000)
 
 
 def test_a_call_that_fails_is_trouble_too_and_a_deposed_leader_stops() -> None:
     world = World()
-    world.step()
+    world.made()
     world.engine.answer = Transient("the disk is full")
     world.add(LayoutPinned(world.now_ms, 0, 0b01, SEVEN))
-    assert [LayoutMade(1000, 0, 0b01, "the disk is full")] == world.step()
+    assert [LayoutMade(1000, 0, 0b01, "the disk is full")] == world.made()
     assert 2 == len(world.engine.told)
-    world.step(10)
+    world.made(10)
     assert 2 == len(world.engine.told)
     world.engine.answer = Stale("another leads")
     with pytest.raises(Stale):
-        world.step(5000)
+        world.made(5000)
 
 
 def test_the_next_leader_goes_on_where_one_died() -> None:
     world = World()
-    world.step()
+    world.made()
     world.add(LayoutPinned(world.now_ms, 0, 0b01, SEVEN))
     world.lead()
-    assert [LayoutMade(1000, 0, 0b01)] == world.step()
+    assert [LayoutMade(1000, 0, 0b01)] == world.made()
     # One that died after the release and before its call: the engine is told that nothing is kept any more.
     world.add(LayoutReleased(world.now_ms, 0, 0b01))
     world.lead()
-    world.step()
+    world.made()
     assert {} == world.engine.told[-1]
 
 
@@ -150,5 +130,5 @@ def test_an_engine_that_cuts_nothing_says_so() -> None:
     world = World()
     world.engine.capabilities = frozenset()
     world.add(LayoutPinned(world.now_ms, 0, 0b01, SEVEN))
-    assert [LayoutMade(1000, 0, 0b01, "this engine does not cut GPUs")] == world.step()
+    assert [LayoutMade(1000, 0, 0b01, "this engine does not cut GPUs")] == world.made()
     assert [] == world.engine.told

@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gpuyard.control.act import STARTS_MAX
 from gpuyard.control.books import Books
 from gpuyard.control.labels import Label
-from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller, Step
+from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS
 from gpuyard.control.views import Views
 from gpuyard.core.dump import canonical
 from gpuyard.core.plain import to_plain
@@ -30,15 +31,10 @@ from gpuyard.engines.contract import (
 from gpuyard.model import (
     Ask,
     AttemptState,
-    ConfigSet,
     DemandLearned,
-    Job,
     JobClass,
-    JobSpec,
-    JobSubmitted,
     Node,
     Outcome,
-    Requested,
     Settings,
     StopCause,
     Verb,
@@ -46,9 +42,8 @@ from gpuyard.model import (
 )
 from gpuyard.packing.learning import FIRST_JOBS, JOB
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.engine import Life, SimEngine
-from gpuyard.sim.memory_store import MemoryStore
-from gpuyard.store import Fenced, Submission
+from gpuyard.store import Fenced
+from gpuyard.testing import Life, LiveYard, SimEngine
 
 
 def key(job_id: int, submitted_ms: int = 1_000_000) -> str:
@@ -68,11 +63,14 @@ class Engine(SimEngine):
 
     broken = ""
     """Which call does not get through."""
-    calls: list[str]
     busy: tuple[Busy, ...] = ()
 
     later = False
     """Whether starts are put off."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.calls: list[str] = []
 
     def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
         self._note("start")
@@ -93,39 +91,11 @@ class Engine(SimEngine):
             raise Transient("not now")
 
 
-class Here:
-    """A yard with one node of two GPUs and a clock that is turned by hand."""
+class Here(LiveYard[Engine]):
+    """A yard with one node of two GPUs."""
 
     def __init__(self, run_ms: int = 10_000) -> None:
-        self.now_ms = 1_000_000
-        self.engine = Engine(lambda: self.now_ms, [NODE], lambda _launch: Life(run_ms))
-        self.engine.calls = []
-        self.store = MemoryStore()
-        self.books = Books(self.store)  # type: ignore[arg-type]
-        self.books.commit(None, lambda draft: draft.add(ConfigSet(self.now_ms, SETTINGS)))
-        self.rise()
-
-    def rise(self) -> None:
-        self.controller = Controller(self.books, self.engine, self.store.elect("me").epoch)
-
-    def submit(self, gpus: int = 1, **spec: object) -> int:
-        made = JobSpec("t", Ask(Whole(gpus)), recipe=HASH, **spec)  # type: ignore[arg-type]
-        item = Submission(
-            lambda i: [JobSubmitted(self.now_ms, Job(i, made, self.now_ms))], blobs={HASH: RECIPE}
-        )
-        (answer,) = self.store.submit([item], self.now_ms)
-        assert not isinstance(answer, Exception)
-        return answer.first_id
-
-    def step(self, wait_ms: int = 0) -> Step:
-        self.now_ms += wait_ms
-        return self.controller.step(self.now_ms)
-
-    def ask_for(self, job_id: int, verb: Verb) -> None:
-        self.books.commit(None, lambda draft: draft.add(Requested(self.now_ms, job_id, verb, "ada")))
-
-    def phase(self, job_id: int) -> AttemptState | None:
-        return self.books.state.jobs[job_id].phase
+        super().__init__(lambda clock: Engine(clock, [NODE], lambda _launch: Life(run_ms)), SETTINGS)
 
     def live(self) -> list[str]:
         return [run.key for run in self.engine.world.live()]
@@ -231,7 +201,7 @@ def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> No
     here.engine.broken = "start"
     here.step()
     here.engine.broken = ""
-    here.rise()
+    here.lead()
     here.step()
     assert [KEY] == here.live()
 
@@ -404,7 +374,7 @@ def test_one_that_lost_its_place_is_decided_with_the_nodes_as_they_are_now() -> 
 def test_a_deposed_leader_neither_writes_nor_acts() -> None:
     here = Here()
     old = here.controller
-    here.rise()
+    here.lead()
     here.submit()
     here.step()
     before = len(here.engine.calls)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard, ask, node, share, tenant
+from builders import Yard
 from gpuyard.control.observe import node_events
 from gpuyard.core import InvalidEvent, apply, decide
 from gpuyard.core.dump import canonical, dump, load
@@ -27,6 +27,7 @@ from gpuyard.model import (
     Outcome,
 )
 from gpuyard.model.mig import Slice
+from gpuyard.testing import ask, node, share, tenant
 
 WRONG = [node(f"n{i}", 8, "A10") for i in range(2)]
 RIGHT = [replace(each, gpu_model="A100-80GB", nvlink_group_size=8) for each in WRONG]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard, ask, nodes, share, tenant
+from builders import Yard
 from checked import CheckedYard
 from gpuyard.core import apply
 from gpuyard.core.quota_promise import QuotaPromise
@@ -21,6 +21,7 @@ from gpuyard.model import (
     Reservation,
     Settings,
 )
+from gpuyard.testing import ask, nodes, share, tenant
 
 S = 1000
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from builders import Yard, nodes
+from builders import Yard
 from gpuyard.core import apply, dependencies, explain
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.plain import from_plain
@@ -26,6 +26,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.testing import nodes
 
 STARTED, ENDED, COMPLETED, FAILED, ALONE = AfterKind
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from builders import URGENT, Yard, ask, node, nodes, share, tenant
+from builders import Yard
 from checked import CheckedYard, replayed
 from gpuyard.core import apply
 from gpuyard.core.dump import canonical, derived, dump, load
@@ -34,6 +34,7 @@ from gpuyard.model import (
     Tenant,
     Whole,
 )
+from gpuyard.testing import URGENT, ask, node, nodes, share, tenant
 
 S = 1000
 

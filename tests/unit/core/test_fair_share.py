@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from builders import BATCH, Yard, ask, nodes, share, tenant
+from builders import Yard
 from gpuyard.core.dump import dump
 from gpuyard.model import ConfigSet, Settings, Tenant
+from gpuyard.testing import BATCH, ask, nodes, share, tenant
 
 S = 1000
 """Milliseconds of a second; also what a second of one H100 is charged here, in thousands."""

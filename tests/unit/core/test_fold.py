@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import Yard, nodes
+from builders import Yard
 from checked import CheckedYard, replayed
 from gpuyard.core import InvalidEvent, apply
 from gpuyard.core.dump import canonical
@@ -29,6 +29,7 @@ from gpuyard.model import (
     Outcome,
     StopCause,
 )
+from gpuyard.testing import nodes
 
 ROOM = (Grant(0, 1, 1000, 0, 0, 1),)
 ELSEWHERE = (Grant(1, 1, 1000, 0, 0, 1),)

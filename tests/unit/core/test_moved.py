@@ -2,12 +2,13 @@
 
 import pytest
 
-from builders import Yard, nodes, tenant
+from builders import Yard
 from gpuyard.core import why
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.line import ahead, in_order
 from gpuyard.model import JobHeld, JobReleased, Requested, Verb
 from gpuyard.policies import registry
+from gpuyard.testing import nodes, tenant
 
 
 def line(here: Yard) -> list[int]:

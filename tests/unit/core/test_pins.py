@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from builders import Yard, ask, node, nodes, share
+from builders import Yard
 from gpuyard.core import apply
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate
@@ -16,6 +16,7 @@ from gpuyard.core.why import why
 from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings
 from gpuyard.model.layouts import read_layout
 from gpuyard.model.mig import MOLDS, Slice
+from gpuyard.testing import ask, node, nodes, share
 from unit.core.test_geometry import lawful
 from unit.core.test_slicing import slices, started
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import BATCH, URGENT, Yard, ask, node, nodes, share, tenant
+from builders import Yard
 from checked import CheckedYard
 from gpuyard.model import (
     AttemptStopping,
@@ -23,6 +23,7 @@ from gpuyard.model import (
     Settings,
     StopCause,
 )
+from gpuyard.testing import BATCH, URGENT, ask, node, nodes, share, tenant
 
 S = 1000
 

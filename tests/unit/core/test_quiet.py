@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import BATCH, Yard, ask, node, nodes, tenant
+from builders import Yard
 from checked import CheckedYard
 from gpuyard.model import (
     ConfigSet,
@@ -22,6 +22,7 @@ from gpuyard.model import (
     Ticked,
 )
 from gpuyard.policies import registry
+from gpuyard.testing import BATCH, ask, node, nodes, tenant
 
 S = 1000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import Yard, node, nodes
+from builders import Yard
 from gpuyard.core import InvalidEvent, apply, decide, explain
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.life import RETRY_FIRST_MS, RETRY_MAX_MS
@@ -34,6 +34,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.testing import node, nodes
 
 ROOM = (Grant(0, 1, 1000, 1000, 1024, 1),)
 

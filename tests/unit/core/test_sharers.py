@@ -4,13 +4,14 @@ import random
 
 import pytest
 
-from builders import Yard, ask, nodes
+from builders import Yard
 from gpuyard.control.newjobs import owned
 from gpuyard.control.people import RunAs
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.why import why
 from gpuyard.model import Ask, EndJobs, JobSpec, Mig, Milli, Settings, Whole
+from gpuyard.testing import ask, nodes
 
 
 def share(user: str, milli: int = 250) -> Ask:

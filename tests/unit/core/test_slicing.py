@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from builders import BATCH, URGENT, Yard, ask, node, nodes, share
+from builders import Yard
 from gpuyard.core import State, apply, decide
 from gpuyard.core.admission import never
 from gpuyard.core.dump import canonical, derived, dump, load
@@ -14,6 +14,7 @@ from gpuyard.core.slicing import charge_of, whole_free
 from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged
+from gpuyard.testing import BATCH, URGENT, ask, node, nodes, share
 from unit.core.test_geometry import lawful
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from builders import BATCH, URGENT, Yard, ask, node, nodes, tenant
+from builders import Yard
 from gpuyard.core import Explanation, apply
 from gpuyard.core import why as why_
 from gpuyard.model import (
@@ -43,6 +43,7 @@ from gpuyard.model import (
     WithoutAfter,
 )
 from gpuyard.model.units import HOUR_MS
+from gpuyard.testing import BATCH, URGENT, ask, node, nodes, tenant
 from lifted import judge
 
 

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Yard, ask, nodes, share
+from builders import Yard
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Ask, DemandLearned, Mig, Whole
 from gpuyard.packing.learning import (
@@ -18,6 +18,7 @@ from gpuyard.packing.learning import (
     merged,
     typical,
 )
+from gpuyard.testing import ask, nodes, share
 
 ASKS = st.sampled_from(
     [ask(1), ask(8), share(250), share(500), ask(Mig(1, "1g.10gb")), Ask(Whole(0), cpu_milli=4000)]

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from builders import Yard, ask, nodes, tenant
+from builders import Yard
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobSpec
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
@@ -12,6 +12,7 @@ from gpuyard.policies.registry import PRESETS
 from gpuyard.sim.forecast import Past, Runs, forecast, freeze, quantile, thaw
 from gpuyard.sim.forward import Forward
 from gpuyard.sim.pastjobs import Arrivals, PastJob, RunTimes
+from gpuyard.testing import ask, nodes, tenant
 
 SPEC = JobSpec("t", ask(8))
 TEN_MINUTES = [PastJob(0, SPEC, 8000, HOUR_MS, 10 * MINUTE_MS)] * 30

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from random import Random
 
-from builders import ask
 from gpuyard.model import JobSpec
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS
 from gpuyard.sim.pastjobs import BLOCK_MS, LEVELS, Arrivals, PastJob, RunTimes
+from gpuyard.testing import ask
 
 ANA = JobSpec("t", ask(1), user="ana")
 BO = JobSpec("t", ask(1), user="bo")

@@ -23,8 +23,8 @@ from gpuyard.engines.contract import (
     Uncut,
 )
 from gpuyard.model import Capability, Node, Outcome
-from gpuyard.sim.engine_faults import Faults, Misfortune
-from gpuyard.sim.engine_world import Life, NodeState, Run, World, flaw_of
+from gpuyard.testing.faults import Faults, Misfortune
+from gpuyard.testing.world import Life, NodeState, Run, World, flaw_of
 
 __all__ = ["Faults", "Life", "Misfortune", "Run", "SimEngine", "World"]
 
