@@ -1,4 +1,5 @@
-"""The tables, once, for both dialects. `migrations` makes them; a test holds the two equal.
+"""The tables, once, for both dialects. A new store gets them as they stand here, an older one by the steps in
+`migrations`; a test holds the two equal.
 
 Times are milliseconds since 1970 and every integer has 64 bits. Texts that come from people and are only kept, not
 searched, are inside JSON, which has no trouble with any character.
@@ -67,7 +68,7 @@ RECIPES = Table(
     Column("ended_ms", LONG, nullable=False),
     Column("removed_ms", LONG, nullable=False),
     Column("removed_by", Text, nullable=False),
-    Column("bare", Text, nullable=False),
+    Column("bare", Text, nullable=False, server_default=""),
     Index("recipes_ended_ms", "ended_ms", "hash"),
 )
 
@@ -148,7 +149,7 @@ TOKENS = Table(
     Column("expires_ms", LONG, nullable=False),
     Column("used_ms", LONG, nullable=False),
     Column("revoked_ms", LONG, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, server_default=""),
     Index("tokens_made_with", "made_with"),
     Index("tokens_user", "user"),
 )

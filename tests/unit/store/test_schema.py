@@ -1,25 +1,66 @@
 """Tables: made by steps, equal to what the code expects, and never taken back to an older release."""
 
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import text
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, MetaData, select, text
 
-from gpuyard.store import Store, StoreError, open_store
+from gpuyard.store import StoreError, open_store
+from gpuyard.store.migrate import steps, update
 from gpuyard.store.schema import METADATA
 from gpuyard.store.sqlite import switch_to_wal
 from rigs.stores import ticks
 
 
-def test_the_steps_make_what_the_code_expects(store: Store) -> None:
-    with store._backend.reading() as conn:
+def test_a_store_by_steps_and_one_made_at_once_are_what_the_code_expects(place: str) -> None:
+    def seen(conn: Connection) -> list[object]:
         context = MigrationContext.configure(conn, opts={"compare_type": True})
         assert [] == compare_metadata(context, METADATA)
+        found = MetaData()
+        found.reflect(conn)
+        columns = [
+            (str(each), str(each.type), each.nullable, each.primary_key, each.server_default is None)
+            for table in found.sorted_tables
+            for each in table.columns
+        ]
+        keys = sorted(
+            (str(index.name), *index.columns.keys())
+            for table in found.sorted_tables
+            for index in table.indexes
+        )
+        rows = [conn.execute(select(found.tables[name])).all() for name in ("counters", "alembic_version")]
+        return [sorted(columns), keys, rows]
+
+    with open_store(place) as store:
+        with store._backend.reading() as conn:
+            at_once = seen(conn)
+        with store._backend.writing() as conn:
+            found = MetaData()
+            found.reflect(conn)
+            found.drop_all(conn)
+            update(conn)
+        with store._backend.reading() as conn:
+            assert at_once == seen(conn)
+    assert ScriptDirectory(str(files("gpuyard.store") / "migrations")).get_heads() == [steps()[-1]]
+
+
+def test_a_store_that_is_up_to_date_is_opened_without_alembic(tmp_path: Path) -> None:
+    program = (
+        "import sys; from gpuyard.store import open_store; "
+        "open_store(sys.argv[1]).close(); print('alembic' in sys.modules)"
+    )
+    for _ in ("new", "old"):
+        said = subprocess.check_output([sys.executable, "-c", program, tmp_path / "yard.db"], text=True)
+        assert "False\n" == said
 
 
 def test_newer_tables_are_left_alone(place: str) -> None:
