@@ -11,7 +11,7 @@ from gpuyard.control.plain_views import View, time_text
 from gpuyard.control.slurm_events import NODE_FAILED, WAITS_AGAIN
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import HistoryRow, Store, TryRow
-from gpuyard.store.tries import TRIES_MAX
+from gpuyard.store.tables.tries import TRIES_MAX
 
 
 def tries_of(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:

@@ -3,9 +3,9 @@
 `open_store` gives a `Store` over SQLite (a path) or PostgreSQL (a URL). Nothing above knows which it is.
 """
 
-from gpuyard.store.backend import Counters
+from gpuyard.store.backend.base import Counters
+from gpuyard.store.backend.leader import Holder, Lease
 from gpuyard.store.codec import CODEC, Codec
-from gpuyard.store.configs import ConfigVersion, How, text_hash
 from gpuyard.store.errors import (
     Conflict,
     Fenced,
@@ -16,15 +16,15 @@ from gpuyard.store.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
-from gpuyard.store.history import HistoryQuery, HistoryRow
-from gpuyard.store.leader import Holder, Lease
 from gpuyard.store.log import Commit, Numbered
 from gpuyard.store.removals import Ended, Mark, OldRecipe, Removal
 from gpuyard.store.snapshots import Snapshot, packed
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
-from gpuyard.store.tokens import TokenRow
-from gpuyard.store.tries import TryRow
+from gpuyard.store.tables.configs import ConfigVersion, How, text_hash
+from gpuyard.store.tables.history import HistoryQuery, HistoryRow
+from gpuyard.store.tables.tokens import TokenRow
+from gpuyard.store.tables.tries import TryRow
 
 __all__ = [
     "CODEC",

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Table, delete, func, insert, select
 
 from gpuyard.errors import BadInput
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.leader import Holder
 from gpuyard.store.errors import StoreError, explained
-from gpuyard.store.leader import Holder
 from gpuyard.store.migrate import yard_there
 from gpuyard.store.schema import COUNTERS, META, METADATA
 from gpuyard.store.store import BUSY_S, backend_of

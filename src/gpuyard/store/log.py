@@ -12,15 +12,15 @@ from sqlalchemy import Connection, bindparam, select
 
 from gpuyard.model import Event, JobSubmitted
 from gpuyard.model.jobs import FIRST_ELSEWHERE
-from gpuyard.store.backend import Backend, Counters
+from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.codec import Codec
-from gpuyard.store.configs import ConfigVersion, put_configs
 from gpuyard.store.errors import Fenced, StoreDamaged
-from gpuyard.store.history import HistoryRow, put_history
 from gpuyard.store.schema import EVENTS
 from gpuyard.store.submissions import Accepted, Submission, Tray
-from gpuyard.store.tokens import TokenRow, put_tokens
-from gpuyard.store.tries import TryRow, put_tries
+from gpuyard.store.tables.configs import ConfigVersion, put_configs
+from gpuyard.store.tables.history import HistoryRow, put_history
+from gpuyard.store.tables.tokens import TokenRow, put_tokens
+from gpuyard.store.tables.tries import TryRow, put_tries
 
 Numbered = tuple[int, Event]
 """An event with its number in the log."""

@@ -20,7 +20,7 @@ from sqlalchemy import delete, func, insert, select
 from gpuyard import __version__
 from gpuyard.core.plain import Plain
 from gpuyard.model.units import DAY_MS
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
 from gpuyard.store.errors import StoreDamaged, StoreError
 from gpuyard.store.schema import EVENTS, SNAPSHOTS
 

@@ -7,19 +7,19 @@ from sqlalchemy import delete, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.leader import Holder, Lease
+from gpuyard.store.backend.postgres import PostgresBackend, is_postgresql
+from gpuyard.store.backend.sqlite import SqliteBackend
 from gpuyard.store.codec import CODEC, Codec
-from gpuyard.store.configs import Configs
 from gpuyard.store.errors import StoreError
-from gpuyard.store.history import History
-from gpuyard.store.leader import Holder, Lease
-from gpuyard.store.postgres import PostgresBackend, is_postgresql
 from gpuyard.store.removals import Removals
 from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
-from gpuyard.store.sqlite import SqliteBackend
-from gpuyard.store.tokens import Tokens
-from gpuyard.store.tries import Tries
+from gpuyard.store.tables.configs import Configs
+from gpuyard.store.tables.history import History
+from gpuyard.store.tables.tokens import Tokens
+from gpuyard.store.tables.tries import Tries
 
 BUSY_S = 10.0
 """How long a write waits for its turn."""

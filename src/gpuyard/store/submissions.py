@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.core.plain import Plain
 from gpuyard.model import Event, JobSubmitted
-from gpuyard.store.backend import Counters
+from gpuyard.store.backend.base import Counters
 from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Conflict, StoreError
 from gpuyard.store.schema import BLOBS, EVENTS, IDEMPOTENCY

@@ -19,7 +19,9 @@ import os, signal, sys
 from gpuyard.config import loads
 from gpuyard.control.books import Books
 from gpuyard.control.configs import StartFile, put_start
-from gpuyard.store import bell, configs, log, open_store, submissions
+from gpuyard.store import log, open_store, submissions
+from gpuyard.store.backend import bell
+from gpuyard.store.tables import configs
 
 place, moment, one, two = sys.argv[1:]
 

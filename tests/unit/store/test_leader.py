@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.store import Commit, Lease, Store, StoreUnreachable, open_store
-from gpuyard.store.leader import FileLease
+from gpuyard.store.backend.leader import FileLease
 from rigs.postgres import PostgresServer
 from rigs.stores import LEASE_S, in_own_process, lead, ticks
 

@@ -15,9 +15,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, MetaData, select, text
 
 from gpuyard.store import StoreError, open_store
+from gpuyard.store.backend.sqlite import switch_to_wal
 from gpuyard.store.migrate import steps, update
 from gpuyard.store.schema import METADATA
-from gpuyard.store.sqlite import switch_to_wal
 from rigs.stores import ticks
 
 

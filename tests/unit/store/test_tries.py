@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.store import Commit, Store, TryRow, log
-from gpuyard.store.tries import TRIES_MAX
+from gpuyard.store.tables.tries import TRIES_MAX
 from rigs.stores import ended, ticks
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, false, func, or_, sele
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.core.plain import Plain
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import HISTORY
 
 LIMIT_MAX = 1000

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import BLOBS, CONFIGS
 
 VERSIONS_MAX = 1000

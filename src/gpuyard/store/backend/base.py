@@ -8,12 +8,12 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpuyard.store.bell import Bell
+from gpuyard.store.backend.bell import Bell
+from gpuyard.store.backend.leader import Holder, Lease
+from gpuyard.store.backend.turn import Turn
 from gpuyard.store.errors import StoreBusy, StoreError, StoreFull, explained
-from gpuyard.store.leader import Holder, Lease
 from gpuyard.store.migrate import migrate
 from gpuyard.store.schema import COUNTERS
-from gpuyard.store.turn import Turn
 
 
 class Counters(NamedTuple):

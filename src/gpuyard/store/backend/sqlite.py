@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, update
 from sqlalchemy.pool import QueuePool
 
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.leader import FileLease, Holder, Lease, file_holder
 from gpuyard.store.errors import StoreError, StoreReadOnly
-from gpuyard.store.leader import FileLease, Holder, Lease, file_holder
 from gpuyard.store.schema import COUNTERS
 
 _READERS_MAX = 16

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import TOKENS
 
 _ONE = select(TOKENS).where(TOKENS.c.id == bindparam("token_id"))

@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, create_engine, event, func, select, text
 
-from gpuyard.store.backend import Backend
+from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.leader import Holder, Lease, SessionLease
 from gpuyard.store.errors import StoreError, explained
-from gpuyard.store.leader import Holder, Lease, SessionLease
 
 _log = logging.getLogger(__name__)
 

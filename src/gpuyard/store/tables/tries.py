@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gpuyard.store.backend import Backend
-from gpuyard.store.history import kept_number, kept_text
+from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import TRIES
+from gpuyard.store.tables.history import kept_number, kept_text
 
 TRIES_MAX = 100
 """Of one job at most so many are read, the last ones: some jobs are preempted for weeks."""
