@@ -7,7 +7,7 @@ The three events that every job has are folded in `life`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from gpuyard.core import fold_fleet as fleet
 from gpuyard.core.life import close_periods, end, gone, requeue_if_due, start, submit
@@ -15,6 +15,7 @@ from gpuyard.core.records import JobRecord
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
 from gpuyard.model import (
+    AccessEvent,
     AttemptConfirmed,
     AttemptEnded,
     AttemptStarted,
@@ -40,7 +41,6 @@ from gpuyard.model import (
     LayoutMade,
     LayoutPinned,
     LayoutReleased,
-    NameUnbound,
     NodeAdded,
     NodeChanged,
     NodeCordoned,
@@ -49,8 +49,6 @@ from gpuyard.model import (
     NodeUp,
     Requested,
     Ticked,
-    TokenMade,
-    TokenRevoked,
     Verb,
 )
 from gpuyard.model.units import NO_LIMIT_MS
@@ -62,10 +60,14 @@ def apply(state: State, event: Event) -> None:
         _OF_EVERY_JOB[type(event)](state, *event)
         return
     state.now_ms = at_ms = event.at_ms
-    state.stirred += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
-    _STEPS[type(event)](state, event)
+    step = _STEPS[type(event)]
+    if step is None:
+        # Of another domain: time has passed, and the last plan stands.
+        return
+    state.stirred += 1
+    step(state, event)
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -217,10 +219,6 @@ def _ticked(state: State, event: Ticked) -> None:
         state.drop_earmark(record)
 
 
-def _nothing(_state: State, _event: Event) -> None:
-    """Who may come in is no concern of the scheduler."""
-
-
 _OF_EVERY_JOB: dict[type, Callable[..., object]] = {
     JobSubmitted: submit,
     AttemptStarted: start,
@@ -228,7 +226,7 @@ _OF_EVERY_JOB: dict[type, Callable[..., object]] = {
 }
 """Folded by their fields."""
 
-_STEPS: dict[type, Callable[[State, Any], None]] = {
+_STEPS: dict[type, Callable[[State, Any], None] | None] = {
     ConfigSet: fleet.config_set,
     NodeAdded: fleet.node_added,
     NodeChanged: fleet.node_changed,
@@ -255,7 +253,6 @@ _STEPS: dict[type, Callable[[State, Any], None]] = {
     EarmarkSet: _earmark_set,
     EarmarkDropped: _earmark_dropped,
     Ticked: _ticked,
-    TokenMade: _nothing,
-    TokenRevoked: _nothing,
-    NameUnbound: _nothing,
+    **dict.fromkeys(get_args(AccessEvent)),
 }
+"""What each kind of event changes; None: it is of another domain."""

@@ -6,6 +6,7 @@ there is nothing.
 
 from gpuyard.model.catalogue import CATALOGUE, GpuModel
 from gpuyard.model.events import (
+    AccessEvent,
     AttemptConfirmed,
     AttemptEnded,
     AttemptStarted,
@@ -36,6 +37,7 @@ from gpuyard.model.events import (
     NodeUncordoned,
     NodeUp,
     Requested,
+    SchedulingEvent,
     Ticked,
     TokenMade,
     TokenRevoked,
@@ -87,6 +89,7 @@ from gpuyard.model.settings import Budget, JobClass, PolicySpec, Quota, Retentio
 
 __all__ = [
     "CATALOGUE",
+    "AccessEvent",
     "AddNodes",
     "After",
     "AfterKind",
@@ -169,6 +172,7 @@ __all__ = [
     "Requested",
     "Reservation",
     "Retention",
+    "SchedulingEvent",
     "Settings",
     "Start",
     "Stop",

@@ -331,7 +331,7 @@ class Ticked:
     at_ms: int
 
 
-Event = (
+SchedulingEvent = (
     ConfigSet
     | NodeAdded
     | NodeChanged
@@ -360,8 +360,12 @@ Event = (
     | EarmarkSet
     | EarmarkDropped
     | DemandLearned
-    | TokenMade
-    | TokenRevoked
-    | NameUnbound
     | Ticked
 )
+"""What the core folds: jobs, nodes, settings, time."""
+
+AccessEvent = TokenMade | TokenRevoked | NameUnbound
+"""Who may come in. The core notes the time of these and nothing else."""
+
+Event = SchedulingEvent | AccessEvent
+"""All that a log can hold, by domain."""

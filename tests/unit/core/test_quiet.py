@@ -6,6 +6,7 @@ import pytest
 
 from builders import Yard
 from checked import CheckedYard
+from gpuyard.core import decide
 from gpuyard.model import (
     ConfigSet,
     JobCancelled,
@@ -20,6 +21,7 @@ from gpuyard.model import (
     ReasonCode,
     Settings,
     Ticked,
+    TokenMade,
 )
 from gpuyard.policies import registry
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
@@ -159,3 +161,25 @@ def test_settings_and_ticks_are_noticed() -> None:
     assert [later] == here.started(here.step())
     here.apply(ConfigSet(7 * S, replace(here.state.settings, tenants=())))
     assert [job] == here.started(here.step())
+
+
+def test_an_event_of_another_domain_moves_the_clock_and_leaves_the_last_plan() -> None:
+    here = full()
+    state, last = here.state, here.state.quiet
+    at_ms = here.now_ms + 1
+    here.apply(TokenMade(at_ms, "id", "ana", "user", "t", 0, "root"))
+    assert (at_ms, last) == (state.now_ms, state.quiet)
+    assert last is not None
+    assert last.stands(state.stirred, here.policy, at_ms)
+    assert last.plan == decide(state, here.policy, at_ms)
+    assert last is state.quiet, "there was another pass"
+
+
+def test_an_event_of_another_domain_closes_a_period() -> None:
+    """Time passes with every event: shares have moved, so the last plan is void."""
+    here = full()
+    last, due_ms = here.state.quiet, here.state.tenants.due_ms
+    here.apply(TokenMade(due_ms, "id", "ana", "user", "t", 0, "root"))
+    assert due_ms < here.state.tenants.due_ms
+    assert last is not None
+    assert not last.stands(here.state.stirred, here.policy, due_ms)
