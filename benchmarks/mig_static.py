@@ -20,7 +20,7 @@ from numba import njit
 from scipy.optimize import linprog
 
 from gpuyard.core.geometry import Held, starts
-from gpuyard.packing.slices import _ways
+from gpuyard.packing.slices.worth import _ways
 
 TRIES_MAX = 4000
 LAST_S = HOURS * HOUR_S

@@ -31,7 +31,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import Learner
-from gpuyard.packing.slices import profiles_of
+from gpuyard.packing.slices.worth import profiles_of
 from gpuyard.policies.registry import build
 
 MOLD = MOLDS["H100"]

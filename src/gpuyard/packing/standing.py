@@ -14,7 +14,7 @@ from gpuyard.core.shapes import Shape
 from gpuyard.core.slicing import charge_of, uncut_free
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
-from gpuyard.packing.slice_standing import SliceStanding
+from gpuyard.packing.slices.standing import SliceStanding
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, worth
 

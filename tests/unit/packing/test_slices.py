@@ -11,8 +11,8 @@ from gpuyard.core.geometry import Place
 from gpuyard.core.slicing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MOLDS
-from gpuyard.packing.slice_standing import SliceStanding
-from gpuyard.packing.slices import _ways, profiles_of, values, with_place
+from gpuyard.packing.slices.standing import SliceStanding
+from gpuyard.packing.slices.worth import _ways, profiles_of, values, with_place
 from gpuyard.testing import ask, nodes, share
 
 H100 = MOLDS["H100"]

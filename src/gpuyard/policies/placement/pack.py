@@ -3,9 +3,8 @@
 1. Least cost: what the node's idle GPUs and cores are worth to the expected tasks, before less after (see
 `gpuyard.packing.values`); 2. least idle on the node afterwards, so that full nodes get fuller and empty ones stay
 empty; 3. lowest node. Of a node, the GPU for a share is chosen likewise. Like `fgd` it looks at all kinds of node
-together. A MIG slice goes where its GPU loses the least of what the expected slices need (see
-`gpuyard.packing.slices`). Gangs, and everything as long as nobody is expected to want parts of GPUs, are placed like
-`best-fit`, and as fast.
+together. A MIG slice goes where its GPU loses the least of what the expected slices need (see `packing/slices`). Gangs,
+and everything as long as nobody is expected to want parts of GPUs, are placed like `best-fit`, and as fast.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The nodes by what a slice would cost there: the live side of `slices`.
+"""The nodes by what a slice would cost there: the live side of `worth`.
 
 A slice costs what its GPU is worth less afterwards. Whole GPUs are compared with those that are cut already: an empty
 one is worth more the more large slices and whole GPUs are expected. For every profile the nodes stand in sets by their
@@ -26,7 +26,7 @@ from gpuyard.model import Grant
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
-from gpuyard.packing.slices import plain, profiles_of, values, with_place
+from gpuyard.packing.slices.worth import plain, profiles_of, values, with_place
 from gpuyard.packing.values import NO_ROOM
 
 _MANY = 1 << 30
