@@ -3,7 +3,7 @@
     python benchmarks/bench_load.py [--rounds 3] [--waiting 10000] [--quick] [--write]
 
 Both are the real thing: `yard up` with emulated GPUs, and Slurm's daemons from Debian's packages with fake ones
-(tests/rigs/slurm.py, which installs the packages and needs root). Four clients submit through each HTTP API while
+(tests/rigs/slurm, which installs the packages and needs root). Four clients submit through each HTTP API while
 nothing may start; short jobs are then let go and counted by the lines that they wrote themselves; with a long queue the
 listing commands are timed as processes; then the queue is let go and the passes of both schedulers are watched. At last
 each server is killed while it acknowledges submissions, to see what its acknowledgement was worth.

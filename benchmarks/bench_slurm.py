@@ -4,7 +4,7 @@
     python benchmarks/bench_slurm.py --simulated [--write]     the same jobs in the simulator, without a cluster
 
 Real slurmctld, slurmdbd, slurmrestd and eight slurmd with eight fake GPUs each, from Debian's packages
-(tests/rigs/slurm.py installs them and needs root), on a fresh cluster for every side. The jobs sleep, so two cores are
+(tests/rigs/slurm installs them and needs root), on a fresh cluster for every side. The jobs sleep, so two cores are
 enough; every figure is computed from the lines that the jobs wrote themselves. Both sides are told the same: tenant,
 GPUs, nodes, and a time limit in whole minutes.
 
@@ -26,7 +26,7 @@ from figures import Row, publish, table
 from slurm_drive import EXTRA, HALF_LIFE_MIN, SCHEDULER, Driven, OwnScheduler, Side
 from slurm_trace import WEIGHTS, Sent, figures_of, jobs, read
 
-from rigs.slurm_packages import NoCluster
+from rigs.slurm.packages import NoCluster
 
 ALONE = 20
 """Jobs sent one after the other into an empty cluster, to see what starting one costs."""

@@ -47,7 +47,7 @@ from gpuyard.policies import registry
 from gpuyard.sim.simulate import Simulation
 from gpuyard.sim.slurm_history import History, history
 from gpuyard.sim.trace import Trace
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 NODES, GPUS = 4, 8
 QUICK = "bf_interval=1,sched_interval=1,sched_min_interval=0,bf_continue,bf_max_job_test=500"

@@ -17,7 +17,7 @@ from load_sides import CLIENTS, GPUS, Submitter, burst, by_commands, until
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from rigs.slurm import NoCluster, SlurmCluster
+from rigs.slurm.cluster import NoCluster, SlurmCluster
 
 __all__ = ["NoCluster", "SlurmSide"]
 

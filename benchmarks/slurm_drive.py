@@ -14,7 +14,7 @@ from slurm_trace import GPUS_PER_NODE, WEIGHTS, Sent, script
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 NODES = 8
 HALF_LIFE_MIN = 10

@@ -7,7 +7,7 @@ import pytest
 
 from rigs.accounts import hide_people
 
-pytest_plugins = ("rigs.postgres", "rigs.slurm", "rigs.oidc")
+pytest_plugins = ("rigs.postgres", "rigs.slurm.cluster", "rigs.oidc")
 
 _CLUSTERS = {"slurm_cluster", "slurm_of_eight"}
 _SERVERS = {"postgres_server", "issuer"}

@@ -10,7 +10,7 @@ import pytest
 
 from contract.rigs import SEVERAL_NODES, LocalRig, Rig, SimRig
 from contract.slurm_rig import SlurmRig
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 
 def _made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Rig:

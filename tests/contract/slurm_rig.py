@@ -10,7 +10,7 @@ from gpuyard.engines.slurm.client import CommandClient
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import Site
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 TYPES = {"a100": "A100-80GB"}
 

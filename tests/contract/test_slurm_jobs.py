@@ -15,7 +15,7 @@ from contract.rigs import EPOCH, Program, ended, launch, look, moments, until, u
 from contract.slurm_rig import SlurmRig
 from gpuyard.engines.contract import Answer, Halt, Launch, NodeReport, Part, Phase, Recipe, Transient
 from gpuyard.model import Outcome
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 

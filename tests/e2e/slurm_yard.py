@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from e2e.conftest import Box
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 CONFIG = """version: 1
 clusters:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.slurm_yard import SlurmYard, until
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 

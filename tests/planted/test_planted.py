@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planted_faults import FAULTS, Planted
+from planted.faults import FAULTS, Planted
 
 ROOT = Path(__file__).resolve().parents[2]
 

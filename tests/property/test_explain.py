@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-import machine
-from books import Live, ask_milli, chain
-from builders import Yard
 from gpuyard.core import Explanation, decide, explain
 from gpuyard.core.dump import canonical, derived
 from gpuyard.model import Milli, Plan, ReasonCode
 from gpuyard.model.settings import TOTAL
 from gpuyard.policies import registry
-from judge import Quotas, Room, allowed, holders
+from harness.machines import machine
+from harness.reference.books import Live, ask_milli, chain
+from harness.reference.judge import Quotas, Room, allowed, holders
+from harness.yard import Yard
 
 POLICIES = ("fifo", "strict-fifo", "conservative", "default", "fair", "sjf", "fgd")
 NODE = re.compile(

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import machine
-import strategies as some
-from builders import Yard
 from gpuyard.core import Explanation, apply, why
 from gpuyard.core.dump import canonical, derived
 from gpuyard.model import After, AfterKind, Event, GpusTaken, Job, JobSubmitted, Outcome, Plan, PolicySpec
 from gpuyard.policies import registry
-from lifted import judge
-from pairs import every_pair, name_of
+from harness.machines import machine
+from harness.machines import strategies as some
+from harness.machines.pairs import every_pair, name_of
+from harness.reference.lifted import judge
+from harness.yard import Yard
 
 # Nothing is shrunk: each example asks and judges a hundred times, and a log of a dozen events reads well as it is.
 

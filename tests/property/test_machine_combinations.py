@@ -3,8 +3,8 @@
 import pytest
 
 from gpuyard.model import PolicySpec
-from machine import run
-from pairs import every_pair, name_of
+from harness.machines.machine import run
+from harness.machines.pairs import every_pair, name_of
 
 
 @pytest.mark.parametrize("spec", every_pair(), ids=name_of)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.policies import registry
-from machine import run
-from pin_machine import PinMachine
+from harness.machines.machine import run
+from harness.machines.pin_machine import PinMachine
 
 UNCAPPED = {"backfill_depth": 1_000_000, "depth_per_tenant": 1_000_000}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.policies import registry
-from machine import run
+from harness.machines.machine import run
 
 UNCAPPED = {"backfill_depth": 1_000_000, "depth_per_tenant": 1_000_000}
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import strategies as some
-from builders import Yard
 from gpuyard.model import Ask, Node, PolicySpec, Whole
 from gpuyard.policies import registry
-from judge import layouts
+from harness.machines import strategies as some
+from harness.reference.judge import layouts
+from harness.yard import Yard
 
 Arrival = tuple[int, Ask, int, int]
 """(gap before it, ask, limit, percent of the limit that it runs)"""

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rigs.slurm_world import NODES, T0_MS, Watched, World, attempt
+from rigs.slurm.world import NODES, T0_MS, Watched, World, attempt
 
 STATES = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY")
 

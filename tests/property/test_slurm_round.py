@@ -12,7 +12,7 @@ from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm import site
-from rigs.slurm_policy import StandIn, said, site_texts
+from rigs.slurm.policy import StandIn, said, site_texts
 
 MODELS = ("H100", "A100-80GB", "T4", "L40S", "V100")
 names = st.text("abcdefghij", min_size=1, max_size=6).map("t".__add__)

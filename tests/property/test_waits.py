@@ -10,10 +10,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
-import machine
-import pin_machine
-import strategies as some
-from builders import Yard
 from gpuyard.core import apply, decide, dump, explain, load
 from gpuyard.model import (
     Ask,
@@ -31,6 +27,9 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.policies import registry
+from harness.machines import machine, pin_machine
+from harness.machines import strategies as some
+from harness.yard import Yard
 
 UNCAPPED = {"backfill_depth": 1_000_000, "depth_per_tenant": 1_000_000}
 REAL_MS = 1000 * 86_400_000

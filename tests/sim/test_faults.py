@@ -1,4 +1,4 @@
-"""The control loop among faults, seed by seed: safety first, then liveness (tests/trial.py).
+"""The control loop among faults, seed by seed: safety first, then liveness (tests/harness/trial.py).
 
 A failing seed prints the command that repeats it. Seeds that ever failed stay in seeds.txt.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trial import Trial
+from harness.trial import Trial
 
 KEPT = [
     int(line.split()[0]) for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines() if line

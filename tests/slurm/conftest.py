@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from rigs.postgres import skip_or_fail
-from rigs.slurm import SlurmCluster
-from rigs.slurm_packages import NoCluster
+from rigs.slurm.cluster import SlurmCluster
+from rigs.slurm.packages import NoCluster
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from gpuyard.intake import Caller, read_sbatch
 from gpuyard.intake.sbatch.hostlists import expand
 from gpuyard.intake.sbatch.taking import understand
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import from_commands
-from rigs.slurm import SlurmCluster
-from rigs.slurm_policy import said
+from rigs.slurm.cluster import SlurmCluster
+from rigs.slurm.policy import said
 
 pytestmark = pytest.mark.xdist_group("slurm-admin")
 

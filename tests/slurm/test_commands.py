@@ -16,8 +16,8 @@ import pytest
 
 from e2e.conftest import Box
 from rigs.postgres import skip_or_fail
-from rigs.slurm import SlurmCluster
-from rigs.slurm_packages import NoCluster
+from rigs.slurm.cluster import SlurmCluster
+from rigs.slurm.packages import NoCluster
 
 SCRIPTS = {
     "ok.sh": "#!/bin/sh\necho hello\n",

@@ -15,7 +15,7 @@ from gpuyard.engines.slurm.accounting import read_jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import key_of
 from gpuyard.engines.slurm.site import answer, sources
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("slurm-admin")
 

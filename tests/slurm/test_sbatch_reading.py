@@ -14,8 +14,8 @@ import pytest
 from gpuyard.errors import BadInput
 from gpuyard.intake import Caller, expand_pattern, read_sbatch
 from rigs.postgres import skip_or_fail
-from rigs.slurm import SlurmCluster
-from rigs.slurm_packages import NoCluster
+from rigs.slurm.cluster import SlurmCluster
+from rigs.slurm.packages import NoCluster
 from slurm.scontrol import Case, differences, submit
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "unit" / "intake" / "scripts"

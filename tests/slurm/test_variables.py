@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 CONFIG = """\
 version: 1

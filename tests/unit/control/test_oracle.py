@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from builders import Yard
 from gpuyard.control.foresight.oracle import Foresight, Question, foresee
 from gpuyard.control.foresight.thought import Own
 from gpuyard.core.dump import dump, load
@@ -11,6 +10,7 @@ from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import Store
 from gpuyard.testing import ask, nodes
+from harness.yard import Yard
 
 PAST = (PastJob(0, JobSpec("t", ask(8)), 8000, HOUR_MS, 10 * MINUTE_MS),) * 30
 

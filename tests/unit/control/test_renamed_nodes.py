@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard
 from gpuyard.control.observe import node_events
 from gpuyard.core import InvalidEvent, apply, decide
 from gpuyard.core.dump import canonical, dump, load
@@ -28,6 +27,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.mig import Slice
 from gpuyard.testing import ask, node, share, tenant
+from harness.yard import Yard
 
 WRONG = [node(f"n{i}", 8, "A10") for i in range(2)]
 RIGHT = [replace(each, gpu_model="A100-80GB", nvlink_group_size=8) for each in WRONG]

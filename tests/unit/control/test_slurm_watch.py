@@ -16,7 +16,7 @@ from gpuyard.engines.slurm.accounting import Jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.model import JobState, Outcome
-from rigs.slurm_world import T0_MS, Watched, World, attempt
+from rigs.slurm.world import T0_MS, Watched, World, attempt
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard
-from checked import CheckedYard
 from gpuyard.core import apply
 from gpuyard.core.quota_promise import QuotaPromise
 from gpuyard.core.records import JobRecord
@@ -22,6 +20,8 @@ from gpuyard.model import (
     Settings,
 )
 from gpuyard.testing import ask, nodes, share, tenant
+from harness.machines.checked import CheckedYard
+from harness.yard import Yard
 
 S = 1000
 

@@ -6,12 +6,12 @@ from itertools import combinations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders import Yard
-from checked import CheckedYard
 from gpuyard.core.profile import Profile
 from gpuyard.model import Ask, Grant, Node, NodeCordoned, Plan, PolicySpec, ReasonCode, Whole
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share, tenant
+from harness.machines.checked import CheckedYard
+from harness.yard import Yard
 
 CONSERVATIVE = registry.PRESETS["conservative"]
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import apply, dependencies, explain
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.plain import from_plain
@@ -27,6 +26,7 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.testing import nodes
+from harness.yard import Yard
 
 STARTED, ENDED, COMPLETED, FAILED, ALONE = AfterKind
 

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from builders import Yard
-from checked import CheckedYard, replayed
 from gpuyard.core import apply
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.plain import from_plain, to_plain
@@ -35,6 +33,8 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.testing import URGENT, ask, node, nodes, share, tenant
+from harness.machines.checked import CheckedYard, replayed
+from harness.yard import Yard
 
 S = 1000
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import apply, explain
 from gpuyard.core.estimate import Estimate, estimate
 from gpuyard.model import After, AfterKind, Ask, Job, JobSpec, JobSubmitted, Requested, Verb, Whole
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.testing import nodes
+from harness.yard import Yard
 
 STARTED, ENDED, COMPLETED, _FAILED, ALONE = AfterKind
 

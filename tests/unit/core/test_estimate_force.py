@@ -1,10 +1,10 @@
 """A job that may have others stopped for it is told when: not before they have had their minimum run time."""
 
-from builders import Yard
 from gpuyard.core import explain
 from gpuyard.model import JobClass, Quota, Settings, Tenant
 from gpuyard.model.units import HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.testing import nodes
+from harness.yard import Yard
 
 MIN_RUN_MS, GRACE_MS = 5 * MINUTE_MS, 30 * SECOND_MS
 

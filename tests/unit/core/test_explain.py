@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import Explanation, Policy, explain
 from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.line import ahead, in_order
@@ -25,6 +24,7 @@ from gpuyard.model import (
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share, tenant
+from harness.yard import Yard
 
 
 def lifted_by(yard: Yard, job_id: int) -> list[str]:

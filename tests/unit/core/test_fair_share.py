@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.dump import dump
 from gpuyard.model import ConfigSet, Settings, Tenant
 from gpuyard.testing import BATCH, ask, nodes, share, tenant
+from harness.yard import Yard
 
 S = 1000
 """Milliseconds of a second; also what a second of one H100 is charged here, in thousands."""

@@ -2,8 +2,6 @@
 
 import pytest
 
-from builders import Yard
-from checked import CheckedYard, replayed
 from gpuyard.core import InvalidEvent, apply
 from gpuyard.core.dump import canonical
 from gpuyard.core.transitions import FROM
@@ -30,6 +28,8 @@ from gpuyard.model import (
     StopCause,
 )
 from gpuyard.testing import nodes
+from harness.machines.checked import CheckedYard, replayed
+from harness.yard import Yard
 
 ROOM = (Grant(0, 1, 1000, 0, 0, 1),)
 ELSEWHERE = (Grant(1, 1, 1000, 0, 0, 1),)

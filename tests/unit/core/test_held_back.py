@@ -2,11 +2,11 @@
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import explain
 from gpuyard.model import PolicySpec, ReasonCode
 from gpuyard.policies import registry
 from gpuyard.testing import nodes, tenant
+from harness.yard import Yard
 
 BACKFILLS = [name for name, spec in registry.PRESETS.items() if spec.backfill != "none"]
 HOLDER = tenant("x", guarantee=4, lend=0)

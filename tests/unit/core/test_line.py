@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.line import ahead, in_order
 from gpuyard.core.queue import WaitQueue
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.testing import nodes
+from harness.yard import Yard
 
 
 def walked(queue: WaitQueue) -> list[int]:

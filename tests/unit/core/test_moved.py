@@ -2,13 +2,13 @@
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import why
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.line import ahead, in_order
 from gpuyard.model import JobHeld, JobReleased, Requested, Verb
 from gpuyard.policies import registry
 from gpuyard.testing import nodes, tenant
+from harness.yard import Yard
 
 
 def line(here: Yard) -> list[int]:

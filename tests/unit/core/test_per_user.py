@@ -2,12 +2,12 @@
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.admission import never
 from gpuyard.core.caps import caps
 from gpuyard.core.why import why
 from gpuyard.model import ConfigSet, EndJobs, JobSpec, RaiseAttempts, RaisePerUser, ReasonCode, Settings
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
+from harness.yard import Yard
 
 LAB = tenant("lab", max_gpus_per_user=4000)
 POLICIES = ["fifo", "strict-fifo", "default", "fair", "conservative"]

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import apply
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate
@@ -17,6 +16,7 @@ from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, Release
 from gpuyard.model.layouts import read_layout
 from gpuyard.model.mig import MOLDS, Slice
 from gpuyard.testing import ask, node, nodes, share
+from harness.yard import Yard
 from unit.core.test_geometry import lawful
 from unit.core.test_slicing import slices, started
 

@@ -4,12 +4,12 @@ from itertools import combinations
 
 import pytest
 
-from builders import Yard
-from checked import CheckedYard
 from gpuyard.core.bits import choose_gpus, each, lowest, positions
 from gpuyard.model import Ask, Node, NodeCordoned, NodeDown, NodeUncordoned, PolicySpec, Start
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share
+from harness.machines.checked import CheckedYard
+from harness.yard import Yard
 
 
 def where(start: Start) -> dict[int, str]:

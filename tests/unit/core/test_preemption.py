@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard
-from checked import CheckedYard
 from gpuyard.model import (
     AttemptStopping,
     CheckpointSeen,
@@ -24,6 +22,8 @@ from gpuyard.model import (
     StopCause,
 )
 from gpuyard.testing import BATCH, URGENT, ask, node, nodes, share, tenant
+from harness.machines.checked import CheckedYard
+from harness.yard import Yard
 
 S = 1000
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.why import why
 from gpuyard.model import EndJobs, Mig, Milli
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes
+from harness.yard import Yard
 
 PRESETS_THAT_BACKFILL = [name for name, spec in registry.PRESETS.items() if spec.backfill != "none"]
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from builders import Yard
-from checked import CheckedYard
 from gpuyard.core import decide
 from gpuyard.model import (
     ConfigSet,
@@ -25,6 +23,8 @@ from gpuyard.model import (
 )
 from gpuyard.policies import registry
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
+from harness.machines.checked import CheckedYard
+from harness.yard import Yard
 
 S = 1000
 

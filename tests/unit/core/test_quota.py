@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.admission import never
 from gpuyard.model import Ask, Budget, ConfigSet, JobSpec, ReasonCode, Settings, Tenant
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.policies import registry
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
+from harness.yard import Yard
 
 S = 1000
 H100_AND_A100 = [*nodes(1), *nodes(1, model="A100-80GB")]

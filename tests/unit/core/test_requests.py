@@ -2,7 +2,6 @@
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import InvalidEvent, apply, decide, explain
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.core.life import RETRY_FIRST_MS, RETRY_MAX_MS
@@ -35,6 +34,7 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.testing import node, nodes
+from harness.yard import Yard
 
 ROOM = (Grant(0, 1, 1000, 1000, 1024, 1),)
 

@@ -2,11 +2,11 @@
 
 from fractions import Fraction
 
-from builders import Yard
 from gpuyard.core.share import PPM, Row, percent, position, share
 from gpuyard.model import Budget, JobClass, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.testing import nodes, tenant
+from harness.yard import Yard
 
 CLASSES = (JobClass("batch", min_run_ms=0, grace_ms=1000), JobClass("kept", preemptible=False))
 

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from builders import Yard
 from gpuyard.control.newjobs import owned
 from gpuyard.control.people import RunAs
 from gpuyard.core.dump import canonical, derived, dump, load
@@ -12,6 +11,7 @@ from gpuyard.core.estimate import estimate_starts
 from gpuyard.core.why import why
 from gpuyard.model import Ask, EndJobs, JobSpec, Mig, Milli, Settings, Whole
 from gpuyard.testing import ask, nodes
+from harness.yard import Yard
 
 
 def share(user: str, milli: int = 250) -> Ask:

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from builders import Yard
 from gpuyard.core import State, apply, decide
 from gpuyard.core.admission import never
 from gpuyard.core.dump import canonical, derived, dump, load
@@ -15,6 +14,7 @@ from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode,
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged
 from gpuyard.testing import BATCH, URGENT, ask, node, nodes, share
+from harness.yard import Yard
 from unit.core.test_geometry import lawful
 
 

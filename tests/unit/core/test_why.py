@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from builders import Yard
 from gpuyard.core import Explanation, apply
 from gpuyard.core import why as why_
 from gpuyard.model import (
@@ -44,7 +43,8 @@ from gpuyard.model import (
 )
 from gpuyard.model.units import HOUR_MS
 from gpuyard.testing import BATCH, URGENT, ask, node, nodes, tenant
-from lifted import judge
+from harness.reference.lifted import judge
+from harness.yard import Yard
 
 
 def why(yard: Yard, job_id: int, *, books: bool = True) -> Explanation:

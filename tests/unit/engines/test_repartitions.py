@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.bits import positions
 from gpuyard.core.geometry import Place
 from gpuyard.engines.contract import Part
@@ -17,6 +16,7 @@ from gpuyard.engines.local.translate import Account, GpuReading
 from gpuyard.model import Ask, Mig
 from gpuyard.model.mig import MOLDS
 from gpuyard.testing import ask, nodes, share
+from harness.yard import Yard
 
 H200 = MOLDS["H200"]
 ANA = Account(1001, 1001, "ana", "/home/ana", "/bin/sh")

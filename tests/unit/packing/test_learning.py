@@ -5,7 +5,6 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Yard
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Ask, DemandLearned, Mig, Whole
 from gpuyard.packing.learning import (
@@ -19,6 +18,7 @@ from gpuyard.packing.learning import (
     typical,
 )
 from gpuyard.testing import ask, nodes, share
+from harness.yard import Yard
 
 ASKS = st.sampled_from(
     [ask(1), ask(8), share(250), share(500), ask(Mig(1, "1g.10gb")), Ask(Whole(0), cpu_milli=4000)]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import Yard
 from gpuyard.core.geometry import Place
 from gpuyard.core.slicing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
@@ -14,6 +13,7 @@ from gpuyard.model.mig import MOLDS
 from gpuyard.packing.slices.standing import SliceStanding
 from gpuyard.packing.slices.worth import _ways, profiles_of, values, with_place
 from gpuyard.testing import ask, nodes, share
+from harness.yard import Yard
 
 H100 = MOLDS["H100"]
 MIX = {"1g.10gb": 30, "1g.20gb": 10, "2g.20gb": 25, "3g.40gb": 20, "4g.40gb": 10, "7g.80gb": 5}

@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from rigs.slurm import SlurmCluster
+from rigs.slurm.cluster import SlurmCluster
 
 
 def eventually(true: Callable[[], bool], timeout_s: float = 20.0) -> bool:

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from builders import Yard
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobSpec
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
@@ -13,6 +12,7 @@ from gpuyard.sim.forecast import Past, Runs, forecast, freeze, quantile, thaw
 from gpuyard.sim.forward import Forward
 from gpuyard.sim.pastjobs import Arrivals, PastJob, RunTimes
 from gpuyard.testing import ask, nodes, tenant
+from harness.yard import Yard
 
 SPEC = JobSpec("t", ask(8))
 TEN_MINUTES = [PastJob(0, SPEC, 8000, HOUR_MS, 10 * MINUTE_MS)] * 30

@@ -5,13 +5,13 @@ import logging
 import pytest
 from sqlalchemy import update
 
-from builders import Yard
 from gpuyard.core import State, apply
 from gpuyard.core.dump import canonical, dump, load
 from gpuyard.store import Store, StoreDamaged, StoreError
 from gpuyard.store.schema import SNAPSHOTS
 from gpuyard.store.snapshots import ANCHOR_MS
 from gpuyard.testing import nodes
+from harness.yard import Yard
 from rigs.stores import accepted, submission, ticks
 
 

@@ -3,12 +3,11 @@
 import json
 from dataclasses import replace
 
-from books import Books
-from builders import Yard
 from gpuyard.core import State, apply, decide
 from gpuyard.core.dump import derived, dump, load
 from gpuyard.model import Event, Plan, ReasonCode
-from invariants import (
+from harness.reference.books import Books
+from harness.reference.invariants import (
     check_capacity,
     check_fair_first,
     check_gangs,
@@ -17,6 +16,7 @@ from invariants import (
     check_totals,
     check_usage,
 )
+from harness.yard import Yard
 
 
 class CheckedYard(Yard):

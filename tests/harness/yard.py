@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from books import Books
 from gpuyard import testing
 from gpuyard.model import Event
+from harness.reference.books import Books
 
 
 class Yard(testing.Yard):

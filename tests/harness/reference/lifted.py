@@ -8,8 +8,6 @@ import json
 from copy import deepcopy
 from dataclasses import replace
 
-from books import Books
-from builders import Yard
 from gpuyard.core import Explanation, State, apply, decide
 from gpuyard.core.dump import dump, load
 from gpuyard.model import (
@@ -52,7 +50,9 @@ from gpuyard.model import (
     Verb,
     WithoutAfter,
 )
-from invariants import check_plan
+from harness.reference.books import Books
+from harness.reference.invariants import check_plan
+from harness.yard import Yard
 
 SETTINGS = (
     RaiseLimit,

@@ -12,9 +12,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-import strategies as some
-from checked import CheckedYard
-from cutting import Piece, can_be_laid, unlawful
 from gpuyard.core import apply
 from gpuyard.core.dump import derived, dump, load
 from gpuyard.core.geometry import Place
@@ -34,8 +31,11 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.model.mig import MOLDS, Slice
-from judge import Room, pin_wrong
-from machine import YardMachine, picks
+from harness.machines import strategies as some
+from harness.machines.checked import CheckedYard
+from harness.machines.machine import YardMachine, picks
+from harness.reference.cutting import Piece, can_be_laid, unlawful
+from harness.reference.judge import Room, pin_wrong
 
 MODELS = ("H100", "H100", "H100", "H100", "A100-40GB", "A30", "bespoke")
 """Two models have a `1g.10gb`, and not the same one; one has no MIG."""

@@ -7,7 +7,6 @@ question is answered by going through all live jobs. `invariants` judges plans a
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cutting import Pieces, charged_milli
 from gpuyard.model import (
     CATALOGUE,
     Ask,
@@ -57,6 +56,7 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
+from harness.reference.cutting import Pieces, charged_milli
 
 DEFAULT_WEIGHT = 1000
 """Milli-dollars an hour of a GPU model nobody has priced."""

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from books import Books, Live, ask_milli, chain, model_of, wanted_of
-from cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
 from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Node, Quota, ReasonCode, Tenant
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
+from harness.reference.books import Books, Live, ask_milli, chain, model_of, wanted_of
+from harness.reference.cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
 
 UNLIMITED = 1 << 62
 

@@ -6,8 +6,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-import strategies as some
-from checked import CheckedYard
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,
@@ -40,6 +38,8 @@ from gpuyard.model import (
     StopCause,
     Verb,
 )
+from harness.machines import strategies as some
+from harness.machines.checked import CheckedYard
 
 picks = st.integers(0, 40)
 _ENDS = (Outcome.COMPLETED, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)

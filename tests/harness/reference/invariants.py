@@ -7,10 +7,20 @@ The numbers are those of the list in the style guide: 1 capacity, 2 gangs, 3 att
 from collections.abc import Sequence
 from typing import Any
 
-from books import Books, Live, chain, model_of
 from gpuyard.model import AttemptState, Grant, Plan, PolicySpec, ReasonCode, Start, Stop, StopCause
 from gpuyard.model.units import MILLI
-from judge import Holder, Quotas, Room, fewest_nodes, has_room, holders, layouts, misplaced, supported
+from harness.reference.books import Books, Live, chain, model_of
+from harness.reference.judge import (
+    Holder,
+    Quotas,
+    Room,
+    fewest_nodes,
+    has_room,
+    holders,
+    layouts,
+    misplaced,
+    supported,
+)
 
 _QUOTA_CODES = frozenset(
     {

@@ -27,10 +27,10 @@ from typing import Self
 
 import pytest
 
-from rigs import slurm_config
 from rigs.postgres import skip_or_fail
-from rigs.slurm_config import Layout
-from rigs.slurm_packages import NoCluster, need_programs
+from rigs.slurm import config as slurm_config
+from rigs.slurm.config import Layout
+from rigs.slurm.packages import NoCluster, need_programs
 
 REST = "openapi/v0.0.38"
 _START_S = 60.0

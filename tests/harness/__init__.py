@@ -1,0 +1,1 @@
+"""Yards, machines and checkers that tests of several packages share."""

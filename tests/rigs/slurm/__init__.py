@@ -1,0 +1,1 @@
+"""Real Slurm daemons: packages, configuration, a cluster, and what is seen of it."""
