@@ -37,6 +37,7 @@ from gpuyard.model import (
     Quota,
     Requested,
     Settings,
+    TasksSubmitted,
     Tenant,
     Verb,
     Whole,
@@ -245,6 +246,35 @@ class Trial:
         assert answer.first_id not in self.accepted, "an id was handed out twice"
         self.accepted.append(answer.first_id)
 
+    def submit_array(self) -> None:
+        """Some tasks of which some may run at a time."""
+        spec, rng = self._spec(), self.rng
+        if never(self.books.state, spec) is not None:
+            return
+        tasks, at_once, held = rng.randint(1, 5), rng.choice([0, 1, 2]), rng.random() < 0.3
+
+        def make(first_id: int) -> list[TasksSubmitted]:
+            now_ms = self.now_ms()
+            for place in range(1, tasks + 1):
+                self.lives[first_id + place] = Life(
+                    rng.choice([10, 2000, 30_000]), exit_code=rng.choice([0, 1])
+                )
+            return [
+                TasksSubmitted(
+                    now_ms,
+                    Job(first_id + 1 + start, spec, now_ms, array_id=first_id, array_index=start),
+                    tuple(range(start, min(tasks, start + 2))),
+                    at_once=at_once,
+                    held=held,
+                )
+                for start in range(0, tasks, 2)
+            ]
+
+        item = Submission(make, tasks + 1, blobs={RECIPE_HASH: RECIPE})
+        (answer,) = self.store.submit([item], self.now_ms())
+        assert not isinstance(answer, Exception)
+        self.accepted += range(answer.first_id + 1, answer.first_id + 1 + tasks)
+
     def ask_for(self, verb: Verb, job_id: int) -> None:
         self.story.append(f"{self.clock_ms}: {verb.value} {job_id}")
         self.books.commit(None, lambda draft: draft.add(Requested(self.now_ms(), job_id, verb, "someone")))
@@ -285,7 +315,7 @@ class Trial:
         rng, state = self.rng, self.books.state
         dice = rng.random()
         if dice < 0.16 and len(self.accepted) < 40:
-            self.submit()
+            (self.submit_array if rng.random() < 0.2 else self.submit)()
         elif dice < 0.26 and state.jobs:
             self.ask_for(rng.choice(list(Verb)), rng.choice(sorted(state.jobs)))
         elif dice < 0.29:

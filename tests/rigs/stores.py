@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from gpuyard.model import Ask, Event, Job, JobSpec, JobSubmitted, Ticked, Whole
+from gpuyard.model import Ask, Event, Job, JobSpec, JobSubmitted, TasksSubmitted, Ticked, Whole
 from gpuyard.store import (
     Accepted,
     Commit,
@@ -44,6 +44,33 @@ def submission(
         Idempotency(owner, key, request) if key else None,
         lambda first_id: {"id": first_id},
     )
+
+
+def array(tasks: int, key: str = "", together: int = 500) -> Submission:
+    """An array, in as many lines of the log as it takes."""
+
+    def make(first_id: int) -> Sequence[Event]:
+        return [
+            TasksSubmitted(
+                1,
+                Job(first_id + 1 + start, SPEC, 1, array_id=first_id, array_index=start),
+                tuple(range(start, min(tasks, start + together))),
+            )
+            for start in range(0, tasks, together)
+        ]
+
+    return Submission(make, tasks + 1, {}, Idempotency("ann", key, "same") if key else None)
+
+
+def arrays_of(store: Store) -> dict[int, list[int]]:
+    """The indices of every array in the log, by its id."""
+    found: dict[int, list[int]] = {}
+    for _seq, event in store.read(0, 1_000_000):
+        if isinstance(event, TasksSubmitted):
+            for job in event.jobs():
+                assert job.id == job.array_id + 1 + job.array_index
+                found.setdefault(job.array_id, []).append(job.array_index)
+    return found
 
 
 def accepted(store: Store, *batch: Submission, now_ms: int = 1) -> list[Accepted]:
@@ -93,6 +120,16 @@ def submit_until_killed(place: str, pipe: Connection) -> None:
     while True:
         for answer in accepted(store, submission(), submission(2)):
             pipe.send_bytes(b"%d %d %d" % (answer.first_id, answer.ids, answer.seqs[0]))
+
+
+def submit_arrays_until_killed(place: str, pipe: Connection) -> None:
+    """Submit one array after the other, each under a key of its own, and report each that was acknowledged."""
+    store = open_store(place)
+    done = len(arrays_of(store))
+    while True:
+        (answer,) = accepted(store, array(2_000, f"k{done}"))
+        pipe.send_bytes(b"%d %d %d" % (answer.first_id, answer.ids, answer.seqs[0]))
+        done += 1
 
 
 def lead(place: str, pipe: Connection) -> None:

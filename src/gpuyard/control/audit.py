@@ -15,14 +15,15 @@ from gpuyard.model import (
     NodeCordoned,
     NodeUncordoned,
     Requested,
+    TasksSubmitted,
     TokenMade,
     TokenRevoked,
 )
 from gpuyard.store import Store
 
 KINDS = (
-    ConfigSet, JobSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased, TokenMade,
-    TokenRevoked, NameUnbound,
+    ConfigSet, JobSubmitted, TasksSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased,
+    TokenMade, TokenRevoked, NameUnbound,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
@@ -49,21 +50,21 @@ class _Line:
         self.seq, self.at_ms = seq, event.at_ms
         self.first = event
         """The earliest so far."""
-        self.events = 1
+        self.jobs = _jobs(event)
 
     def takes(self, event: Event, done: Done) -> bool:
         """Whether an event belongs to this line; if so it is in."""
         if done.together is None or done.together != self.done.together:
             return False
-        self.first, self.events = event, self.events + 1
+        self.first, self.jobs = event, self.jobs + _jobs(event)
         return True
 
     def told(self, job: Callable[[int], str]) -> dict[str, Any]:
         done, about = self.done, self.done.about
-        if self.events > 1 and isinstance(self.first, JobSubmitted):
-            about = f"job {self.first.job.array_id}, {self.events} tasks"
-        elif self.events > 1 and isinstance(self.first, Requested):
-            about = f"{self.events} jobs, job {job(self.first.job_id)} first"
+        if self.jobs > 1 and isinstance(self.first, JobSubmitted | TasksSubmitted):
+            about = f"job {self.first.job.array_id}, {self.jobs} tasks"
+        elif self.jobs > 1 and isinstance(self.first, Requested):
+            about = f"{self.jobs} jobs, job {job(self.first.job_id)} first"
         return {
             "seq": self.seq,
             "at_ms": self.at_ms,
@@ -72,6 +73,10 @@ class _Line:
             "about": about,
             "tenant": done.tenant,
         }
+
+
+def _jobs(event: Event) -> int:
+    return len(event.indices) if isinstance(event, TasksSubmitted) else 1
 
 
 def audit(
@@ -106,7 +111,7 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
     match event:
         case ConfigSet():
             return Done(event.by, "configure", f"version {event.number} of the configuration")
-        case JobSubmitted():
+        case JobSubmitted() | TasksSubmitted():
             spec = event.job.spec
             array = event.job.array_id or None
             return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant, array)

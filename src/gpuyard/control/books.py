@@ -3,16 +3,19 @@
 Every process that answers questions keeps books; the leader decides on its own. Whatever is written is judged under
 the log's lock, on books that have caught up with everything written before, so nothing is committed that no longer
 holds. What the books say and the log does not (a write that failed) is thrown away with the books: they are read anew.
+
+However much somebody has written at once, it is folded piece by piece: in between, others have the lock, and nothing
+long is folded inside a transaction, for which everybody who writes would wait.
 """
 
 from collections.abc import Callable, Iterable
-from threading import RLock
+from threading import Condition, RLock
 
 from gpuyard.control.aside import Aside
 from gpuyard.control.ends import history_row, try_row
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.dump import dump, load
-from gpuyard.model import AttemptEnded, Event, Outcome, PolicySpec
+from gpuyard.model import AttemptEnded, Event, Outcome, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
 from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow, TryRow, packed
 
@@ -21,6 +24,14 @@ SNAPSHOT_EVERY = 20_000
 
 BESIDE_FROM = 2_000
 """With so many jobs a state is saved by a copy of the process: the books would be locked for too long."""
+
+PIECE = 500
+"""Jobs that are folded in one hold of the lock, about: then others have their turn."""
+READ_ROWS = 1_000
+"""Events that are read in one hold of the lock."""
+PAUSE_S = 0.0005
+TRIED_MAX = 5
+"""How often a write stands back for what has to be folded first; then it is folded as a part of the write."""
 
 
 class Draft:
@@ -74,6 +85,8 @@ class Books:
         self._policy: tuple[PolicySpec, Policy] | None = None
         self._saving: tuple[int, Aside] | None = None
         """The copy that is being saved, and up to which event."""
+        self._turn = Condition(self.lock)
+        """Nobody rings: to wait for it is to let others have the lock."""
         self._wrong = False
         """Whether they hold what a failed write left: then they are read anew before anyone looks at them."""
         self.reload()
@@ -93,16 +106,25 @@ class Books:
             found = self.store.latest_snapshot()
             self.state, self.seq = (load(found.plain), found.seq) if found is not None else (State(), 0)
             self._saved_seq = self.seq
-            while self._read():
-                pass
+            while new := self.store.read(self.seq):
+                self._fold(new)
             self._wrong = False
 
     def catch_up(self) -> int:
-        """Fold what others have written; how many events that was."""
+        """Fold what others have written; how many events that was.
+
+        Where that is much, everybody else has the lock in between, also if the caller had it before.
+        """
         with self.lock:
             if self._wrong:
                 self.reload()
-            return self._read()
+            count = 0
+            while True:
+                new = self.store.read(self.seq, READ_ROWS)
+                self._fold_by_turns(new)
+                count += len(new)
+                if len(new) < READ_ROWS:
+                    return count
 
     def catch_up_to(self, seq: int) -> None:
         """Fold what others have written up to there, and nothing after it."""
@@ -110,10 +132,19 @@ class Books:
             while self.seq < seq:
                 self._fold(self.store.read(self.seq, until_seq=seq))
 
-    def _read(self) -> int:
-        new = self.store.read(self.seq)
-        self._fold(new)
-        return len(new)
+    def _fold_by_turns(self, new: Iterable[tuple[int, Event]]) -> None:
+        folded = 0
+        for seq, event in new:
+            if folded >= PIECE:
+                self._turn.wait(PAUSE_S)
+                folded = 0
+                if self._wrong:
+                    self.reload()
+            if seq > self.seq:
+                # Not folded by somebody else in a pause.
+                apply(self.state, event)
+                self.seq = seq
+                folded += _jobs(event)
 
     def _fold(self, new: Iterable[tuple[int, Event]]) -> None:
         for seq, event in new:
@@ -126,9 +157,13 @@ class Books:
         With an epoch only the leader of that epoch may; None is for what any process may write.
         """
         draft: Draft | None = None
+        stands_back = 0
 
-        def judged(new: list[tuple[int, Event]]) -> Commit:
-            nonlocal draft
+        def judged(new: list[tuple[int, Event]]) -> Commit | None:
+            nonlocal draft, stands_back
+            if stands_back < TRIED_MAX and sum([_jobs(event) for _seq, event in new]) > PIECE:
+                stands_back += 1
+                return None
             self._fold(new)
             draft = Draft(self.state)
             make(draft)
@@ -139,6 +174,9 @@ class Books:
                 self.reload()
             try:
                 seqs = self.store.commit(epoch, self.seq, judged)
+                while stands_back and draft is None:
+                    self.catch_up()
+                    seqs = self.store.commit(epoch, self.seq, judged)
             except BaseException:
                 if draft is not None and draft.events:
                     # Read anew when next needed: the store that failed may not be able to answer now.
@@ -195,3 +233,8 @@ class Books:
         if self._saving is not None:
             self._saving[1].end()
             self._saving = None
+
+
+def _jobs(event: Event) -> int:
+    """How many jobs an event is about, where that makes it long."""
+    return len(event.indices) if type(event) is TasksSubmitted else 1

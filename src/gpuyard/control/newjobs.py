@@ -20,7 +20,6 @@ from gpuyard.engines.contract import UMASK, Recipe
 from gpuyard.model import (
     CATALOGUE,
     After,
-    AfterKind,
     Ask,
     Event,
     GpuRequest,
@@ -33,6 +32,7 @@ from gpuyard.model import (
     Mig,
     Milli,
     Settings,
+    TasksSubmitted,
     Whole,
 )
 from gpuyard.model.units import MILLI, SECOND_MS
@@ -222,19 +222,14 @@ def events_of(
     """The lines of the log that accept it. `own` are dependencies of single tasks of an array, by index."""
     times = (now_ms, new.limit_ms, new.deadline_ms, new.begin_ms)
     if new.array is None:
-        jobs = [Job(first_id, spec, *times)]
-    else:
-        jobs = []
-        for place, index in enumerate(new.array, start=1):
-            after = own.get(index, ())
-            if 0 < new.array_limit < place:
-                # As many lines as may run at a time, each task behind the one before it in its line.
-                after += (After(AfterKind.ENDED, first_id + place - new.array_limit),)
-            one = replace(spec, after=spec.after + after) if after else spec
-            jobs.append(Job(first_id + place, one, *times, array_id=first_id, array_index=index))
-    events: list[Event] = [JobSubmitted(now_ms, job) for job in jobs]
-    if new.hold:
-        events += [JobHeld(now_ms, job.id) for job in jobs]
+        submitted = JobSubmitted(now_ms, Job(first_id, spec, *times))
+        return [submitted, JobHeld(now_ms, first_id)] if new.hold else [submitted]
+    events = []
+    for start in range(0, len(new.array), TASKS_TOGETHER):
+        indices = new.array[start : start + TASKS_TOGETHER]
+        job = Job(first_id + 1 + start, spec, *times, array_id=first_id, array_index=indices[0])
+        waits = tuple([own.get(index, ()) for index in indices]) if own else ()
+        events.append(TasksSubmitted(now_ms, job, indices, waits, new.array_limit, new.hold))
     return events
 
 
@@ -406,6 +401,8 @@ def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
     return None
 
 
+TASKS_TOGETHER = 500
+"""Tasks of an array in one line of the log: whoever folds it does so at one go."""
 _NAMED_MAX = 6
 """How many tenants a message names."""
 _MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."

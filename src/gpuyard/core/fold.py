@@ -3,14 +3,14 @@
 Each kind of event has one function, and each says from which states it may come. Anything else is an error of
 whoever wrote the event, and raises with what is known of the job.
 
-The three events that every job has are folded in `life`.
+The events that every job has are folded in `life`.
 """
 
 from collections.abc import Callable
 from typing import Any, get_args
 
 from gpuyard.core import fold_fleet as fleet
-from gpuyard.core.life import close_periods, end, gone, requeue_if_due, start, submit
+from gpuyard.core.life import close_periods, end, gone, hold, requeue_if_due, start, submit, submit_tasks
 from gpuyard.core.records import JobRecord
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
@@ -48,6 +48,7 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
     Requested,
+    TasksSubmitted,
     Ticked,
     Verb,
 )
@@ -74,16 +75,7 @@ def apply(state: State, event: Event) -> None:
 
 
 def _job_held(state: State, event: JobHeld) -> None:
-    _hold(state, current(state, event))
-
-
-def _hold(state: State, record: JobRecord) -> None:
-    # What is kept for it would only stand idle, and it may not start there.
-    state.drop_earmark(record)
-    if record.id not in state.deferred:
-        state.queue.remove(record)
-        state.deferred[record.id] = record
-    record.held = True
+    hold(state, current(state, event))
 
 
 def _job_released(state: State, event: JobReleased) -> None:
@@ -102,7 +94,7 @@ def _requested(state: State, event: Requested) -> None:
     elif verb in (Verb.TOP, Verb.BACK):
         _move(state, record, event)
     elif verb is Verb.HOLD and waits:
-        _hold(state, record)
+        hold(state, record)
     elif verb is Verb.RELEASE and waits:
         record.held = False
         # Who releases a job does not want it to sit out a failure either.
@@ -221,6 +213,7 @@ def _ticked(state: State, event: Ticked) -> None:
 
 _OF_EVERY_JOB: dict[type, Callable[..., object]] = {
     JobSubmitted: submit,
+    TasksSubmitted: submit_tasks,
     AttemptStarted: start,
     AttemptEnded: end,
 }

@@ -1,4 +1,4 @@
-"""What every job goes through: `submit`, `start` and `end`, each with the fields of its event.
+"""What every job goes through: `submit` (or `submit_tasks`), `start` and `end`, each with the fields of its event.
 
 `apply` folds an event by calling them. The simulator, which keeps no log, calls them directly: making the event
 would cost as much as folding it.
@@ -10,6 +10,7 @@ from gpuyard.core.slicing import rest, wake
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
 from gpuyard.model import (
+    After,
     AttemptEnded,
     AttemptStarted,
     AttemptState,
@@ -19,6 +20,7 @@ from gpuyard.model import (
     JobSubmitted,
     Outcome,
     StopCause,
+    TasksSubmitted,
     Verb,
 )
 
@@ -81,6 +83,33 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
         # Others are before it, and it cannot start anyway: nothing new to decide.
         state.stirred -= 1
     return record
+
+
+def submit_tasks(
+    state: State,
+    at_ms: int,
+    job: Job,
+    indices: tuple[int, ...],
+    own: tuple[tuple[After, ...], ...],
+    at_once: int,
+    held: bool,
+) -> None:
+    """`TasksSubmitted`: the same as each of them by itself."""
+    for task in TasksSubmitted(at_ms, job, indices, own, at_once).jobs():
+        record = submit(state, at_ms, task)
+        if held:
+            state.stirred += 1
+            hold(state, record)
+
+
+def hold(state: State, record: JobRecord) -> None:
+    """A job that waits is not to start until it is released."""
+    # What is kept for it would only stand idle, and it may not start there.
+    state.drop_earmark(record)
+    if record.id not in state.deferred:
+        state.queue.remove(record)
+        state.deferred[record.id] = record
+    record.held = True
 
 
 def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Grant, ...]) -> JobRecord:

@@ -1,14 +1,15 @@
 """The lines of the append-only log. State is a fold over them; nothing else changes it.
 
 Times are in the event because the fold has no clock. An event says what happened, never what should be concluded
-from it. The three that every job has are tuples, because a simulation makes millions of them.
+from it. Those that every job has are tuples, because a simulation makes millions of them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpuyard.model.fleet import Capability, Node
-from gpuyard.model.jobs import Ask, Job, Outcome, StopCause, Verb
+from gpuyard.model.jobs import After, AfterKind, Ask, Job, Outcome, StopCause, Verb
 from gpuyard.model.mig import Slice
 from gpuyard.model.plans import Grant
 from gpuyard.model.settings import Settings
@@ -141,6 +142,38 @@ class JobSubmitted(NamedTuple):
 
     at_ms: int
     job: Job
+
+
+class TasksSubmitted(NamedTuple):
+    """Tasks of an array were accepted: what `JobSubmitted` says of one job, said once for all of them.
+
+    Their ids follow one another. A long array is several of these, written together.
+    """
+
+    at_ms: int
+    job: Job
+    """The first of them."""
+    indices: tuple[int, ...]
+    """Of each of them in the array."""
+    own: tuple[tuple[After, ...], ...] = ()
+    """What each of them waits for besides what all do; empty: nothing."""
+    at_once: int = 0
+    """How many tasks of the array may run at a time; 0: all."""
+    held: bool = False
+    """Not to start until released."""
+
+    def jobs(self) -> Iterator[Job]:
+        """Each of them by itself."""
+        first_id, spec, array_id = self.job.id, self.job.spec, self.job.array_id
+        times = self.job[2:6]
+        for place, index in enumerate(self.indices):
+            job_id = first_id + place
+            after = self.own[place] if self.own else ()
+            if 0 < self.at_once < job_id - array_id:
+                # As many lines as may run at a time, each task behind the one before it in its line.
+                after += (After(AfterKind.ENDED, job_id - self.at_once),)
+            one = replace(spec, after=spec.after + after) if after else spec
+            yield Job(job_id, one, *times, array_id, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +378,7 @@ SchedulingEvent = (
     | LayoutReleased
     | LayoutMade
     | JobSubmitted
+    | TasksSubmitted
     | JobHeld
     | JobReleased
     | JobCancelled

@@ -11,10 +11,10 @@ for all in a row, and read once, so that ten thousand tasks take a fraction of t
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from gpuyard.core.plain import Plain, from_plain, to_plain
-from gpuyard.model import Event, Job, JobSpec, JobSubmitted
+from gpuyard.model import Event, Job, JobSpec, JobSubmitted, TasksSubmitted
 from gpuyard.store.errors import StoreDamaged, StoreError
 
 Upcaster = Callable[[Plain], Plain]
@@ -31,6 +31,11 @@ _SPECS_MAX = 256
 """What so many jobs asked for is remembered as it stands in the log."""
 _SPEC, _AFTER_SPEC = '"spec":', ',"submitted_ms":'
 """Around what a job asks for. Within its texts every quotation mark has a backslash before it, so neither is there."""
+_SUBMISSIONS = frozenset({JobSubmitted.__name__, TasksSubmitted.__name__})
+_OF_TASKS: dict[str, Any] = {
+    name: of for name, of in get_type_hints(TasksSubmitted).items() if name not in JobSubmitted._fields
+}
+"""What an event about tasks of an array has beyond that about one job."""
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
@@ -68,10 +73,14 @@ class Codec:
         at_ms = event.at_ms
         if not -_INTEGER_MAX <= at_ms <= _INTEGER_MAX:
             raise StoreError(f"{tag[0]} at {at_ms} ms: no such time can be stored")
-        body = self._submission(event) if type(event) is JobSubmitted else _to_json(to_plain(event))
+        kind = type(event)
+        if kind is JobSubmitted or kind is TasksSubmitted:
+            body = self._submission(event)
+        else:
+            body = _to_json(to_plain(event))
         return Encoded(at_ms, tag[0], tag[1], body)
 
-    def _submission(self, event: JobSubmitted) -> str:
+    def _submission(self, event: Any) -> str:
         job = event.job
         known, text = self._written
         if known is not job.spec and known != job.spec:
@@ -79,7 +88,10 @@ class Codec:
             self._written = (job.spec, text)
         numbers = {name: getattr(job, name) for name in Job._fields}
         numbers["spec"] = None
-        written = _to_json({"at_ms": event.at_ms, "job": numbers})
+        plain = {"at_ms": event.at_ms, "job": numbers}
+        if type(event) is TasksSubmitted:
+            plain |= {name: to_plain(getattr(event, name)) for name in _OF_TASKS}
+        written = _to_json(plain)
         return written.replace(f"{_SPEC}null", f"{_SPEC}{text}", 1)
 
     def decode(self, seq: int, kind: str, version: int, body: str) -> Event:
@@ -92,8 +104,8 @@ class Codec:
                 "The log was written by a newer release; start that one.",
             )
         try:
-            if kind == JobSubmitted.__name__ and version == known:
-                return self._submitted(body)
+            if kind in _SUBMISSIONS and version == known:
+                return self._submitted(self._kinds[kind], body)
             plain = json.loads(body)
             while version < known:
                 plain = self._upcasters[kind, version](plain)
@@ -106,11 +118,12 @@ class Codec:
             ) from error
         return event
 
-    def _submitted(self, body: str) -> Event:
+    def _submitted(self, kind: Any, body: str) -> Event:
         begin, end = body.find(_SPEC) + len(_SPEC), body.rfind(_AFTER_SPEC)
         if not len(_SPEC) <= begin < end:
             # Written by hand, or by a release that wrote it in another order.
-            return from_plain(JobSubmitted, json.loads(body))
+            event: Event = from_plain(kind, json.loads(body))
+            return event
         text = body[begin:end]
         spec = self._read.get(text)
         if spec is None:
@@ -121,7 +134,11 @@ class Codec:
         plain = json.loads(f"{body[:begin]}null{body[end:]}")
         job = plain["job"]
         job["spec"] = spec
-        return JobSubmitted(plain["at_ms"], Job(**{name: job[name] for name in Job._fields if name in job}))
+        made = Job(**{name: job[name] for name in Job._fields if name in job})
+        if kind is JobSubmitted:
+            return JobSubmitted(plain["at_ms"], made)
+        rest: Any = {name: from_plain(of, plain[name]) for name, of in _OF_TASKS.items() if name in plain}
+        return TasksSubmitted(plain["at_ms"], made, **rest)
 
 
 CODEC = Codec(get_args(Event), VERSIONS, UPCASTERS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from gpuyard.model import Event, JobSubmitted
+from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.codec import Codec
@@ -118,7 +118,13 @@ class EventLog:
 
     def _checked(self, tray: Tray, events: Sequence[Event]) -> list[dict[str, Any]]:
         # Those that were seen in another system have numbers of their own, far from the ones that `submit` gives.
-        if any([type(event) is JobSubmitted and event.job.id < FIRST_ELSEWHERE for event in events]):
+        if any(
+            [
+                (type(event) is JobSubmitted or type(event) is TasksSubmitted)
+                and event.job.id < FIRST_ELSEWHERE
+                for event in events
+            ]
+        ):
             raise ValueError("a job gets its id in `submit`; it cannot be logged in another way")
         return tray.rows(events)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, case, delete, exists, insert, or_, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gpuyard.model import JobSubmitted
+from gpuyard.model import JobSubmitted, TasksSubmitted
 from gpuyard.store.log import EventLog
 from gpuyard.store.schema import BLOBS, HISTORY, META, RECIPES
 
@@ -181,9 +181,9 @@ class Removals(EventLog):
         self._backend.lock_counters(conn)
         # Not `_decoded`: a gap in the log is for whoever folds it.
         for number, kind, version, body in self._lines(conn, seq, None, None):
-            if kind == JobSubmitted.__name__:
+            if kind in (JobSubmitted.__name__, TasksSubmitted.__name__):
                 event = self._codec.decode(number, kind, version, body)
-                if isinstance(event, JobSubmitted):
+                if isinstance(event, JobSubmitted | TasksSubmitted):
                     needed = {*needed, event.job.spec.recipe}
         return needed
 

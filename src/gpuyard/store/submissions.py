@@ -15,7 +15,7 @@ from sqlalchemy import Connection, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.core.plain import Plain
-from gpuyard.model import Event, JobSubmitted
+from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.store.backend.base import Counters
 from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Conflict, StoreError
@@ -213,6 +213,9 @@ class Tray:
 def _check_ids(events: Sequence[Event], first_id: int, ids: int) -> None:
     """Jobs have ids of this block and no two the same: an id is never handed out twice."""
     seen = [event.job.id for event in events if type(event) is JobSubmitted]
+    for event in events:
+        if type(event) is TasksSubmitted:
+            seen += range(event.job.id, event.job.id + len(event.indices))
     if not events:
         raise ValueError("a submission without events")
     if len(set(seen)) != len(seen) or not all(first_id <= job_id < first_id + ids for job_id in seen):

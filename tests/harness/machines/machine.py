@@ -36,6 +36,7 @@ from gpuyard.model import (
     Requested,
     Settings,
     StopCause,
+    TasksSubmitted,
     Verb,
 )
 from harness.machines import strategies as some
@@ -118,6 +119,15 @@ class YardMachine(RuleBasedStateMachine):
         """Several at the same moment, some of them for later or with a deadline."""
         for pick, limit_ms, later_ms, due_ms in jobs:
             self._submit(pick, limit_ms, later_ms, due_ms)
+        self.yard.step()
+
+    @rule(pick=picks, count=st.integers(1, 4), limit_ms=some.limits_ms, held=st.booleans())
+    def submit_array(self, pick: int, count: int, limit_ms: int, held: bool) -> None:
+        """An array, held or not."""
+        now_ms, array_id, spec = self.now(), self.last_id + 1, self.specs[pick % len(self.specs)]
+        first = Job(array_id + 1, spec, now_ms, limit_ms, array_id=array_id, array_index=3)
+        self.last_id = array_id + count
+        self.yard.apply(TasksSubmitted(now_ms, first, tuple(range(3, 3 + count)), held=held))
         self.yard.step()
 
     @rule(spec=some.specs())

@@ -50,6 +50,7 @@ from gpuyard.model import (
     Requested,
     Settings,
     StopCause,
+    TasksSubmitted,
     Ticked,
     TokenMade,
     TokenRevoked,
@@ -322,6 +323,12 @@ class Books:
                 self.cordoned.discard(event.node)
             case JobSubmitted(at_ms, job):
                 self._submit(at_ms, job)
+            case TasksSubmitted():
+                for place, index in enumerate(event.indices):
+                    task = event.job._replace(id=event.job.id + place, array_index=index)
+                    self._submit(event.at_ms, task)
+                    self.jobs[task.id].held |= event.held
+                    self.jobs[task.id].deferred |= event.held
             case Ticked():
                 self._tick(event.at_ms)
             case LayoutPinned() | LayoutReleased() | LayoutMade():

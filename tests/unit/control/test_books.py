@@ -4,11 +4,16 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
+import gpuyard.control.books as books_module
 from gpuyard.control.aside import Aside
 from gpuyard.control.books import Books, Draft
+from gpuyard.control.newjobs import NewJob, events_of
+from gpuyard.core import State
 from gpuyard.core.dump import canonical, load
 from gpuyard.core.plain import Plain
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
@@ -50,6 +55,73 @@ def test_a_write_that_fails_leaves_no_trace_in_the_books(monkeypatch: pytest.Mon
         books.commit(None, lambda draft: draft.add(NodeAdded(2, _named("n1"))))
     books.catch_up()
     assert before == canonical(books.state)
+
+
+TASKS = 3_000
+
+
+def submit_array(store: MemoryStore | Store) -> None:
+    spec = JobSpec("a", Ask(Whole(1)))
+    job = NewJob(array=tuple(range(TASKS)))
+    store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
+
+
+def test_others_have_the_lock_while_a_long_array_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    books = Books(store)  # type: ignore[arg-type]
+    submit_array(store)
+    monkeypatch.setattr(books_module, "PAUSE_S", 0.05)
+    seen: set[int] = set()
+    over = Event()
+
+    def look() -> None:
+        while not over.is_set():
+            with books.lock:
+                seen.add(len(books.state.jobs))
+            over.wait(0.001)
+
+    watcher = Thread(target=look)
+    watcher.start()
+    try:
+        with books.lock:
+            # It is let go of also where the caller had it before.
+            books.catch_up()
+    finally:
+        over.set()
+        watcher.join()
+
+    assert TASKS == len(books.state.jobs)
+    assert 3 <= len(seen & {500, 1000, 1500, 2000, 2500})
+
+
+def test_nothing_long_is_folded_inside_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    books = Books(store)  # type: ignore[arg-type]
+    inside, folded = False, 0
+    commit, fold = store.commit, books_module.apply
+
+    def counted(state: State, event: object) -> None:
+        nonlocal folded
+        before = len(state.jobs)
+        fold(state, event)  # type: ignore[arg-type]
+        folded += inside * (len(state.jobs) - before)
+
+    def entered(*args: Any) -> list[int]:
+        nonlocal inside
+        inside = True
+        try:
+            return commit(*args)
+        finally:
+            inside = False
+
+    monkeypatch.setattr(books_module, "apply", counted)
+    monkeypatch.setattr(store, "commit", entered)
+    submit_array(store)
+    seen: list[int] = []
+    books.commit(None, lambda draft: seen.append(len(draft.state.jobs)))
+
+    assert ([TASKS], TASKS) == (seen, len(books.state.jobs))
+    assert folded <= books_module.PIECE
 
 
 def _named(name: str) -> Node:

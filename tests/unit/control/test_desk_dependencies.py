@@ -98,9 +98,8 @@ def test_what_a_dependency_on_an_array_takes_in_the_log_does_not_grow_with_its_t
     last = desk.submit(array=tuple(range(50)), dependencies=after("afterok", array))
     desk.books.catch_up()
     events = desk.books.store.read(head)
-    assert 50 == len(events)
     # 2,000 dependencies of 50 bytes each were written with every task.
-    assert 50 * 2_000 > sum([len(CODEC.encode(event).body) for _seq, event in events])
+    assert 2_000 > sum([len(CODEC.encode(event).body) for _seq, event in events])
     assert [(After(AfterKind.COMPLETED, array, tasks=2000),)] * 2 == [
         pending(desk, last + 1),
         pending(desk, last + 50),

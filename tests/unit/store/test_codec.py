@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core.plain import to_plain
-from gpuyard.model import Event, Job, JobSubmitted, Ticked
+from gpuyard.model import Event, Job, JobSubmitted, TasksSubmitted, Ticked
 from gpuyard.store import CODEC, Codec, StoreDamaged, StoreError
-from rigs.stores import SPEC, submission
+from rigs.stores import SPEC, array, submission
 
 
 @given(event=st.one_of(*[st.from_type(kind) for kind in get_args(Event)]))
@@ -49,6 +49,19 @@ def test_what_tasks_of_an_array_ask_for_is_read_once_and_shared() -> None:
     found = [CODEC.decode(n, row.kind, row.version, row.body) for n, row in enumerate(rows)]
     assert [JobSubmitted(5, job) for job in jobs] == found
     assert 1 == len({id(event.job.spec) for event in found if isinstance(event, JobSubmitted)})
+
+
+def test_lines_about_tasks_of_an_array_share_what_the_tasks_ask_for() -> None:
+    lines = [event for event in array(1_200).make(7) if isinstance(event, TasksSubmitted)]
+
+    rows = [CODEC.encode(event) for event in lines]
+    found = [CODEC.decode(n, row.kind, row.version, row.body) for n, row in enumerate(rows)]
+
+    assert lines == found
+    assert [json.dumps(to_plain(event), separators=(",", ":")) for event in lines] == [
+        row.body for row in rows
+    ]
+    assert 1 == len({id(event.job.spec) for event in found if isinstance(event, TasksSubmitted)})
 
 
 @dataclass(frozen=True, slots=True)

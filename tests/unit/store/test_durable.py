@@ -3,7 +3,9 @@
 import os
 import random
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +17,14 @@ import pytest
 from gpuyard.model import JobSubmitted
 from gpuyard.store import open_store
 from rigs.postgres import install, skip_or_fail
-from rigs.stores import in_own_process, submit_until_killed
+from rigs.stores import (
+    accepted,
+    array,
+    arrays_of,
+    in_own_process,
+    submit_arrays_until_killed,
+    submit_until_killed,
+)
 
 KILLS = 10
 TESTS = Path(__file__).resolve().parents[2]
@@ -63,6 +72,71 @@ def test_nothing_acknowledged_is_lost_and_no_id_is_reused_after_kill_9(place: st
         if [first_id + n for n in range(count)] != [jobs.get(seq + n) for n in range(count)]
     ]
     assert (len(lines) + 1, max(ids) + 1) == counters[:2]
+
+
+def test_an_array_is_there_whole_or_not_at_all_after_kill_9(place: str) -> None:
+    """A client that was not answered asks again with its key, and there is one array."""
+    acknowledged: list[tuple[int, int, int]] = []
+    open_store(place).close()
+    for turn in range(5):
+        process, pipe = in_own_process(submit_arrays_until_killed, place)
+        assert pipe.poll(20), "the process accepted nothing"
+        acknowledged += heard(pipe, time.monotonic() + 0.013 * turn)
+        process.kill()
+        acknowledged += heard(pipe, time.monotonic() + 5)
+        process.join()
+        pipe.close()
+
+    with open_store(place) as store:
+        found = arrays_of(store)
+        assert [] == [first_id for first_id, indices in found.items() if indices != list(range(2_000))]
+        assert {first_id for first_id, _ids, _seq in acknowledged} <= set(found)
+        again = accepted(store, *[array(2_000, f"k{n}") for n in range(len(found))])
+        assert sorted(found) == [answer.first_id for answer in again]
+        assert all(answer.replayed for answer in again)
+
+
+def test_an_array_is_whole_or_not_there_wherever_its_writing_breaks_off(tmp_path: Path) -> None:
+    """The process dies at each write in turn, also in the middle of one: a file that may not grow further kills it."""
+    empty = tmp_path / "empty.db"
+    open_store(empty).close()
+    wrote, whole = tmp_path / "whole.db", 0
+    shutil.copy(empty, wrote)
+    with open_store(wrote) as store:
+        accepted(store, array(2_000, "k"))
+        whole = wrote.with_name("whole.db-wal").stat().st_size
+    seen = set()
+    for most in range(1_000, whole + 4_000, 4_120):
+        place = tmp_path / f"{most}.db"
+        shutil.copy(empty, place)
+        died = _submit_array_with(place, most)
+        with open_store(place) as store:
+            there = [len(indices) for indices in arrays_of(store).values()]
+            seen.add((died, len(there)))
+            assert there in ([], [2_000])
+            (answer,) = accepted(store, array(2_000, "k"))
+            assert (bool(there), [list(range(2_000))]) == (answer.replayed, [*arrays_of(store).values()])
+    # It died before the array was there, and it lived and the array is there.
+    assert {(True, 0), (False, 1)} <= seen
+
+
+def _submit_array_with(place: Path, most: int) -> bool:
+    """Submit in a process whose files end at so many bytes; whether it died of it."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            store = open_store(place)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+            accepted(store, array(2_000, "k"))
+            code = 0
+        finally:
+            os._exit(code)
+    _pid, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGXFSZ)
+    return os.WIFSIGNALED(status)
 
 
 TRACED = """

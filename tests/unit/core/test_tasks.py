@@ -1,0 +1,75 @@
+"""Tasks of an array, told in one line of the log: they come to what each of them would by itself."""
+
+import pytest
+
+from gpuyard.core import InvalidEvent, apply
+from gpuyard.core.dump import canonical, derived
+from gpuyard.model import (
+    After,
+    AfterKind,
+    Ask,
+    Event,
+    Job,
+    JobHeld,
+    JobSpec,
+    JobSubmitted,
+    TasksSubmitted,
+    Whole,
+)
+from gpuyard.testing import nodes
+from harness.yard import Yard
+
+FIRST = After(AfterKind.COMPLETED, 1)
+SPEC = JobSpec("t", Ask(Whole(1)), name="sweep", after=(FIRST,))
+ALONE = JobSpec("t", Ask(Whole(1)), name="sweep")
+
+
+def after(job_id: int) -> After:
+    return After(AfterKind.ENDED, job_id)
+
+
+def singly(tasks: TasksSubmitted) -> list[Event]:
+    """The lines that releases before had, one for each task."""
+    events: list[Event] = []
+    for place, index in enumerate(tasks.indices):
+        job_id = tasks.job.id + place
+        waits = tasks.job.spec.after + (tasks.own[place] if tasks.own else ())
+        if tasks.at_once and job_id - tasks.job.array_id > tasks.at_once:
+            waits += (after(job_id - tasks.at_once),)
+        spec = JobSpec("t", Ask(Whole(1)), name="sweep", after=waits)
+        events.append(JobSubmitted(tasks.at_ms, tasks.job._replace(id=job_id, spec=spec, array_index=index)))
+    if tasks.held:
+        events += [JobHeld(tasks.at_ms, tasks.job.id + place) for place in range(len(tasks.indices))]
+    return events
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("at_once", [0, 2, 9])
+@pytest.mark.parametrize("own", [(), ((after(1),), (), (FIRST, after(2)), ())])
+@pytest.mark.parametrize("spec", [ALONE, SPEC])
+@pytest.mark.parametrize("begin_ms", [0, 90_000])
+def test_tasks_together_come_to_what_they_do_singly(
+    held: bool, at_once: int, own: tuple[tuple[After, ...], ...], spec: JobSpec, begin_ms: int
+) -> None:
+    job = Job(12, spec, 7, 60_000, 0, begin_ms, array_id=10, array_index=4)
+    tasks = TasksSubmitted(7, job, (4, 6, 8, 11), own, at_once, held)
+    states = []
+    for events in ([tasks], singly(tasks)):
+        here = Yard("default", nodes(1))
+        here.submit(8)
+        here.submit(8)
+        here.step()
+        for event in events:
+            here.apply(event)
+        here.step()
+        states.append((canonical(here.state), derived(here.state)))
+
+    assert states[1] == states[0]
+    assert ["10_4", "10_6", "10_8", "10_11"] == [job.label for job in tasks.jobs()]
+
+
+def test_no_task_has_an_id_that_was_given_out_before() -> None:
+    here = Yard("fifo", nodes(1))
+    here.submit(1)
+    with pytest.raises(InvalidEvent):
+        apply(here.state, TasksSubmitted(0, Job(1, ALONE, 0, array_id=1), (0, 1)))
