@@ -80,6 +80,8 @@ class Caller:
             data += self._more()
         head = data[:end].lower()
         at = head.find(b"content-length:")
+        if b"\r\ntransfer-encoding: chunked" in head:
+            return Reply(int(head.split(b" ", 2)[1]), self._chunks(data[end + 4 :]))
         if at < 0:
             raise ConnectionError(f"a reply without its length: {data[:200]!r}")
         length = int(head[at + 15 :].split(b"\r\n", 1)[0])
@@ -90,6 +92,21 @@ class Caller:
         body = b"".join(parts)
         self._rest = body[length:]
         return Reply(int(head.split(b" ", 2)[1]), body[:length])
+
+    def _chunks(self, data: bytes) -> bytes:
+        """A body that comes in pieces, each with its length before it."""
+        parts = []
+        while True:
+            while (end := data.find(b"\r\n")) < 0:
+                data += self._more()
+            size, data = int(data[:end], 16), data[end + 2 :]
+            while len(data) < size + 2:
+                data += self._more()
+            parts.append(data[:size])
+            data = data[size + 2 :]
+            if not size:
+                self._rest = data
+                return b"".join(parts)
 
     def ask(self, method: str, path: str, body: bytes = b"") -> Reply:
         """Make a request and send it."""

@@ -1,14 +1,17 @@
 """A desk over a real store and one node of eight GPUs, without an engine: attempts are moved by hand."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
 from gpuyard.control.desk import Desk
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.people import Person
+from gpuyard.control.queue_list import EVERYTHING, Filter
 from gpuyard.control.views import Views
 from gpuyard.control.wishes import Asked, Wish
 from gpuyard.model import (
@@ -34,6 +37,14 @@ def granted(desk: Desk, wish: Wish) -> list[Asked]:
     while not wish.finished:
         wish.enter(desk.grant(wish).result(10))
     return wish.asked
+
+
+def listed(
+    views: Views, wanted: Filter = EVERYTHING, limit: int | None = None, *, wide: bool = False
+) -> dict[str, Any]:
+    """The queue as a client reads it."""
+    found = views.queue(wanted, limit, wide=wide)
+    return {**found.head, "rows": json.loads(f"[{''.join(found.pieces())}]")}
 
 
 class Rig:

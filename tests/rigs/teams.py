@@ -23,7 +23,7 @@ from gpuyard.control.tokens import Asked
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
 from rigs.described import Description
-from rigs.desk import granted
+from rigs.desk import granted, listed
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 ADMIN = Person(os.geteuid(), os.getegid(), ME, True)
@@ -85,7 +85,7 @@ class Team:
         """Leave nothing running."""
 
         def left() -> list[int]:
-            return [row[0] for row in self.yard.views.queue()["rows"]]
+            return [row[0] for row in listed(self.yard.views)["rows"]]
 
         numbers = [str(number) for number in left()]
         if numbers:

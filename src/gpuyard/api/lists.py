@@ -1,14 +1,16 @@
 """Everything else that can be looked at, and nodes in and out of use."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.discretion import listed
 from gpuyard.api.fields import TIME_MS_MAX
-from gpuyard.api.pace import in_thread
+from gpuyard.api.pace import in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.replies import (
@@ -21,7 +23,17 @@ from gpuyard.api.replies import (
 )
 from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, limit, query
 from gpuyard.api.schemas import DrainRequest, checked
-from gpuyard.api.wire import answer, cursor_of, encoded, filter_of, id_cursor, limit_of, number_of
+from gpuyard.api.wire import (
+    answer,
+    bytes_of_text,
+    cursor_of,
+    encoded,
+    filter_of,
+    id_cursor,
+    limit_of,
+    number_of,
+)
+from gpuyard.control.queue_list import QueueList
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.control.used import used_in_all
@@ -65,10 +77,15 @@ class _Lists:
         most = limit_of(query, QUEUE_MAX, QUEUE_MAX)
         wide = number_of("wide", query.get("wide", "0"), 0, 1) == 1
 
-        def made() -> bytes:
-            return encoded(self._yard.views.queue(wanted, most, wide=wide))
+        def begun() -> tuple[Iterator[bytes], bytes | None]:
+            found = self._yard.views.queue(wanted, most, wide=wide)
+            pieces = _pieces(found)
+            return pieces, b"".join(pieces) if found.short else None
 
-        return Response(await in_thread(made), media_type="application/json")
+        pieces, body = await in_thread(begun)
+        if body is not None:
+            return Response(body, media_type="application/json")
+        return StreamingResponse(_paced(pieces), media_type="application/json")
 
     async def history(self, request: Request) -> Response:
         """A page of ended jobs. `since_ms`: those that ended from then on."""
@@ -122,3 +139,18 @@ class _Lists:
             return encoded(self._yard.snapshot())
 
         return Response(await in_thread(made), media_type="application/json")
+
+
+def _pieces(found: QueueList) -> Iterator[bytes]:
+    """A list as it goes over the wire, piece by piece."""
+    yield encoded({**found.head, "rows": []}).removesuffix(b"]}")
+    for rows in found.pieces():
+        yield bytes_of_text(rows)
+    yield b"]}"
+
+
+async def _paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The same, made by another thread, no faster than whoever asks may have it."""
+    while (piece := await in_thread(next, pieces, None)) is not None:
+        yield piece
+        await rest()

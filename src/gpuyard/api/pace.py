@@ -43,12 +43,28 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class Account:
     """What one user has taken of late."""
 
-    __slots__ = ("at_s", "debt_s", "freed", "line", "name", "share", "typical_s", "under_way")
+    __slots__ = (
+        "_now_s",
+        "at_s",
+        "debt_s",
+        "freed",
+        "heeds",
+        "line",
+        "name",
+        "share",
+        "typical_s",
+        "under_way",
+    )
 
-    def __init__(self, name: str, share: float, now_s: float) -> None:
+    def __init__(
+        self, name: str, share: float, now_s: Callable[[], float], heeds: Callable[[], bool]
+    ) -> None:
         self.name = name
         self.share = share
-        self.at_s = now_s
+        self._now_s = now_s
+        self.heeds = heeds
+        """Whether they have to wait for others now."""
+        self.at_s = now_s()
         self.debt_s = 0.0
         self.typical_s = 0.0
         """What a request of theirs takes, about: counted when one begins, and set right when it ends."""
@@ -61,11 +77,17 @@ class Account:
         """Count what was taken."""
         self.debt_s += seconds
 
-    def left_s(self, now_s: float) -> float:
+    def left_s(self) -> float:
         """What is still to be paid off."""
+        now_s = self._now_s()
         self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
         self.at_s = now_s
         return self.debt_s - BURST_S
+
+    async def rest(self) -> None:
+        """Wait until no more was taken than is theirs, or nobody else asks any longer."""
+        while (left_s := self.left_s()) > 0 and self.heeds():
+            await asyncio.sleep(min(OTHERS_S, left_s / self.share))
 
     def answered(self) -> None:
         """One request less is under way."""
@@ -81,6 +103,13 @@ def charge(seconds: float) -> None:
     account = _mine.get()
     if account is not None:
         account.charge(seconds)
+
+
+async def rest() -> None:
+    """Let others go first, amid an answer that takes long, where whoever asks has taken their part of the time."""
+    account = _mine.get()
+    if account is not None:
+        await account.rest()
 
 
 async def in_thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -126,48 +155,41 @@ class Pace:
     async def user(self, name: str, app: App, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request of somebody known, when their turn has come."""
         self.heard(name)
-        account = self._account(name, SHARE)
-        await self._serve(account, lambda: self._others_ask(name, self._now_s()), app, scope, receive, send)
+        account = self._account(name, SHARE, lambda: self._others_ask(name, self._now_s()))
+        await self._serve(account, app, scope, receive, send)
 
     async def stranger(self, address: str, app: App, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request of somebody unknown."""
-        account = self._account(f"@{address}", STRANGERS_SHARE)
+        account = self._account(f"@{address}", STRANGERS_SHARE, lambda: True)
         account.charge(STRANGER_S)
-        await self._serve(account, lambda: True, app, scope, receive, send)
+        await self._serve(account, app, scope, receive, send)
 
-    def _account(self, name: str, share: float) -> Account:
+    def _account(self, name: str, share: float, heeds: Callable[[], bool]) -> Account:
         account = self._accounts.get(name)
         if account is None:
-            now_s = self._now_s()
             if len(self._accounts) >= _ACCOUNTS_MAX:
                 self._accounts = {
                     each: one
                     for each, one in self._accounts.items()
-                    if one.line.locked() or one.left_s(now_s) > -BURST_S
+                    if one.line.locked() or one.left_s() > -BURST_S
                 }
-            account = self._accounts[name] = Account(name, share, now_s)
+            account = self._accounts[name] = Account(name, share, self._now_s, heeds)
         return account
 
-    async def _turn(self, account: Account, heeded: Callable[[], bool]) -> None:
+    async def _turn(self, account: Account) -> None:
         """Wait for one's turn."""
         async with account.line:
             while True:
-                heeds = heeded()
-                left_s = account.left_s(self._now_s())
-                if heeds and left_s > 0:
-                    await asyncio.sleep(min(OTHERS_S, left_s / account.share))
-                elif account.under_way >= (AT_ONCE if heeds else ALONE_AT_ONCE):
-                    account.freed.clear()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(account.freed.wait(), OTHERS_S)
-                else:
+                await account.rest()
+                if account.under_way < (AT_ONCE if account.heeds() else ALONE_AT_ONCE):
                     return
+                account.freed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(account.freed.wait(), OTHERS_S)
 
-    async def _serve(
-        self, account: Account, heeded: Callable[[], bool], app: App, scope: Any, receive: Any, send: Any
-    ) -> None:
-        if account.line.locked() or account.under_way >= AT_ONCE or account.left_s(self._now_s()) > 0:
-            await self._turn(account, heeded)
+    async def _serve(self, account: Account, app: App, scope: Any, receive: Any, send: Any) -> None:
+        if account.line.locked() or account.under_way >= AT_ONCE or account.left_s() > 0:
+            await self._turn(account)
         expected_s, answered = account.typical_s, False
         account.charge(expected_s)
         account.under_way += 1

@@ -9,8 +9,9 @@ from starlette.datastructures import QueryParams
 
 from gpuyard.api.problems import Problem
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.control.queue_list import Filter
 from gpuyard.control.rights import Sight
-from gpuyard.control.views import ENDED_STATES, LIVE_STATES, PAGE_MAX, Filter
+from gpuyard.control.views import ENDED_STATES, LIVE_STATES, PAGE_MAX
 
 LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))
@@ -21,8 +22,13 @@ _ID_MAX = (1 << 63) - 1
 
 
 def encoded(value: Any) -> bytes:
-    """A value as JSON. Half surrogates, which no text should hold, come out as question marks."""
-    return _encode(value).encode("utf-8", "replace")
+    """A value as JSON."""
+    return bytes_of_text(_encode(value))
+
+
+def bytes_of_text(text: str) -> bytes:
+    """A text as it is sent. Half surrogates, which none should hold, come out as question marks."""
+    return text.encode("utf-8", "replace")
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

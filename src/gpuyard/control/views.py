@@ -4,10 +4,7 @@ Live jobs come from the books, ended ones from the history. Nothing here changes
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from gpuyard.control.books import Books
 from gpuyard.control.explained import Said, no_job, unsaid, why_view
@@ -15,23 +12,16 @@ from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, live_job, node_view
-from gpuyard.control.queue_rows import (
-    QUEUE_COLUMNS,
-    REASON_TEXTS,
-    closed_text,
-    masked_row,
-    queue_row,
-    running_text,
-    waits_text,
-)
+from gpuyard.control.queue_list import EVERYTHING, Filter, Owners, QueueList, Reason
+from gpuyard.control.queue_rows import REASON_TEXTS, closed_text, running_text, waits_text
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
-from gpuyard.control.slurm_views import MORE_COLUMNS, files, more, recipe_of
+from gpuyard.control.slurm_views import files, recipe_of
 from gpuyard.control.tries import tries_of
 from gpuyard.core import State, decide
 from gpuyard.core.estimate import estimate
-from gpuyard.core.line import ahead, in_order
+from gpuyard.core.line import ahead
 from gpuyard.core.records import JobRecord
 from gpuyard.model import JobState, Plan, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
@@ -43,38 +33,8 @@ JUDGED_MAX = 2000
 NEAR_MAX = 20
 """How far back in line a job is told by when it starts, whoever watches it."""
 
-OWN_MAX = 100
-"""A user with so few jobs gets them without a walk through everybody's."""
-
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which jobs. What is empty does not matter."""
-
-    states: frozenset[str] = frozenset()
-    tenant: str = ""
-    """With all tenants below it."""
-    user: str = ""
-    name: str = ""
-    sight: Sight = ALL
-    """Of these, what is there for whoever asks."""
-
-    def live(self, record: JobRecord) -> bool:
-        """Whether a live job is wanted."""
-        spec = record.job.spec
-        return (
-            (self.sight.whole or self.sight.sees(spec.tenant))
-            and (not self.states or record.state.value in self.states)
-            and (not self.user or spec.user == self.user)
-            and (not self.name or spec.name == self.name)
-            and (not self.tenant or f"{spec.tenant}/".startswith(f"{self.tenant}/"))
-        )
-
-
-EVERYTHING = Filter()
 
 
 class Views:
@@ -94,6 +54,7 @@ class Views:
         self._said = said
         self._late = late
         self._plan: tuple[int, int, Plan] = (-1, -1, Plan())
+        self._owners = Owners()
 
     # -- one job -------------------------------------------------------------------------------------------------
 
@@ -325,46 +286,16 @@ class Views:
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None
 
-    def queue(self, wanted: Filter = EVERYTHING, limit: int | None = None, *, wide: bool = False) -> View:
+    def queue(
+        self, wanted: Filter = EVERYTHING, limit: int | None = None, *, wide: bool = False
+    ) -> QueueList:
         """Live jobs: those that run, then those that wait in the order of the scheduler, then those set aside.
 
         Wide: with the columns that only Slurm's commands show.
         """
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            state = books.state
-            reasons = self._reasons(state)
-            rows: list[tuple[Any, ...]] = []
-            places = _own_places(state, wanted.user) if wanted.user else None
-            if places is None:
-                running = sorted(state.running.values(), key=lambda r: (r.started_ms, r.id))
-                aside = [state.deferred[job_id] for job_id in sorted(state.deferred)]
-                places = chain(
-                    zip(repeat(None), running), enumerate(in_order(state.queue)), zip(repeat(None), aside)
-                )
-            everything = wanted == EVERYTHING
-            nodes = state.nodes.node
-            masked = not (wanted.sight.whole or wanted.tenant or wanted.user or wanted.name)
-            for place, record in places:
-                if not everything and not wanted.live(record):
-                    if masked and _out_of_sight(wanted, record):
-                        rows.append(masked_row(record, wide))
-                    continue
-                row = queue_row(record, nodes, reasons(record, place))
-                rows.append(row + more(state, record) if wide else row)
-                if limit is not None and len(rows) == limit:
-                    break
-            counts = {
-                "running": len(state.running),
-                "waiting": state.queue.count,
-                "set_aside": len(state.deferred),
-            }
-            at_ms = max(self._now_ms(), state.now_ms)
-        columns = QUEUE_COLUMNS + MORE_COLUMNS if wide else QUEUE_COLUMNS
-        return {"at_ms": at_ms, **counts, "columns": columns, "rows": rows}
+        return QueueList(self._books, self._reasons, self._owners, wanted, limit, wide, self._now_ms)
 
-    def _reasons(self, state: State) -> "Callable[[JobRecord, int | None], str]":
+    def _reasons(self, state: State) -> Reason:
         """Why each job waits, in a few words, from a plan for the state as it is. Called with the books locked."""
         now_ms = max(self._now_ms(), state.now_ms)
         # The same state has the same plan, but for time; a second is nothing to whoever reads a list.
@@ -441,28 +372,6 @@ def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:
         "how": found["start"]["how"],
         "helps": [f"{each['text']} ({each['flags']})" for each in found["helps"]],
     }
-
-
-def _own_places(state: State, user: str) -> "Iterable[tuple[int | None, JobRecord]] | None":
-    """The jobs of one user in the order of the queue, each with its place in line; None: they are too many for that."""
-    own = [record for record in state.jobs.values() if record.job.spec.user == user]
-    if len(own) > OWN_MAX:
-        return None
-    running = sorted([r for r in own if r.id in state.running], key=lambda r: (r.started_ms, r.id))
-    aside = sorted([r for r in own if r.id in state.deferred], key=lambda r: r.id)
-    waiting = [r for r in own if r.id not in state.running and r.id not in state.deferred]
-    line = sorted([(ahead(state.queue, record), record.id) for record in waiting])
-    return chain(
-        zip(repeat(None), running),
-        [(place, state.jobs[job_id]) for place, job_id in line],
-        zip(repeat(None), aside),
-    )
-
-
-def _out_of_sight(wanted: Filter, record: JobRecord) -> bool:
-    """Whether a job is there, in the state that is asked for, and only its names are nobody's business."""
-    seen = wanted.sight.sees(record.job.spec.tenant)
-    return not seen and (not wanted.states or record.state.value in wanted.states)
 
 
 def _array(array_id: int, tasks: list[View]) -> View:

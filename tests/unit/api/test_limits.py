@@ -3,6 +3,10 @@
 import time
 from pathlib import Path
 
+import pytest
+
+from gpuyard.control import queue_list
+from rigs.desk import listed
 from rigs.teams import CONFIG, Team, team
 
 LIMITS = CONFIG.replace(
@@ -33,7 +37,7 @@ def test_who_asks_too_much_waits_and_others_do_not(tmp_path: Path) -> None:
         assert "tara asks too often" == late[0].json["detail"]
 
         # Two streams are all that one user may have; each ends and makes room.
-        job = yard.yard.views.queue()["rows"][0][0]
+        job = listed(yard.yard.views)["rows"][0][0]
         path = f"/api/v1/jobs/{job}/logs?follow=true"
         time.sleep(1.2)
         streams = [yard.later("GET", path, yard.tokens["adam"], most_s=3) for _ in range(2)]
@@ -49,3 +53,19 @@ def test_logins_from_one_address_are_counted(tmp_path: Path) -> None:
         body = {"id_token": "x", "nonce": "n" * 32}
         found = [yard.call("POST", "/api/v1/login/oidc", body=body).status for _ in range(40)]
         assert {409, 429} == set(found)
+
+
+def test_a_long_list_comes_in_pieces_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_list, "PIECE", 7)
+    with team(tmp_path) as yard:
+        job = {"command": ["sleep", "60"], "gpus": 1}
+        for fields in ({"array": "0-29"}, {"name": "one"}, {"array": "0-2", "name": "two"}):
+            assert 201 == yard.call("POST", "/api/v1/jobs", yard.tokens["ulla"], body=job | fields).status
+        found = yard.call("GET", "/api/v1/queue", yard.tokens["adam"])
+        assert "content-length" not in found.headers
+        rows = found.json["rows"]
+        assert 34 == len({row[0] for row in rows}) == len(rows)
+        assert found.json["running"] + found.json["waiting"] + found.json["set_aside"] == len(rows)
+        for most in (1, 7, 8, 33):
+            page = yard.call("GET", f"/api/v1/queue?limit={most}", yard.tokens["adam"])
+            assert [row[0] for row in rows[:most]] == [row[0] for row in page.json["rows"]]

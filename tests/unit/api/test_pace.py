@@ -20,6 +20,7 @@ from gpuyard.api.pace import (
     Pace,
     charge,
     in_thread,
+    rest,
 )
 
 
@@ -221,3 +222,29 @@ def test_requests_that_pile_up_do_not_stand_before_somebody_who_comes_later_or_w
         await asyncio.wait_for(pile, 60)
 
     asyncio.run(main())
+
+
+def test_a_long_answer_gives_way_while_others_ask() -> None:
+    async def main() -> tuple[int, int]:
+        pace, made = Pace(), {"alone": 0, "with others": 0}
+
+        def long(whose: str) -> App:
+            async def work() -> None:
+                until_s = time.monotonic() + 0.6
+                while time.monotonic() < until_s:
+                    await in_thread(burn, 0.02)
+                    made[whose] += 1
+                    await rest()
+
+            return of(work)
+
+        await pace.user("ana", long("alone"), *NOTHING)
+        pace._accounts.clear()
+        pace.heard("ben")
+        await pace.user("ana", long("with others"), *NOTHING)
+        return made["alone"], made["with others"]
+
+    alone, with_others = asyncio.run(main())
+    # What may be taken at once, and a fifth of 0.6 s.
+    assert with_others <= (BURST_S + SHARE * 0.6) / 0.02 + 3
+    assert alone > with_others

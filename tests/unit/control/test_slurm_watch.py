@@ -16,6 +16,7 @@ from gpuyard.engines.slurm.accounting import Jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.model import JobState, Outcome
+from rigs.desk import listed
 from rigs.slurm.world import T0_MS, Watched, World, attempt
 
 
@@ -316,7 +317,7 @@ def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
     assert ("9", "QOSMaxGRESPerUser") == (found["label"], found["said"])
     assert ["ROOM"] == [each["code"] for each in found["blockers"]]
     views = Views(watched.books, lambda: world.now_ms, said)
-    assert "Slurm: QOSMaxGRESPerUser" == views.queue()["rows"][-1][-1]
+    assert "Slurm: QOSMaxGRESPerUser" == listed(views)["rows"][-1][-1]
     with pytest.raises(NotFound):
         views.job(label_of("77"))
 

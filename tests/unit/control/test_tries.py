@@ -11,7 +11,7 @@ from gpuyard.api.replies import JobView
 from gpuyard.control.books import Draft
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
-from gpuyard.control.views import Filter
+from gpuyard.control.queue_list import Filter
 from gpuyard.core import State, dump, load
 from gpuyard.model import (
     AttemptEnded,

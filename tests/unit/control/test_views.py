@@ -1,22 +1,26 @@
 """What is shown: one form for live and ended jobs, pages without gaps, the queue in order with reasons."""
 
+import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuyard.control import queue_list
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import time_text
+from gpuyard.control.queue_list import Filter
 from gpuyard.control.queue_rows import QUEUE_COLUMNS
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
-from gpuyard.control.views import Filter
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
-from rigs.desk import ROOT, Rig, granted, rig
+from rigs.desk import ROOT, Rig, granted, listed, rig
 
 WAITING = 10_000
 QUEUE_CPU_S_MAX = 1.0
@@ -93,14 +97,14 @@ def test_the_queue_has_who_runs_who_waits_and_who_is_set_aside_with_reasons(yard
     running = yard.submit(gpus=8)
     yard.start(running, 0xFF)
     first, second, held = yard.submit(gpus=4), yard.submit(gpus=4), yard.submit(hold=True)
-    queue = yard.views.queue()
+    queue = listed(yard.views)
     rows = [dict(zip(QUEUE_COLUMNS, row, strict=True)) for row in queue["rows"]]
 
     assert [running, first, second, held] == [row["id"] for row in rows]
     assert ["", "no room", "in line, 1 ahead", "on hold"] == [row["reason"] for row in rows]
     assert (1, 2, 1) == (queue["running"], queue["waiting"], queue["set_aside"])
     assert [second] == [
-        row[0] for row in yard.views.queue(Filter(user="root", states=frozenset({"PENDING"})))["rows"]
+        row[0] for row in listed(yard.views, Filter(user="root", states=frozenset({"PENDING"})))["rows"]
     ][1:2]
 
 
@@ -109,7 +113,7 @@ def test_a_wide_queue_says_what_a_job_waits_for(yard: Rig) -> None:
     after = Dependency("afterok", label_of(str(first)))
     waits = yard.submit(dependencies=(after,), pools=("p",), cpu_milli=1500)
     array = yard.submit(array=(3, 4, 5), array_limit=2)
-    queue = yard.views.queue(wide=True)
+    queue = listed(yard.views, wide=True)
     rows = {row[0]: dict(zip(queue["columns"], row, strict=True)) for row in queue["rows"]}
 
     assert (*QUEUE_COLUMNS, *MORE_COLUMNS) == queue["columns"]
@@ -149,13 +153,78 @@ def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
 
     for first in range(0, WAITING, 1000):
         yard.books.store.submit([submission(first + n) for n in range(1000)], 0)
-    yard.views.queue(limit=1)
+    listed(yard.views, limit=1)
     began_s = time.process_time()
-    rows = yard.views.queue()["rows"]
+    rows = listed(yard.views)["rows"]
     spent_s = time.process_time() - began_s
 
     assert WAITING == len(rows)
     assert spent_s < QUEUE_CPU_S_MAX
+
+
+def test_others_have_the_books_between_two_pieces_of_a_long_list(
+    yard: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_list, "PIECE", 2)
+    array = yard.submit(array=(0, 1, 2, 3), gpus=8)
+    single = yard.submit(gpus=8)
+    found = yard.views.queue()
+    pieces = found.pieces()
+    first = next(pieces)
+    # Another thread: the lock lets its holder in again.
+    assert threading_free(yard.books.lock)
+    yard.start(array + 3, 0xFF)
+    granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [f"{array}_3"]))
+    rows = json.loads(f"[{first}{''.join(pieces)}]")
+
+    assert [array + 1, array + 2, array + 3, single] == [row[0] for row in rows]
+    assert ["PENDING", "PENDING", "RUNNING", "PENDING"] == [row[QUEUE_COLUMNS.index("state")] for row in rows]
+    assert ["", "", "n1", ""] == [row[QUEUE_COLUMNS.index("nodes")] for row in rows]
+
+
+def threading_free(lock: Any) -> bool:
+    """Whether another thread can have a lock now."""
+    found: list[bool] = []
+
+    def take() -> None:
+        found.append(lock.acquire(timeout=1))
+        if found[0]:
+            lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_tasks_of_an_array_are_listed_as_other_jobs_are(yard: Rig) -> None:
+    running = yard.submit(gpus=8)
+    yard.start(running, 0xFF)
+    yard.submit(array=(3, 5), name='\u00fcber "all" \\ \x1b', limit_ms=60_000)
+    yard.submit(name="single")
+    yard.submit(array=(0, 1), hold=True)
+    yard.submit(array=(0, 1, 2), array_limit=1, gpus=0)
+    narrow, wide = listed(yard.views), listed(yard.views, wide=True)
+
+    assert 1 + 2 + 1 + 2 + 3 == len(narrow["rows"])
+    assert [row[: len(QUEUE_COLUMNS)] for row in wide["rows"]] == narrow["rows"]
+
+
+def test_a_user_has_what_came_and_not_what_ended(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_list, "PIECE", 0)
+    owners, state = queue_list.Owners(), yard.books.state
+    ids = [yard.submit(gpus=1) for _ in range(4)]
+    yard.books.catch_up()
+    assert ids == [record.id for record in owners.of(state, "root")]
+    assert [] == owners.of(state, "ana")
+    for job_id in ids[:3]:
+        yard.start(job_id)
+        yard.end(job_id)
+    later = yard.submit(gpus=1)
+    yard.books.catch_up()
+    assert [ids[3], later] == [record.id for record in owners.of(state, "root")]
+    # What is remembered of jobs that ended does not grow.
+    assert owners._size <= 2 * len(state.jobs) + 1
 
 
 def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
@@ -170,13 +239,13 @@ def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
 
     yard.books.store.submit([submission(number) for number in range(60)], 0)
     granted(yard.desk, yard.desk.wish(ROOT, Verb.HOLD, ["9", "19"]))
-    everybodys = yard.views.queue()["rows"]
+    everybodys = listed(yard.views)["rows"]
     user = QUEUE_COLUMNS.index("user")
 
-    monkeypatch.setattr("gpuyard.control.views.in_order", None)
+    monkeypatch.setattr("gpuyard.control.queue_list.in_order", None)
 
     for name, count in (("ana", 6), ("root", 1)):
-        own = yard.views.queue(Filter(user=name))["rows"]
+        own = listed(yard.views, Filter(user=name))["rows"]
         assert [row for row in everybodys if row[user] == name] == own
         assert count == len(own)
 
