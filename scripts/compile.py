@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "build" / "compiled"
 
 LEFT_OUT = {"__init__.py"}
+CORE_MIN = 40
+"""With fewer modules, folders of the core were not looked into, and the scheduler would run interpreted."""
 ALSO = (
     "policies/backfill/easy.py",
     "policies/placement/best_fit.py",
@@ -64,8 +66,12 @@ def main() -> int:
     shutil.copytree(
         ROOT / "src" / "gpuyard", TARGET / "gpuyard", ignore=shutil.ignore_patterns("__pycache__")
     )
-    core = [f"core/{path.name}" for path in sorted((TARGET / "gpuyard" / "core").glob("*.py"))]
-    names = [f"gpuyard/{name}" for name in (*core, *ALSO) if Path(name).name not in LEFT_OUT]
+    core = sorted((TARGET / "gpuyard" / "core").rglob("*.py"))
+    found = [path.relative_to(TARGET).as_posix() for path in core if path.name not in LEFT_OUT]
+    if len(found) < CORE_MIN:
+        print(f"compile: the core has {len(found)} modules, not {CORE_MIN}: it is elsewhere", file=sys.stderr)
+        return 1
+    names = [*found, *[f"gpuyard/{name}" for name in ALSO]]
     command = [sys.executable, "-c", BUILD, *names]
     print(f"compile: {len(names)} modules; this takes a few minutes", flush=True)
     ran = subprocess.run(command, cwd=TARGET, capture_output=True, text=True, check=False)
