@@ -1,0 +1,49 @@
+"""Bodies of very many values are refused before they are read; those that a request has use for are not."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuyard.api import bodies
+from gpuyard.api.bodies import KEYS_MAX, object_of
+from gpuyard.api.problems import Problem
+from gpuyard.api.schemas import JobRequest, ManyRequest, checked
+
+MANY = {
+    "keys": b"{" + b",".join([b'"k%d":0' % n for n in range(28_000)]) + b"}",
+    "lists": b'{"x":[' + b",".join([b"[]"] * 600_000) + b"]}",
+    "numbers": b'{"x":[' + b",".join([b"1"] * 900_000) + b"]}",
+    "words": b'{"x":[' + b",".join([b'""'] * 600_000) + b"]}",
+    "odd words": b'{"x":[' + b",".join([rb'"\"\\\\"'] * 200_000) + b"]}",
+}
+
+
+@pytest.mark.parametrize("body", MANY.values(), ids=MANY)
+def test_a_body_of_very_many_values_is_not_even_read(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies.json, "loads", _not_read)
+    with pytest.raises(Problem, match="more than 12000 keys, or more than 60000 parts"):
+        object_of(body)
+
+
+def _not_read(*_args: Any, **_named: Any) -> None:
+    raise AssertionError("it was read")
+
+
+def test_objects_without_keys_count_too() -> None:
+    with pytest.raises(Problem, match=f"more than {KEYS_MAX} keys"):
+        object_of(b'{"x":[' + b",".join([b"{}"] * 20_000) + b"]}")
+
+
+def test_what_a_request_has_use_for_is_read() -> None:
+    largest = {
+        "command": ["word"] * 10_000,
+        "env": {f"V{n}": ":a,b" for n in range(10_000)},
+        "on_nodes": ["n"] * 10_000,
+        "not_nodes": ["m"] * 10_000,
+    }
+    assert 10_000 == len(checked(JobRequest, object_of(json.dumps(largest).encode())).env)
+    marks = "#!/bin/sh\n" + 100_000 * '{"[\\,":'
+    assert marks == checked(JobRequest, object_of(json.dumps({"script": marks}).encode())).script
+    ids = [f"{n}_0" for n in range(1, 20_001)]
+    assert ids == checked(ManyRequest, object_of(json.dumps({"ids": ids}).encode())).ids
