@@ -10,14 +10,15 @@ long is folded inside a transaction, for which everybody who writes would wait.
 
 from collections.abc import Callable, Iterable
 from threading import Condition, RLock
+from typing import Any
 
 from gpuyard.control.aside import Aside
-from gpuyard.control.ends import history_row, try_row
+from gpuyard.control.projections.bound import BY_KIND
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.dump import dump, load
-from gpuyard.model import AttemptEnded, Event, Outcome, PolicySpec, TasksSubmitted
+from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
-from gpuyard.store import Commit, ConfigVersion, HistoryRow, Store, TokenRow, TryRow, packed
+from gpuyard.store import BoundTable, Commit, Store, TokenRow, packed
 
 SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
@@ -40,28 +41,29 @@ class Draft:
     def __init__(self, state: State) -> None:
         self.state = state
         self.events: list[Event] = []
-        self.rows: list[HistoryRow] = []
-        self.tries: list[TryRow] = []
-        self.configs: list[tuple[ConfigVersion, str]] = []
-        """Versions of the configuration to be kept, with their texts; each beside its event."""
+        self.rows: dict[BoundTable[Any], list[Any]] = {}
+        """What the events leave in tables that are bound to the log."""
         self.tokens: list[TokenRow] = []
 
     def add(self, event: Event) -> None:
         """Fold an event; raises, and adds nothing, where it may not follow what is there."""
-        record = self.state.jobs.get(getattr(event, "job_id", 0))
-        if record is None:
+        bound = BY_KIND.get(type(event))
+        if bound is None:
             apply(self.state, event)
             self.events.append(event)
             return
-        started_ms, ends = record.started_ms, None
-        if type(event) is AttemptEnded and event.outcome is not Outcome.COMPLETED:
-            ends = try_row(self.state, record, event)
-        apply(self.state, event)
+        state = self.state
+        seen = [each.before(state, event) for each in bound]
+        apply(state, event)
         self.events.append(event)
-        if record.id not in self.state.jobs:
-            self.rows.append(history_row(record, started_ms, event))
-        elif ends is not None:
-            self.tries.append(ends)
+        for each, found in zip(bound, seen, strict=True):
+            row = None if found is None else each.after(state, event, found)
+            if row is not None:
+                self.keep(each.table, row)
+
+    def keep(self, table: BoundTable[Any], row: Any) -> None:
+        """A row that goes with the event that was added just now."""
+        self.rows.setdefault(table, []).append(row)
 
     def offer(self, event: Event) -> bool:
         """Add an event if it still holds: what was decided a moment ago may have been overtaken."""
@@ -152,7 +154,7 @@ class Books:
             self.seq = seq
 
     def commit(self, epoch: int | None, make: Callable[[Draft], None]) -> list[Event]:
-        """Write what `make` adds to the draft, durably, and what it ended to the history and the tries.
+        """Write what `make` adds to the draft, durably, with the rows that its events make.
 
         With an epoch only the leader of that epoch may; None is for what any process may write.
         """
@@ -167,7 +169,7 @@ class Books:
             self._fold(new)
             draft = Draft(self.state)
             make(draft)
-            return Commit(draft.events, draft.rows, draft.configs, draft.tokens, draft.tries)
+            return Commit(draft.events, draft.rows, draft.tokens)
 
         with self.lock:
             if self._wrong:

@@ -25,7 +25,7 @@ from gpuyard.core.caps import caps
 from gpuyard.core.words import memory_text
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
-from gpuyard.store import ConfigVersion, How, Store, text_hash
+from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash
 
 JOBS_NAMED_MAX = 10
 
@@ -102,13 +102,14 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
 
 def _last(draft: Draft, store: Store) -> ConfigVersion | None:
     """The version in force when this is written: several may be written at once, and the last of them counts."""
-    return draft.configs[-1][0] if draft.configs else store.config_version()
+    kept = draft.rows.get(CONFIG_ROWS)
+    return kept[-1][0] if kept else store.config_version()
 
 
 def _put(draft: Draft, version: ConfigVersion, text: str, settings: Settings, signed: str = "") -> None:
     at_ms = max(version.at_ms, draft.state.now_ms)
     draft.add(ConfigSet(at_ms, settings, signed or version.by, version.version, version.hash))
-    draft.configs.append((version, text))
+    draft.keep(CONFIG_ROWS, (version, text))
 
 
 # -- a running yard --------------------------------------------------------------------------------------------------

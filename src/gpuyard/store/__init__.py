@@ -21,14 +21,19 @@ from gpuyard.store.removals import Ended, Mark, OldRecipe, Removal
 from gpuyard.store.snapshots import Snapshot, packed
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
-from gpuyard.store.tables.configs import ConfigVersion, How, text_hash
-from gpuyard.store.tables.history import HistoryQuery, HistoryRow
+from gpuyard.store.tables.bound import BoundTable
+from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, How, text_hash
+from gpuyard.store.tables.history import HISTORY_ROWS, HistoryQuery, HistoryRow
 from gpuyard.store.tables.tokens import TokenRow
-from gpuyard.store.tables.tries import TryRow
+from gpuyard.store.tables.tries import TRY_ROWS, TryRow
 
 __all__ = [
     "CODEC",
+    "CONFIG_ROWS",
+    "HISTORY_ROWS",
+    "TRY_ROWS",
     "Accepted",
+    "BoundTable",
     "Codec",
     "Commit",
     "ConfigVersion",

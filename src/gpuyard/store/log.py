@@ -5,7 +5,7 @@ commits, and a reader that has seen one event has seen all before it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
@@ -17,10 +17,8 @@ from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Fenced, StoreDamaged
 from gpuyard.store.schema import EVENTS
 from gpuyard.store.submissions import Accepted, Submission, Tray
-from gpuyard.store.tables.configs import ConfigVersion, put_configs
-from gpuyard.store.tables.history import HistoryRow, put_history
+from gpuyard.store.tables.bound import Rows, put_rows
 from gpuyard.store.tables.tokens import TokenRow, put_tokens
-from gpuyard.store.tables.tries import TryRow, put_tries
 
 Numbered = tuple[int, Event]
 """An event with its number in the log."""
@@ -43,13 +41,10 @@ class Commit:
     """What a leader wants written, all or nothing."""
 
     events: Sequence[Event] = ()
-    history_rows: Sequence[HistoryRow] = ()
-    configs: Sequence[tuple[ConfigVersion, str]] = ()
-    """Versions of the configuration, with their texts; each goes with its event."""
+    rows: Rows = field(default_factory=dict)
+    """What the events leave in tables that are bound to the log."""
     token_rows: Sequence[TokenRow] = ()
-    """New tokens, and revoked ones."""
-    try_rows: Sequence[TryRow] = ()
-    """Tries that ended and did not end their job."""
+    """New tokens, and revoked ones: no event has their hashes, so they are in no table that is made from events."""
 
 
 class EventLog:
@@ -104,13 +99,11 @@ class EventLog:
                 )
             new = self._decoded(self._lines(conn, after_seq, None, None), after_seq, counters)
             wanted = make(new)
-            if wanted is None or not (wanted.events or wanted.history_rows):
+            if wanted is None or not (wanted.events or wanted.rows):
                 return []
             tray = Tray(counters, self._codec, 0)
             tray.put(self._checked(tray, wanted.events))
-            put_history(conn, wanted.history_rows)
-            put_tries(conn, wanted.try_rows)
-            put_configs(conn, wanted.configs)
+            put_rows(conn, wanted.rows)
             put_tokens(conn, wanted.token_rows)
             self._write(conn, tray)
         self._backend.bell.ring(tray.counters.next_seq - 1)

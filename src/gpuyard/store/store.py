@@ -16,6 +16,7 @@ from gpuyard.store.errors import StoreError
 from gpuyard.store.removals import Removals
 from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
+from gpuyard.store.tables.bound import BoundTables
 from gpuyard.store.tables.configs import Configs
 from gpuyard.store.tables.history import History
 from gpuyard.store.tables.tokens import Tokens
@@ -27,7 +28,7 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(Removals, Snapshots, History, Tries, Configs, Tokens):
+class Store(Removals, Snapshots, BoundTables, History, Tries, Configs, Tokens):
     """Log, snapshots, history, tries, configuration, tokens, blobs and election of one yard. Any thread may use it."""
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:

@@ -3,11 +3,22 @@
 Events pass through the codec both ways, so that what is simulated is what a log can hold.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
 
 from gpuyard.core.plain import Plain
 from gpuyard.model import Event
-from gpuyard.store import CODEC, Accepted, Commit, Fenced, HistoryRow, Numbered, Snapshot, Submission, TryRow
+from gpuyard.store import (
+    CODEC,
+    HISTORY_ROWS,
+    Accepted,
+    Commit,
+    Fenced,
+    HistoryRow,
+    Numbered,
+    Snapshot,
+    Submission,
+)
 from gpuyard.store.codec import Encoded
 
 
@@ -34,8 +45,8 @@ class MemoryStore:
         self.yard = yard
         self.place = "memory"
         self.epoch = 0
-        self.rows: dict[int, HistoryRow] = {}
-        self.try_rows: list[TryRow] = []
+        self.tables: dict[str, dict[Hashable, Any]] = {}
+        """Rows of the tables that are bound to the log, by the name of the table and their keys."""
         self._log: list[Encoded] = []
         self._next_id = 1
         self._snapshots: list[Snapshot] = []
@@ -67,8 +78,8 @@ class MemoryStore:
         wanted = make(self.read(after_seq))
         if wanted is None or not wanted.events:
             return []
-        self.rows.update({row.id: row for row in wanted.history_rows})
-        self.try_rows += wanted.try_rows
+        for table, rows in wanted.rows.items():
+            self.tables.setdefault(table.name, {}).update({table.key(row): row for row in rows})
         first = len(self._log) + 1
         self._write(wanted.events)
         return list(range(first, len(self._log) + 1))
@@ -105,3 +116,8 @@ class MemoryStore:
     def history(self, job_id: int) -> HistoryRow | None:
         """A job that ended."""
         return self.rows.get(job_id)
+
+    @property
+    def rows(self) -> dict[int, HistoryRow]:
+        """All jobs that ended, by id."""
+        return cast(dict[int, HistoryRow], self.tables.setdefault(HISTORY_ROWS.name, {}))

@@ -42,7 +42,7 @@ with open_store(place) as store:
         books.commit(None, lambda draft: put_start(draft, store, start, "root", 1000))
     put(one)
     when, _, what = moment.partition(" ")
-    owner = {"put_configs": log, "write": submissions.Tray, "set_counters": type(store._backend), "ring": bell.Bell}
+    owner = {"put_rows": log, "write": submissions.Tray, "set_counters": type(store._backend), "ring": bell.Bell}
     dies(owner[what], what, when)
     put(two)
 """
@@ -51,8 +51,8 @@ with open_store(place) as store:
 @pytest.mark.parametrize(
     ("moment", "version"),
     [
-        ("before put_configs", 1),
-        ("after put_configs", 1),
+        ("before put_rows", 1),
+        ("after put_rows", 1),
         ("after write", 1),
         ("after set_counters", 1),
         ("before ring", 2),

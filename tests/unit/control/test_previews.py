@@ -17,7 +17,7 @@ from gpuyard.core.plain import to_plain
 from gpuyard.model import Ask, JobSpec, Quota, Settings, Tenant, Whole
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import PRESETS
-from gpuyard.store import HistoryRow
+from gpuyard.store import HISTORY_ROWS, HistoryRow
 from rigs.desk import rig
 
 M = MINUTE_MS
@@ -39,7 +39,7 @@ def made(tmp_path: Path) -> Iterator[Previews]:
             )
             for n in range(12)
         ]  # fmt: skip
-        found.books.store.put_history(rows)
+        found.books.store.put_rows({HISTORY_ROWS: rows})
         yield Previews(found.books, lambda: NOW)
 
 

@@ -153,8 +153,7 @@ def test_they_can_be_made_anew_from_the_log(yard: Rig) -> None:
     again = Draft(State())
     for _seq, event in store.read(0):
         again.add(event)
-    store.put_history(again.rows)
-    store.put_tries(again.tries)
+    store.put_rows(again.rows)
 
     assert (kept, [1, 1]) == ([store.tries(job_id, 9) for job_id in jobs], [len(each) for each in kept])
     assert [(1, "NODE_FAIL"), (2, "COMPLETED")] == tries(yard, jobs[0], "attempt", "outcome")

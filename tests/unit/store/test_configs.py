@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.model import ConfigSet, Settings
-from gpuyard.store import Commit, ConfigVersion, HistoryRow, How, Store, text_hash
+from gpuyard.store import CONFIG_ROWS, HISTORY_ROWS, Commit, ConfigVersion, HistoryRow, How, Store, text_hash
 
 ODD = "version: 1\n# \u00e9\u4e16 — text of any kind\n"
 
@@ -13,7 +13,7 @@ ODD = "version: 1\n# \u00e9\u4e16 — text of any kind\n"
 def put(store: Store, version: int, text: str, how: How = How.APPLY) -> ConfigVersion:
     made = ConfigVersion(version, 1000 * version, "ana", how, text_hash(text))
     event = ConfigSet(1000 * version, Settings(), "ana", version, made.hash)
-    store.commit(None, store.head(), lambda _new: Commit([event], configs=[(made, text)]))
+    store.commit(None, store.head(), lambda _new: Commit([event], {CONFIG_ROWS: [(made, text)]}))
     return made
 
 
@@ -47,7 +47,9 @@ ROW = HistoryRow(1, "n", "t/u", "u", "batch", "COMPLETED", 1000, 5, 10, 20, deta
 
 def test_ended_jobs_come_page_by_page_the_last_to_end_first(store: Store) -> None:
     ends = {1: 50, 2: 20, 3: 30, 4: 30, 5: 30, 6: 9}
-    store.put_history([replace(ROW, id=job_id, ended_ms=ended_ms) for job_id, ended_ms in ends.items()])
+    store.put_rows(
+        {HISTORY_ROWS: [replace(ROW, id=job_id, ended_ms=ended_ms) for job_id, ended_ms in ends.items()]}
+    )
     found: list[int] = []
     before: tuple[int, int] | None = None
     while rows := store.ended_since(10, before, 2):

@@ -7,7 +7,18 @@ import pytest
 from sqlalchemy import select, text
 
 from gpuyard.errors import BadInput
-from gpuyard.store import Commit, ConfigVersion, How, Store, StoreError, TokenRow, open_store, text_hash
+from gpuyard.store import (
+    CONFIG_ROWS,
+    HISTORY_ROWS,
+    Commit,
+    ConfigVersion,
+    How,
+    Store,
+    StoreError,
+    TokenRow,
+    open_store,
+    text_hash,
+)
 from gpuyard.store.copying import copy_store
 from gpuyard.store.schema import COUNTERS, METADATA
 from rigs.stores import accepted, ended, submission, ticks
@@ -27,7 +38,7 @@ def filled(store: Store) -> None:
         lease.epoch,
         store.head(),
         lambda _new: Commit(
-            ticks(*range(2, 5_000)), history_rows=[ended(1), ended(2)], configs=[(version, text_)]
+            ticks(*range(2, 5_000)), {HISTORY_ROWS: [ended(1), ended(2)], CONFIG_ROWS: [(version, text_)]}
         ),
     )
     store.commit(lease.epoch, store.head(), lambda _new: Commit(ticks(5_000), token_rows=[token]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.store import Commit, HistoryQuery, Store
+from gpuyard.store import HISTORY_ROWS, Commit, HistoryQuery, Store
 from rigs.stores import ended, ticks
 
 ROWS = [
@@ -18,7 +18,7 @@ ROWS = [
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    store.put_history(ROWS)
+    store.put_rows({HISTORY_ROWS: ROWS})
     return store
 
 
@@ -61,8 +61,8 @@ def test_tasks_of_an_array_by_index(filled: Store) -> None:
 def test_a_row_is_written_with_the_commit_that_ends_the_job(store: Store) -> None:
     lease = store.elect("a")
     assert lease is not None
-    store.commit(lease.epoch, 0, lambda _new: Commit(ticks(1), [ended(1), ended(2)]))
-    store.commit(lease.epoch, 1, lambda _new: Commit([], [ended(2, why="again")]))
+    store.commit(lease.epoch, 0, lambda _new: Commit(ticks(1), {HISTORY_ROWS: [ended(1), ended(2)]}))
+    store.commit(lease.epoch, 1, lambda _new: Commit([], {HISTORY_ROWS: [ended(2, why="again")]}))
 
     assert [ended(2, why="again"), ended(1)] == store.find_history(HistoryQuery())
     assert 1 == store.head()
@@ -70,10 +70,12 @@ def test_a_row_is_written_with_the_commit_that_ends_the_job(store: Store) -> Non
 
 
 def test_no_text_stops_a_job_from_ending(store: Store) -> None:
-    store.put_history([ended(1, why="a\0b\ud800", name="é")])
+    store.put_rows({HISTORY_ROWS: [ended(1, why="a\0b\ud800", name="é")]})
 
     row = store.history(1)
     assert row is not None
     assert ("a\ufffdb?", "é") == (row.why, row.name)
-    store.put_history([ended(2, tenant="t" * 100_000, user="\U0001f600" * 5000, gpus_milli=1 << 80)])
+    store.put_rows(
+        {HISTORY_ROWS: [ended(2, tenant="t" * 100_000, user="\U0001f600" * 5000, gpus_milli=1 << 80)]}
+    )
     assert store.history(2) is not None

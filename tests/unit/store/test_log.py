@@ -6,7 +6,17 @@ import time
 import pytest
 
 from gpuyard.model import JobCancelled, JobHeld, Ticked
-from gpuyard.store import Codec, Commit, Fenced, Numbered, Store, StoreDamaged, StoreError, open_store
+from gpuyard.store import (
+    HISTORY_ROWS,
+    Codec,
+    Commit,
+    Fenced,
+    Numbered,
+    Store,
+    StoreDamaged,
+    StoreError,
+    open_store,
+)
 from rigs.postgres import PostgresServer
 from rigs.stores import accepted, ended, submission, ticks
 
@@ -49,7 +59,7 @@ def test_a_leader_sees_what_came_in_before_it_writes(store: Store) -> None:
 
     def make(new: list[Numbered]) -> Commit:
         seen.extend(new)
-        return Commit(ticks(4, 5), [ended(7)])
+        return Commit(ticks(4, 5), {HISTORY_ROWS: [ended(7)]})
 
     assert [4, 5] == store.commit(lease.epoch, 1, make)
     assert [(2, Ticked(2)), (3, JobCancelled(3, 7))] == seen

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuyard.model import Event, Job, JobSubmitted
-from gpuyard.store import HistoryRow, Removal, Store, Submission, open_store
+from gpuyard.store import HISTORY_ROWS, HistoryRow, Removal, Store, Submission, open_store
 from rigs.stores import SPEC, accepted
 
 OLD, NEW = b'{"script": "#!/bin/sh\\nold", "env": {"TOKEN": "tr0ub4dor"}}', b'{"script": "#!/bin/sh\\nnew"}'
@@ -33,7 +33,7 @@ def ended(store: Store, job_id: int, body: bytes, ended_ms: int) -> None:
     row = HistoryRow(
         job_id, "n", "t", "u", "batch", "COMPLETED", 0, 1, 2, ended_ms, attempts=1, detail=detail
     )
-    store.put_history([row])
+    store.put_rows({HISTORY_ROWS: [row]})
 
 
 def noted(store: Store) -> None:

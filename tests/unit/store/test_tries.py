@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.store import Commit, Store, TryRow, log
+from gpuyard.store import HISTORY_ROWS, TRY_ROWS, Commit, Store, TryRow, log
 from gpuyard.store.tables.tries import TRIES_MAX
 from rigs.stores import ended, ticks
 
@@ -25,7 +25,7 @@ def tried(job_id: int, attempt: int, **fields: Any) -> TryRow:
 
 def test_rows_come_back_whole_and_in_order(store: Store) -> None:
     rows = [tried(7, 2, nodes=("é\0",)), tried(7, 1), tried(8, 1, nodes=(), gpu_indices=()), tried(7, 3)]
-    store.put_tries(rows)
+    store.put_rows({TRY_ROWS: rows})
     assert [rows[1], rows[0], rows[3]] == store.tries(7, 9)
     assert [rows[1], rows[0]] == store.tries(7, 2)
     assert [rows[0]] == store.tries(7, 2, limit=1)
@@ -34,7 +34,7 @@ def test_rows_come_back_whole_and_in_order(store: Store) -> None:
 
 
 def test_of_many_the_last_are_read(store: Store) -> None:
-    store.put_tries([tried(1, attempt) for attempt in range(1, 2 * TRIES_MAX)])
+    store.put_rows({TRY_ROWS: [tried(1, attempt) for attempt in range(1, 2 * TRIES_MAX)]})
     found = [row.attempt for row in store.tries(1, 2 * TRIES_MAX, limit=10_000)]
     assert list(range(TRIES_MAX, 2 * TRIES_MAX)) == found
 
@@ -44,7 +44,9 @@ def test_a_row_is_written_with_the_commit_that_ends_the_try(
 ) -> None:
     lease = store.elect("a")
     assert lease is not None
-    store.commit(lease.epoch, 0, lambda _new: Commit(ticks(1), [ended(2)], try_rows=[tried(1, 1)]))
+    store.commit(
+        lease.epoch, 0, lambda _new: Commit(ticks(1), {HISTORY_ROWS: [ended(2)], TRY_ROWS: [tried(1, 1)]})
+    )
     assert [tried(1, 1)] == store.tries(1, 1)
 
     def torn(*_: object) -> None:
@@ -52,19 +54,21 @@ def test_a_row_is_written_with_the_commit_that_ends_the_try(
 
     monkeypatch.setattr(log, "put_tokens", torn)
     with pytest.raises(OSError, match="no space"):
-        store.commit(lease.epoch, 1, lambda _new: Commit(ticks(2), try_rows=[tried(1, 2)]))
+        store.commit(lease.epoch, 1, lambda _new: Commit(ticks(2), {TRY_ROWS: [tried(1, 2)]}))
     # Neither the event nor the row: it is one transaction.
     assert (1, [tried(1, 1)]) == (store.head(), store.tries(1, 9))
     lease.release()
 
 
 def test_a_row_may_be_written_again(store: Store) -> None:
-    store.put_tries([tried(1, 1), tried(1, 2)])
-    store.put_tries([tried(1, 1, why="made anew")])
+    store.put_rows({TRY_ROWS: [tried(1, 1), tried(1, 2)]})
+    store.put_rows({TRY_ROWS: [tried(1, 1, why="made anew")]})
     assert ["made anew", "its node failed"] == [row.why for row in store.tries(1, 2)]
 
 
 def test_no_text_and_no_number_stops_a_try_from_ending(store: Store) -> None:
-    store.put_tries([tried(1, 1, why="a\0b\ud800" + "x" * 100_000, exit_code=1 << 80, nodes=("\ud800",))])
+    store.put_rows(
+        {TRY_ROWS: [tried(1, 1, why="a\0b\ud800" + "x" * 100_000, exit_code=1 << 80, nodes=("\ud800",))]}
+    )
     (row,) = store.tries(1, 1)
     assert ("a\ufffdb?", 600, (1 << 63) - 1) == (row.why[:4], len(row.why), row.exit_code)

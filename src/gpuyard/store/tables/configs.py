@@ -5,24 +5,18 @@ never one without the other; the text is a blob, and equal texts are kept once.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Select, select
 
 from gpuyard.store.backend.base import Backend
-from gpuyard.store.schema import BLOBS, CONFIGS
+from gpuyard.store.schema import CONFIGS
+from gpuyard.store.tables.bound import BoundTable
 
 VERSIONS_MAX = 1000
 """Versions on one page at most."""
-
-_INSERT_BLOBS: dict[str, Any] = {
-    "sqlite": sqlite.insert(BLOBS).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(BLOBS).on_conflict_do_nothing(),
-}
 
 
 class How(Enum):
@@ -80,19 +74,14 @@ class Configs:
 _SELECT = select(CONFIGS).order_by(CONFIGS.c.version.desc())
 
 
-def put_configs(conn: Connection, configs: Sequence[tuple[ConfigVersion, str]]) -> None:
-    """Write versions with their texts, inside a transaction that holds the log's lock."""
-    for version, text in configs:
-        blob = {"hash": version.hash, "body": text.encode(), "created_ms": version.at_ms}
-        conn.execute(_INSERT_BLOBS[conn.dialect.name], [blob])
-        conn.execute(
-            insert(CONFIGS),
-            {
-                "version": version.version,
-                "at_ms": version.at_ms,
-                "by": version.by,
-                "how": version.how.value,
-                "hash": version.hash,
-                "restores": version.restores,
-            },
-        )
+def _values(kept: tuple[ConfigVersion, str]) -> dict[str, Any]:
+    return {**asdict(kept[0]), "how": kept[0].how.value}
+
+
+def _blob(kept: tuple[ConfigVersion, str]) -> dict[str, Any]:
+    version, text = kept
+    return {"hash": version.hash, "body": text.encode(), "created_ms": version.at_ms}
+
+
+CONFIG_ROWS = BoundTable(CONFIGS, _values, key=lambda kept: kept[0].version, replaces=False, blob=_blob)
+"""Where a version of the configuration is kept, with its text."""

@@ -8,32 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, false, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Select, false, func, or_, select
 
 from gpuyard.core.plain import Plain
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import HISTORY
+from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
 
 LIMIT_MAX = 1000
 """Rows on one page at most."""
 
-_INTEGER_MAX = (1 << 63) - 1
 _COLUMNS = tuple([column.name for column in HISTORY.columns])
 _TEXTS = ("name", "tenant", "user", "klass", "state", "why")
 
 
 ENDED_COLUMNS = ("id", "tenant", "submitted_ms", "started_ms", "ended_ms", "attempts", "detail")
 """What `History.ended_since` gives of a job; the detail is JSON."""
-
-
-def _upsert(statement: Any) -> Any:
-    """Insert, or replace the row of the same id."""
-    new = {name: statement.excluded[name] for name in _COLUMNS if name != "id"}
-    return statement.on_conflict_do_update(index_elements=["id"], set_=new)
-
-
-_UPSERT = {"sqlite": _upsert(sqlite.insert(HISTORY)), "postgresql": _upsert(postgresql.insert(HISTORY))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +133,10 @@ class History:
         with self._backend.reading() as conn:
             return [(row[0], row[1], row[2], row[3]) for row in conn.execute(query)]
 
-    def put_history(self, rows: Sequence[HistoryRow]) -> None:
-        """Write rows that were made anew from the log."""
-        with self._backend.writing() as conn:
-            put_history(conn, rows)
-
     def _found(self, query: Select[Any]) -> list[HistoryRow]:
         with self._backend.reading() as conn:
             rows = conn.execute(query).mappings().all()
         return [HistoryRow(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
-
-
-def put_history(conn: Connection, rows: Sequence[HistoryRow]) -> None:
-    """Write rows inside a transaction; a row that is there is replaced."""
-    if not rows:
-        return
-    conn.execute(_UPSERT[conn.dialect.name], [_values(row) for row in rows])
 
 
 def _values(row: HistoryRow) -> dict[str, Any]:
@@ -172,15 +150,8 @@ def _values(row: HistoryRow) -> dict[str, Any]:
     return values
 
 
-def kept_text(text: str) -> str:
-    """A text as it is kept for listings; the log has the true one. No character of it may stop a job from ending."""
-    # An index takes no more than 2,700 bytes in a row.
-    return text[:600].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def kept_number(value: int) -> int:
-    """A number as it fits in a column."""
-    return max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
+HISTORY_ROWS = BoundTable(HISTORY, _values, key=lambda row: row.id)
+"""Where a job that ends leaves its row."""
 
 
 def _select(query: HistoryQuery) -> Select[Any]:

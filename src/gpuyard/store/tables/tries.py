@@ -5,32 +5,17 @@ the try, so a job that runs once has none, and they can be made anew from the lo
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import select
 
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import TRIES
-from gpuyard.store.tables.history import kept_number, kept_text
+from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
 
 TRIES_MAX = 100
 """Of one job at most so many are read, the last ones: some jobs are preempted for weeks."""
-
-_KEY = ("job_id", "attempt")
-
-
-def _upsert(statement: Any) -> Any:
-    """Insert, or replace the row of the same try."""
-    new = {
-        column.name: statement.excluded[column.name] for column in TRIES.columns if column.name not in _KEY
-    }
-    return statement.on_conflict_do_update(index_elements=_KEY, set_=new)
-
-
-_UPSERT = {"sqlite": _upsert(sqlite.insert(TRIES)), "postgresql": _upsert(postgresql.insert(TRIES))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +53,6 @@ class Tries:
             rows = conn.execute(query).mappings().all()
         return [_row(dict(row)) for row in reversed(rows)]
 
-    def put_tries(self, rows: Sequence[TryRow]) -> None:
-        """Write rows that were made anew from the log."""
-        with self._backend.writing() as conn:
-            put_tries(conn, rows)
-
-
-def put_tries(conn: Connection, rows: Sequence[TryRow]) -> None:
-    """Write rows inside a transaction; a row that is there is replaced."""
-    if rows:
-        conn.execute(_UPSERT[conn.dialect.name], [_values(row) for row in rows])
-
 
 def _values(row: TryRow) -> dict[str, Any]:
     return {
@@ -91,6 +65,10 @@ def _values(row: TryRow) -> dict[str, Any]:
         "why": kept_text(row.why),
         "detail": json.dumps({"nodes": row.nodes, "gpu_indices": row.gpu_indices}, separators=(",", ":")),
     }
+
+
+TRY_ROWS = BoundTable(TRIES, _values, key=lambda row: (row.job_id, row.attempt))
+"""Where a try that ends and does not end its job leaves its row."""
 
 
 def _row(values: dict[str, Any]) -> TryRow:

@@ -1,15 +1,31 @@
-"""A job that ended, as a row of the history; a try that did not end its job, as a row of the tries."""
+"""The bound projections: what an event leaves in a table in its own transaction, to be kept for ever.
 
+A job that ended leaves a row of the history; a try that did not end its job, a row of the tries. Whether there is a row
+shows when the event is folded, and what is in it often only before: so a projection looks twice. A version of the
+configuration has a text that no event tells: its row is handed to the draft beside the event (`Draft.keep`).
+"""
+
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from gpuyard.core import State
 from gpuyard.core.bits import positions
 from gpuyard.core.plain import Plain, to_plain
 from gpuyard.core.records import JobRecord
 from gpuyard.core.words import span
-from gpuyard.model import AttemptEnded, Event, JobSpec, JobState, Outcome, Requested, StopCause
+from gpuyard.model import (
+    AttemptEnded,
+    Event,
+    JobCancelled,
+    JobSpec,
+    JobState,
+    Outcome,
+    Requested,
+    StopCause,
+)
 from gpuyard.model.units import SECOND_MS
-from gpuyard.store import HistoryRow, TryRow
+from gpuyard.store import HISTORY_ROWS, TRY_ROWS, BoundTable, HistoryRow, TryRow
 
 _STOPPED = {
     StopCause.RECLAIM: "preempted for {}, whose tenant is due what this one borrowed",
@@ -17,6 +33,18 @@ _STOPPED = {
     StopCause.SHORTER: "preempted for {}, which is much shorter",
     StopCause.REQUEUE: "requeued on request",
 }
+
+
+class Bound(NamedTuple):
+    """A projection into one table."""
+
+    table: BoundTable[Any]
+    kinds: tuple[type, ...]
+    """Only events of these kinds make rows."""
+    before: Callable[[State, Any], Any]
+    """Called with the event before it is folded; None: it will make no row."""
+    after: Callable[[State, Any, Any], Any]
+    """Called once it is folded, with what `before` gave: the row, or None."""
 
 
 def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
@@ -96,3 +124,35 @@ def _why(state: State, record: JobRecord, event: AttemptEnded) -> str:
     label = other.job.label if other is not None else record.for_job
     told = _STOPPED.get(record.cause, "").format(f"job {label}" if label else "another job")
     return "; ".join([text for text in (told, event.why) if text])
+
+
+def _about(state: State, event: AttemptEnded | JobCancelled | Requested) -> tuple[JobRecord, int] | None:
+    """The job that an event may end, and when its last attempt started."""
+    record = state.jobs.get(event.job_id)
+    return (record, record.started_ms) if record is not None else None
+
+
+def _ended(state: State, event: Event, seen: tuple[JobRecord, int]) -> HistoryRow | None:
+    record, started_ms = seen
+    return history_row(record, started_ms, event) if record.id not in state.jobs else None
+
+
+def _try(state: State, event: AttemptEnded) -> TryRow | None:
+    record = state.jobs.get(event.job_id)
+    return try_row(state, record, event) if record and event.outcome is not Outcome.COMPLETED else None
+
+
+def _tried(state: State, event: AttemptEnded, row: TryRow) -> TryRow | None:
+    # The try that ended the job is told by its row of the history.
+    return row if event.job_id in state.jobs else None
+
+
+BOUND = (
+    Bound(HISTORY_ROWS, (AttemptEnded, JobCancelled, Requested), _about, _ended),
+    Bound(TRY_ROWS, (AttemptEnded,), _try, _tried),
+)
+BY_KIND: dict[type, tuple[Bound, ...]] = {
+    kind: tuple([each for each in BOUND if kind in each.kinds])
+    for kind in {kind: None for each in BOUND for kind in each.kinds}
+}
+"""Most events make no rows, and are not held up."""

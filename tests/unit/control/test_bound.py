@@ -1,0 +1,49 @@
+"""Tables that are bound to the log: declared once, written with the event by any store."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.control.books import Books
+from gpuyard.control.projections import bound
+from gpuyard.core import State
+from gpuyard.model import Ticked
+from gpuyard.store import TRY_ROWS, TryRow, open_store
+from gpuyard.testing import MemoryStore
+
+
+def _row(_state: State, event: Ticked, clock_ms: int) -> TryRow | None:
+    """A row for each tick that moves the clock: what the state was before is in it, and what it is now decides."""
+    return TryRow(1, event.at_ms, clock_ms, event.at_ms, "TICKED") if event.at_ms > clock_ms else None
+
+
+TICKS = bound.Bound(TRY_ROWS, (Ticked,), lambda state, _event: state.now_ms, _row)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_projection_is_declared_once(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(bound.BY_KIND, Ticked, (TICKS,))
+    store: Any = open_store(tmp_path / "yard.db") if durable else MemoryStore()
+    books = Books(store)
+    for at_ms in (5, 9, 9):
+        books.commit(None, lambda draft, at_ms=at_ms: draft.add(Ticked(at_ms)))  # type: ignore[misc]
+    found = store.tries(1, 99) if durable else [*store.tables["tries"].values()]
+    assert [TryRow(1, 5, 0, 5, "TICKED"), TryRow(1, 9, 5, 9, "TICKED")] == found
+
+
+def test_a_write_that_fails_leaves_neither_event_nor_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(bound.BY_KIND, Ticked, (TICKS,))
+    with open_store(tmp_path / "yard.db") as store:
+        books = Books(store)
+        with monkeypatch.context() as broken:
+            broken.setattr(TRY_ROWS, "_values", lambda _row: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                books.commit(None, lambda draft: draft.add(Ticked(5)))
+        assert (0, []) == (store.head(), store.tries(1, 99))
+        books.commit(None, lambda draft: draft.add(Ticked(7)))
+        assert [(1, Ticked(7))] == store.read(0)
