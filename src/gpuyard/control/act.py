@@ -7,6 +7,7 @@ not know is to be started, under the same key, however often; one that is stoppi
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from gpuyard.control.observe import attempt_of, key_of
 from gpuyard.core import State
@@ -22,8 +23,10 @@ MAX_RETRY_MS = 30_000
 """A call that did not come to an answer is made again after so long, twice as long each time, at most so long."""
 PUT_OFF_MS = 5_000
 """One that was put off is made again after so long."""
-STARTS_MAX = 32
-"""Attempts that one step starts at most: a user's 10,000 tasks keep others from starting and stopping no longer."""
+AT_ONCE = 8
+"""Attempts that an engine is asked to start, to stop or to forget in one call."""
+ACT_NS = 30_000_000
+"""How long a step acts, at least: what came in meanwhile is then decided on before the rest is done."""
 
 
 @dataclass(slots=True)
@@ -36,10 +39,6 @@ class Pace:
         """Whether a call may be made now. Clocks may be set back, so a wait that looks too long is over."""
         at_ms, wait_ms = self._next_ms.get((what, key), (0, 0))
         return now_ms >= at_ms or at_ms - now_ms > wait_ms
-
-    def ever(self, what: str, key: str) -> bool:
-        """Whether a call was made before."""
-        return (what, key) in self._next_ms
 
     def made(self, what: str, key: str, now_ms: int) -> None:
         """It was made: not again before its time."""
@@ -72,9 +71,10 @@ def todo(
 ) -> Todo:
     """What the world lacks, as far as the last reports show. Attempts without a report are left alone.
 
-    Those that have been unknown for too long, `lost`, are stopped, so that they cannot turn up later.
+    Those that have been unknown for too long, `lost`, are stopped, so that they cannot turn up later. Users take turns.
     """
     found = Todo()
+    stops, starts = [], []
     for record in state.running.values():
         key = key_of(yard, record)
         report = reports.get(key)
@@ -82,29 +82,34 @@ def todo(
             continue
         if record.phase is AttemptState.STOPPING or key in lost:
             if pace.due("stop", key, now_ms):
-                found.halts.append(Halt(key, _outcome(record), _grace_ms(record)))
+                stops.append(record)
         elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:
             if pace.due("start", key, now_ms):
-                found.starts.append(record)
+                starts.append(record)
         elif report.phase is Phase.RUNNING and _frozen(record) and pace.due("suspend", key, now_ms):
             found.suspend.append(key)
         elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
             found.resume.append(key)
+    found.halts = [
+        Halt(key_of(yard, record), _outcome(record), _grace_ms(record)) for record in by_turns(stops)
+    ]
+    found.starts = by_turns(starts)
     return found
 
 
-def by_turns(starts: list[JobRecord]) -> tuple[list[JobRecord], list[JobRecord]]:
-    """Those to start in this step, by turns of their users; and the rest, whose turn comes in a later one."""
-    if len(starts) <= STARTS_MAX:
-        return starts, []
+def by_turns(records: list[JobRecord]) -> list[JobRecord]:
+    """The first of each user, then the second of each, and so on: a user with one is among the first, however many
+    another has.
+    """
     before: Counter[str] = Counter()
-    turn = {}
-    for record in starts:
+    turns = []
+    for record in records:
         user = record.job.spec.user
-        turn[record.id] = before[user]
+        turns.append((before[user], record.id, record))
         before[user] += 1
-    ordered = sorted(starts, key=lambda record: (turn[record.id], record.id))
-    return ordered[:STARTS_MAX], ordered[STARTS_MAX:]
+    return (
+        records if len(before) < 2 else [record for _turn, _id, record in sorted(turns, key=itemgetter(0, 1))]
+    )
 
 
 def strays(

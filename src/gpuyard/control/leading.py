@@ -188,7 +188,7 @@ class Leader:
             retry_s = TICK_S
             # What was asked for or seen just now shows its effect soon, if not in this step.
             pause_s = FIRST_TICK_S if woken or not step.idle else min(TICK_S, 2 * pause_s)
-            woken = self._rest(pause_s)
+            woken = self._rest(0.0 if step.more else pause_s)
         self._save()
 
     def _controller(self, epoch: int) -> Controller | Watcher:

@@ -8,8 +8,9 @@ the engine what there is to do; nothing that matters is kept here.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from gpuyard.control.act import Pace, Todo, by_turns, launch, strays, todo
+from gpuyard.control.act import ACT_NS, AT_ONCE, Pace, Todo, launch, strays, todo
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
@@ -26,6 +27,7 @@ from gpuyard.engines.contract import (
     NodeReport,
     Phase,
     Recipe,
+    Reply,
     Report,
     Stale,
 )
@@ -47,6 +49,7 @@ from gpuyard.model import (
 )
 from gpuyard.packing.learning import Learner
 
+T = TypeVar("T")
 LOST_MS = 60_000
 """How long an engine may not know an attempt before it counts as lost, is stopped for good and waits again."""
 NODES_EVERY_MS = 10_000
@@ -65,7 +68,7 @@ class Step:
     errors: list[str] = field(default_factory=list)
     """Calls that came to no answer. They are made again."""
     more: bool = False
-    """Whether attempts wait for their turn to be started, in the next step."""
+    """Whether attempts wait for their turn to be started, stopped or forgotten, in the next step."""
     decide_ns: int = 0
     """How long the decision took, by the stopwatch the loop was given."""
 
@@ -98,16 +101,20 @@ class Controller:
         """What the last recount found."""
         self._lost_ms = lost_ms
         self._stopwatch_ns = stopwatch_ns
+        self._until_ns = 0
+        """Until when this step acts, by the stopwatch."""
         self._pace = Pace()
         self._learner = Learner()
         self.late: dict[str, str] = {}
         """Attempts whose start came to nothing yet, or whose end does not come, and why."""
+        self._unasked: dict[str, None] = {}
+        """Attempts that this leader decided to start and has not asked the engine for: nobody else can have."""
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
         self._keys: dict[tuple[int, int], str] = {}
         """Names of live attempts, by job and attempt."""
-        self._over: list[str] = []
+        self._over: dict[str, None] = {}
         """Attempts whose ends are in the log, to be forgotten by the engine."""
         self._keeper = Keeper(books, engine, epoch, self._pace, stopwatch_ns)
         self._nodes_ms: int | None = None
@@ -118,6 +125,7 @@ class Controller:
     def step(self, now_ms: int) -> Step:
         """Look, write down what was seen, decide, write that down, act on it. Raises `Fenced` or `Stale` if deposed."""
         step = Step()
+        began_ns = self._stopwatch_ns()
         now_ms = max(now_ms, self.books.state.now_ms)
         reports = self._observe(step)
         if self._lost_a_place(reports):
@@ -130,15 +138,22 @@ class Controller:
             self._decide(draft, now_ms, step)
 
         step.events += self._commit(note_and_decide)
+        acts_ns = self._stopwatch_ns()
+        # Looking at all there is must not take most of the time.
+        self._until_ns = acts_ns + max(ACT_NS, acts_ns - began_ns)
         self._act(reports, now_ms, step)
         self._recount(step, now_ms)
+        step.more = step.more or bool(self._over)
         return step
 
     def _commit(self, make: Callable[[Draft], None]) -> list[Event]:
         events = self.books.commit(self.epoch, make)
         # Only an end that is in the log may be forgotten by the engine.
         ended = [self._keys.pop((e.job_id, e.attempt), None) for e in events if isinstance(e, AttemptEnded)]
-        self._over += [key for key in ended if key is not None]
+        for key in ended:
+            if key is not None:
+                self._over[key] = None
+                self._unasked.pop(key, None)
         return events
 
     def _key(self, record: JobRecord) -> str:
@@ -150,7 +165,9 @@ class Controller:
     def _observe(self, step: Step) -> Mapping[str, Report]:
         with self.books.lock:
             self.books.catch_up()
-            keys = [self._key(record) for record in self.books.state.running.values()]
+            keys = [
+                key for r in self.books.state.running.values() if (key := self._key(r)) not in self._unasked
+            ]
         if not keys:
             return {}
         try:
@@ -257,34 +274,47 @@ class Controller:
         """Stops first: what they free is free only once it is reported, but they should not wait for starts."""
         with self.books.lock:
             state = self.books.state
-            # What was committed just now has not been asked about: nobody can have started it but us.
             started = [state.running.get(e.job_id) for e in step.events if isinstance(e, AttemptStarted)]
-            new = [self._key(record) for record in started if record is not None]
-            seen = {**reports, **{key: Report(key, Phase.UNKNOWN) for key in new}}
+            self._unasked |= dict.fromkeys([self._key(record) for record in started if record is not None])
+            seen = {**reports, **{key: Report(key, Phase.UNKNOWN) for key in self._unasked}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
             wanted = todo(self.yard, state, seen, frozenset(late), self._pace, now_ms)
-        self._stop(wanted.halts, now_ms, step)
+        self._by_pieces(wanted.halts, lambda halts: self._stop(halts, now_ms, step), step)
         self._freeze(wanted, now_ms, step)
         self._keep_layouts(now_ms, step)
-        starts, rest = by_turns(wanted.starts)
-        for key in [self._key(record) for record in rest]:
-            if not self._pace.ever("start", key):
-                # The engine has not been asked for it yet, so it is not lost.
-                self._unknown_since.pop(key, None)
-        step.more = bool(rest)
-        self._start(starts, now_ms, step)
-        if self._over:
-            over, self._over = self._over, []
-            if not self._try("forget", step, lambda: self.engine.forget(self.epoch, over)):
-                self._over += over
-            self._barred.difference_update(over)
-            for key in over:
-                self._unknown_since.pop(key, None)
-                self.late.pop(key, None)
+        self._by_pieces(wanted.starts, lambda records: self._start(records, now_ms, step), step)
+        self._by_pieces(list(self._over), lambda keys: self._forget(keys, step), step)
 
-    def _stop(self, halts: list[Halt], now_ms: int, step: Step) -> None:
+    def _by_pieces(self, items: list[T], act: Callable[[list[T]], bool], step: Step) -> None:
+        """Act on some at a time, until the time of this step is over or the engine does not answer; on the first of
+        them in any case."""
+        for at in range(0, len(items), AT_ONCE):
+            if at and self._stopwatch_ns() >= self._until_ns:
+                step.more = True
+                return
+            if not act(items[at : at + AT_ONCE]):
+                return
+
+    def _forget(self, keys: list[str], step: Step) -> bool:
+        if not self._try("forget", step, lambda: self.engine.forget(self.epoch, keys)):
+            return False
+        self._barred.difference_update(keys)
+        for key in keys:
+            del self._over[key]
+            self._unknown_since.pop(key, None)
+            self.late.pop(key, None)
+        return True
+
+    def _stop(self, halts: list[Halt], now_ms: int, step: Step) -> bool:
+        """Whether the engine answered."""
+        # Nobody can have started these but us, and we will not: the engine need not know.
+        never = [halt.key for halt in halts if halt.key in self._unasked]
+        self._barred.update(never)
+        for key in never:
+            del self._unasked[key]
+        halts = [halt for halt in halts if halt.key not in never]
         if not halts:
-            return
+            return True
         for halt in halts:
             self._pace.made("stop", halt.key, now_ms)
         try:
@@ -293,12 +323,13 @@ class Controller:
             raise
         except EngineError as error:
             step.errors.append(f"stop: {error}")
-            return
+            return False
         for halt, reply in zip(halts, replies, strict=True):
             if reply.answer is Answer.BARRED:
                 self._barred.add(halt.key)
             elif reply.answer is not Answer.DONE:
                 step.errors.append(f"stop {halt.key}: {reply.why or reply.answer.value}")
+        return True
 
     def _freeze(self, wanted: Todo, now_ms: int, step: Step) -> None:
         for what, keys, call in (
@@ -319,7 +350,8 @@ class Controller:
                 lambda draft: _offer_all(draft, [e for e in news if holds(draft.state, e)])
             )
 
-    def _start(self, records: list[JobRecord], now_ms: int, step: Step) -> None:
+    def _start(self, records: list[JobRecord], now_ms: int, step: Step) -> bool:
+        """Whether the engine answered."""
         launches, ends = [], []
         for record in records:
             recipe = self._recipe(record)
@@ -328,18 +360,22 @@ class Controller:
                 continue
             with self.books.lock:
                 launches.append((record, launch(self.yard, self.books.state, record, recipe)))
-        replies = []
+        replies: list[Reply] = []
+        answered = True
         if launches:
             if self._witness is not None:
                 self._witness.tell(self.books.seq, self.books.state.last_job_id, now_ms, starts=True)
             for record, _launch in launches:
-                self._pace.made("start", key_of(self.yard, record), now_ms)
+                key = key_of(self.yard, record)
+                self._pace.made("start", key, now_ms)
+                self._unasked.pop(key, None)
             try:
                 replies = self.engine.start(self.epoch, [wanted for _record, wanted in launches])
             except Stale:
                 raise
             except EngineError as error:
                 step.errors.append(f"start: {error}")
+                answered = False
         for (record, wanted), reply in zip(launches, replies, strict=False):
             if reply.answer is Answer.REFUSED:
                 ends.append(refused(record, reply.why, now_ms))
@@ -352,6 +388,7 @@ class Controller:
                 self._pace.put_off("start", wanted.key, now_ms)
         if ends:
             step.events += self._commit(lambda draft: _offer_all(draft, ends))
+        return answered
 
     def _recipe(self, record: JobRecord) -> Recipe | None:
         name = record.job.spec.recipe
@@ -391,9 +428,8 @@ class Controller:
                 self._witness.tell(self.books.seq, state.last_job_id, now_ms, starts=False)
             alive = {key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts}
             self._pace.forget(alive | state.node_number.keys())
-        self._stop(halts, now_ms, step)
-        if over:
-            self._try("forget", step, lambda: self.engine.forget(self.epoch, over))
+        self._by_pieces(halts, lambda some: self._stop(some, now_ms, step), step)
+        self._over |= dict.fromkeys(over)
 
 
 _FOR_THE_NODE = (Outcome.NODE_FAIL, Outcome.PREEMPTED)

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.act import STARTS_MAX
+from gpuyard.control.act import ACT_NS, AT_ONCE
 from gpuyard.control.books import Books
 from gpuyard.control.labels import Label
-from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS
+from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller
 from gpuyard.control.views import Views
 from gpuyard.core.dump import canonical
 from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import (
     Answer,
     Busy,
+    Halt,
     Launch,
     NodeReport,
     Part,
@@ -67,6 +68,11 @@ class Engine(SimEngine):
 
     later = False
     """Whether starts are put off."""
+    call_ns = 0
+    """What a call takes for each attempt, by the stopwatch."""
+    took_ns = 0
+    asked: Sequence[str] = ()
+    """The attempts that it was last asked about."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -74,13 +80,24 @@ class Engine(SimEngine):
 
     def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
         self._note("start")
+        self.took_ns += self.call_ns * len(launches)
         if self.later:
             return [Reply(Answer.LATER, "its turn has not come") for _ in launches]
         return super().start(epoch, launches)
 
     def status(self, keys: Sequence[str]) -> list[Report]:
         self._note("status")
+        self.asked = keys
         return super().status(keys)
+
+    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+        self._note("stop")
+        self.took_ns += self.call_ns * len(halts)
+        return super().stop(epoch, halts)
+
+    def forget(self, epoch: int, keys: Sequence[str]) -> None:
+        self.took_ns += self.call_ns * len(keys)
+        super().forget(epoch, keys)
 
     def nodes(self) -> tuple[NodeReport, ...]:
         return tuple([replace(report, busy=self.busy) for report in super().nodes()])
@@ -96,6 +113,10 @@ class Here(LiveYard[Engine]):
 
     def __init__(self, run_ms: int = 10_000) -> None:
         super().__init__(lambda clock: Engine(clock, [NODE], lambda _launch: Life(run_ms)), SETTINGS)
+
+    def lead(self) -> None:
+        epoch = self.store.elect("test").epoch
+        self.controller = Controller(self.books, self.engine, epoch, stopwatch_ns=lambda: self.engine.took_ns)
 
     def live(self) -> list[str]:
         return [run.key for run in self.engine.world.live()]
@@ -169,12 +190,16 @@ def test_a_start_that_is_put_off_is_not_lost_however_long_it_takes() -> None:
 
 def test_thousands_of_starts_of_one_user_take_turns_with_those_of_others() -> None:
     here = Here(run_ms=100 * LOST_MS)
-    crowd = [here.submit(0, user="eve") for _ in range(3 * STARTS_MAX)]
+    here.engine.call_ns = ACT_NS
+    crowd = [here.submit(0, user="eve") for _ in range(3 * AT_ONCE)]
     assert not here.step().idle, "there is more to start"
-    assert [key(job_id) for job_id in crowd[:STARTS_MAX]] == here.live()
+    assert [key(job_id) for job_id in crowd[:AT_ONCE]] == here.live()
     other = here.submit(0, user="ann")
     here.step()
     assert key(other) in here.live(), "a job of somebody else does not wait for all of them"
+    assert here.live()[:AT_ONCE] == here.engine.asked, (
+        "the engine is not asked about what it was never asked for"
+    )
     here.step(2 * LOST_MS)
     here.step(2 * LOST_MS)
     assert {key(job_id) for job_id in (*crowd, other)} == set(here.live())
@@ -184,15 +209,57 @@ def test_thousands_of_starts_of_one_user_take_turns_with_those_of_others() -> No
     assert here.step(1000).idle
 
 
+def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
+    here = Here(run_ms=100 * LOST_MS)
+    for _ in range(5 * AT_ONCE):
+        here.submit(0)
+    here.engine.call_ns = ACT_NS // (2 * AT_ONCE)
+    here.step()
+    assert 2 * AT_ONCE == len(here.live())
+    status = here.engine.status
+
+    def slow(keys: Sequence[str]) -> list[Report]:
+        here.engine.took_ns += 3 * ACT_NS // 2
+        return status(keys)
+
+    here.engine.status = slow  # type: ignore[method-assign]
+    here.step()
+    assert 5 * AT_ONCE == len(here.live())
+
+
+def test_stops_and_ends_of_one_users_jobs_keep_others_from_starting_no_longer_than_a_few_do() -> None:
+    here = Here(run_ms=10_000)
+    crowd = [here.submit(0, user="eve") for _ in range(4 * AT_ONCE)]
+    here.step()
+    here.engine.call_ns = ACT_NS
+    for job_id in crowd[: 2 * AT_ONCE]:
+        here.ask_for(job_id, Verb.CANCEL)
+    mine = here.submit(0, user="ann")
+    here.ask_for(mine, Verb.CANCEL)
+    other = here.submit(0, user="bob")
+    before_ns = here.engine.took_ns
+    here.step(1000)
+    assert key(other) in here.live()
+    here.step(20_000)
+    assert here.engine.took_ns - before_ns <= 2 * 3 * AT_ONCE * ACT_NS, "stops, starts and ends, in two steps"
+    for _ in range(10):
+        here.step(1000)
+    assert ([], []) == (here.live(), here.engine.listing()), (
+        "all of them are stopped and forgotten in the end"
+    )
+
+
 def test_a_job_that_is_cancelled_before_its_turn_to_start_never_runs() -> None:
     here = Here(run_ms=100 * LOST_MS)
-    crowd = [here.submit(0, user="eve") for _ in range(2 * STARTS_MAX)]
+    here.engine.call_ns = ACT_NS
+    crowd = [here.submit(0, user="eve") for _ in range(2 * AT_ONCE)]
     here.step()
     here.ask_for(crowd[-1], Verb.CANCEL)
     for _ in range(5):
         here.step(1000)
     assert [key(job_id) for job_id in crowd[:-1]] == here.live()
     assert "CANCELLED" == here.store.rows[crowd[-1]].state
+    assert "stop" not in here.engine.calls, "the engine never heard of it"
 
 
 def test_a_leader_that_died_before_it_acted_is_followed_by_one_that_does() -> None:
