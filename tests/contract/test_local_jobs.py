@@ -1,5 +1,6 @@
 """What a job finds when the local engine runs it: its user, environment, files, signals and neighbours."""
 
+import json
 import os
 import pwd
 import resource
@@ -31,8 +32,7 @@ def rig(tmp_path: Path) -> Iterator[LocalRig]:
     made.close()
 
 
-def run(rig: LocalRig, recipe: Recipe, **options: object) -> Report:
-    key = "y-1-1"
+def run(rig: LocalRig, recipe: Recipe, key: str = "y-1-1", **options: object) -> Report:
     rig.keys.add(key)
     (reply,) = rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe, **options)])  # type: ignore[arg-type]
     assert Answer.DONE is reply.answer, reply.why
@@ -364,6 +364,23 @@ def test_a_server_of_a_user_runs_jobs_of_that_user_only(
 
     assert Answer.REFUSED is reply.answer
     assert "only a server of root" in reply.why
+
+
+def test_nothing_of_a_jobs_environment_is_kept_with_its_log(rig: LocalRig) -> None:
+    run(rig, Recipe(("sh", "-c", "echo said"), env={"TOKEN": "s3cret"}))
+    rig.engine.forget(EPOCH, ["y-1-1"])
+    old = rig.data / "attempts" / "y-2-1"
+    run(rig, Recipe(("sh", "-c", "echo said"), env={"TOKEN": "s3cret"}), key="y-2-1")
+    # As an earlier yard wrote it: in one file.
+    plan = json.loads((old / "launch.json").read_text()) | json.loads((old / "work.json").read_text())
+    (old / "launch.json").write_text(json.dumps(plan))
+    (old / "work.json").unlink()
+    rig.engine.forget(EPOCH, ["y-2-1"])
+
+    kept = [path for path in (rig.data / "logs").rglob("*") if path.is_file()]
+    assert {"y-1-1", "y-2-1"} == {path.parent.name for path in kept}
+    assert [] == [path for path in kept if b"s3cret" in path.read_bytes()]
+    assert b"said\n" == rig.engine.log("y-1-1", "stdout", 0, 10) == rig.engine.log("y-2-1", "stdout", 0, 10)
 
 
 def test_five_hundred_live_attempts_are_looked_at_quickly(rig: LocalRig) -> None:

@@ -60,7 +60,7 @@ class Witness:
         memory = self._memory._replace(seq=seq, job_id=job_id)
         # On a full disk it is told the next time; an attempt needs the disk, too, and does not start.
         with suppress(OSError):
-            files.replace(self._path, memory._asdict())
+            files.overwrite(self._path, memory._asdict())
             self._memory, self._told_ms = memory, now_ms
 
 

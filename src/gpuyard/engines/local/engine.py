@@ -57,7 +57,9 @@ _log = logging.getLogger(__name__)
 _COMMANDS = "slurm"
 """Where Slurm's commands lie, in the engine's folder."""
 _DONE = Reply(Answer.DONE)
-_USELESS = frozenset({files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE, room.ROOM, room.NAMES})
+_USELESS = frozenset(
+    {files.WORK, files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE, room.ROOM, room.NAMES}
+)
 """Files that nobody needs once an attempt has ended."""
 _FELL = "a file in the engine's folder `down` has its name"
 _CLIENTS_S = 0.1
@@ -356,6 +358,9 @@ class LocalEngine:
         try:
             _make_folders(job_folder, folder, account if place.drop else None)
             plan = translate.plan_of(launch, account, place)
+            # What runs after a crash of the machine is nothing of before: only what tells that it was needs to last.
+            work = {name: plan.pop(name) for name in translate.WORK}
+            files.create(os.path.join(folder, files.WORK), work, durable=False)
             if files.create(os.path.join(folder, files.LAUNCH), plan, durable=True):
                 files.sync_folder(folder)
         except OSError as error:
@@ -471,12 +476,14 @@ class LocalEngine:
                 if translate.flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
                     continue
                 folder = self._data.attempt(key)
-                for name in os.listdir(folder):
+                names = os.listdir(folder)
+                if files.WORK not in names:
+                    outputs.strip(folder)
+                for name in names:
                     if name in _USELESS:
                         os.unlink(os.path.join(folder, name))
                     elif name == room.SCRATCH:
                         room.clear(folder)
-                outputs.strip(folder)
                 outputs.seal(folder)
                 self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.

@@ -9,7 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 LAUNCH = "launch.json"
-"""What to run. Written durably before anything runs."""
+"""What was started: for whom, where, and where its output goes. Written durably before anything runs."""
+WORK = "work.json"
+"""The program, its environment and what its tasks have, for the supervisor alone. It may be long, and hold secrets."""
 CLAIM = "claim.json"
 """Who runs it: taken once by one supervisor, or by a stop that came before any."""
 RUNNING = "running.json"
@@ -39,6 +41,7 @@ END_BYTES_MAX = 4096
 """Room kept on disk for the end, so that a full disk cannot lose it."""
 
 _PRIVATE = 0o600
+_SECTOR_BYTES = 512
 
 
 def sync_folder(path: str) -> None:
@@ -88,6 +91,24 @@ def create(path: str, value: dict[str, Any], *, durable: bool) -> bool:
 def replace(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
     """Write a file whole, in place of what was there."""
     os.rename(write_draft(path, json.dumps(value).encode(), durable=durable), path)
+
+
+def overwrite(path: str, value: dict[str, Any]) -> None:
+    """Write a file of a few words again, in place, as a disk writes a sector: whole, and without giving blocks back.
+
+    Only for what is read when nobody writes.
+    """
+    content = json.dumps(value).encode().ljust(_SECTOR_BYTES)
+    if len(content) == _SECTOR_BYTES:
+        with suppress(FileNotFoundError):
+            fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(fd).st_size == _SECTOR_BYTES:
+                    os.pwrite(fd, content, 0)
+                    return
+            finally:
+                os.close(fd)
+    os.rename(write_draft(path, content, durable=False), path)
 
 
 def read(path: str) -> dict[str, Any] | None:

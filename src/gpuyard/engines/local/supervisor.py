@@ -50,6 +50,8 @@ def supervise(folder: str, starter: socket.socket) -> None:
         plan = files.read(files.LAUNCH)
         if plan is None:
             raise FileNotFoundError(f"{folder}/{files.LAUNCH}")
+        # Earlier yards wrote all of it into one file.
+        plan |= files.read(files.WORK) or {}
         adopt_orphans()
         slot = files.EndSlot(".")
         me = processes.myself(plan["boot"])

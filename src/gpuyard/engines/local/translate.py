@@ -159,6 +159,10 @@ def _flaw_of_texts(launch: Launch) -> str:
     return "" if "" not in recipe.env else "'' is no name of an environment variable"
 
 
+WORK = ("argv", "script", "envs", "room")
+"""The parts of a plan that only its supervisor needs."""
+
+
 def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
     """Everything a supervisor needs, in plain values."""
     recipe, parts = launch.recipe, launch.parts
