@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gpuyard.engines.contract import Stale, Transient
 from gpuyard.engines.local.files import EPOCH as _EPOCH
 from gpuyard.engines.local.files import LOCK as _LOCK
-from gpuyard.engines.local.files import read, replace, sync_folder
+from gpuyard.engines.local.files import read, replace, sync
 
 _LOCK_S_MAX = 5.0
 _PAUSE_S = 0.005
@@ -65,6 +65,6 @@ class Fence:
         if epoch > newest:
             try:
                 replace(path, {"epoch": epoch}, durable=True)
-                sync_folder(self.root)
+                sync(self.root)
             except OSError as error:
                 raise Transient(f"the epoch cannot be kept: {error}") from error

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ _USELESS = frozenset(
 )
 """Files that nobody needs once an attempt has ended."""
 _FELL = "a file in the engine's folder `down` has its name"
+_SYNCS_AT_ONCE = 8
+"""Files that are made durable at the same time."""
 _CLIENTS_S = 0.1
 """How often daemons of MPS are asked who has come: a short-lived process must not come and go unseen."""
 
@@ -109,6 +112,7 @@ class LocalEngine:
         self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._readers = Readers()
+        self._syncers = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="yard-sync")
         self._leftovers = Leftovers(self._data.root)
         self._trimmer = Trimmer(log_limit_mib << 20)
         if not self._emulated and not hands_off:
@@ -283,13 +287,20 @@ class LocalEngine:
                 if self._base and not os.path.isdir(self._base):
                     # Another engine over the same data has closed and taken it away.
                     cgroups.prepare(self._base)
-                files.sync_folder(os.path.join(self._data.root, files.ATTEMPTS))
+                self._make_durable(folders)
             answers = self._spawner.spawn(list(dict.fromkeys(folders)))
         self._claimed.update([key for key, word in answers.items() if accepted(word)])
         return [
             reply if reply is not None else self._reply(answers.get(launch.key))
             for launch, reply in zip(launches, replies, strict=True)
         ]
+
+    def _make_durable(self, folders: list[str]) -> None:
+        """Let launches outlast a crash of the machine; all at the same time, for each alone would take as long."""
+        paths = [os.path.join(self._data.root, files.ATTEMPTS), *folders]
+        paths += [os.path.join(folder, files.LAUNCH) for folder in folders]
+        for _ in self._syncers.map(files.sync, paths):
+            pass
 
     @staticmethod
     def _reply(word: str | None) -> Reply:
@@ -358,11 +369,7 @@ class LocalEngine:
         try:
             _make_folders(job_folder, folder, account if place.drop else None)
             plan = translate.plan_of(launch, account, place)
-            # What runs after a crash of the machine is nothing of before: only what tells that it was needs to last.
-            work = {name: plan.pop(name) for name in translate.WORK}
-            files.create(os.path.join(folder, files.WORK), work, durable=False)
-            if files.create(os.path.join(folder, files.LAUNCH), plan, durable=True):
-                files.sync_folder(folder)
+            _put(folder, plan)
         except OSError as error:
             return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
         return None
@@ -400,7 +407,7 @@ class LocalEngine:
         """See to it that a key that was never started never is."""
         try:
             os.makedirs(self._data.kept(key), mode=0o711, exist_ok=True)
-            files.sync_folder(os.path.join(self._data.root, files.KEPT))
+            files.sync(os.path.join(self._data.root, files.KEPT))
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
         return Reply(Answer.BARRED)
@@ -528,6 +535,7 @@ class LocalEngine:
                 persistence.put_back(str(self._data.root), self._sharing.pinned())
         self._spawner.close()
         self._readers.close()
+        self._syncers.shutdown()
         self._leftovers.close()
         self._data.close()
         if self._base:
@@ -536,6 +544,16 @@ class LocalEngine:
             with suppress(OSError, Transient), self._data.locked():
                 cgroups.Group(os.path.join(self._base, cgroups.SUPERVISORS)).remove()
                 os.rmdir(self._base)
+
+
+def _put(folder: str, plan: dict[str, Any]) -> None:
+    """Write a plan, unless it is there."""
+    work = {name: plan.pop(name) for name in translate.WORK}
+    files.create(os.path.join(folder, files.WORK), work, durable=False)
+    path = os.path.join(folder, files.LAUNCH)
+    if not files.create(path, plan, durable=False) and files.read(path) is None:
+        # A crash of the machine left a broken one: nothing is run before it is durable.
+        files.replace(path, plan)
 
 
 def _make_folders(of_job: str, of_attempt: str, owner: translate.Account | None) -> None:

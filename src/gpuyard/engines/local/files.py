@@ -44,9 +44,9 @@ _PRIVATE = 0o600
 _SECTOR_BYTES = 512
 
 
-def sync_folder(path: str) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: str) -> None:
+    """Make what a file holds durable, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
@@ -156,7 +156,7 @@ class EndSlot:
         os.pwrite(self._fd, content.ljust(END_BYTES_MAX), 0)
         os.fsync(self._fd)
         won = publish_once(self._draft, os.path.join(self._folder, END))
-        sync_folder(self._folder)
+        sync(self._folder)
         return won
 
 

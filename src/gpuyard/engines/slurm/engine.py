@@ -211,7 +211,7 @@ class SlurmEngine(Uncut):
             if known is not None:
                 self._watcher.give_up(key, known, outcome)
             os.makedirs(self._folder.kept(key), mode=0o711, exist_ok=True)
-            whole.sync_folder(os.path.join(self._folder.root, KEPT))
+            whole.sync(os.path.join(self._folder.root, KEPT))
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
         return Reply(Answer.BARRED)

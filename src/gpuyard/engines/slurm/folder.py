@@ -140,12 +140,12 @@ class Folder(Fence):
             # The environment is the user's own affair, and the nodes read it as this user.
             os.chown(draft, uid, gid)
         os.rename(draft, os.path.join(run, files.PLAN))
-        whole.sync_folder(run)
+        whole.sync(run)
         kept = {name: plan[name] for name in ("uid", "gid", "cwd", "stdout", "stderr", "checkpoint")}
         gpus = {node: part["gpus"] for node, part in plan["parts"].items()}
         whole.replace(path, {**kept, "gpus": gpus}, durable=True)
-        whole.sync_folder(folder)
-        whole.sync_folder(os.path.join(self.root, ATTEMPTS))
+        whole.sync(folder)
+        whole.sync(os.path.join(self.root, ATTEMPTS))
 
     def own(self, key: str, name: str) -> dict[str, Any] | None:
         """One of the engine's files about an attempt."""
