@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 
 SHARE = 0.2
 STRANGERS_SHARE = 0.1
@@ -112,20 +112,22 @@ async def rest() -> None:
         await account.rest()
 
 
-async def in_thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Have something done in another thread, at the expense of whoever asks."""
+async def in_thread(
+    work: Callable[..., T], *args: Any, among: CapacityLimiter | None = None, **kwargs: Any
+) -> T:
+    """Have something done in another thread, at the expense of whoever asks; `among`: no more of them at a time."""
     account = _mine.get()
-    if account is None:
-        return await run_in_threadpool(work, *args, **kwargs)
 
     def measured() -> T:
+        if account is None:
+            return work(*args, **kwargs)
         began_s = time.thread_time()
         try:
             return work(*args, **kwargs)
         finally:
             account.charge(time.thread_time() - began_s)
 
-    return await run_in_threadpool(measured)
+    return await to_thread.run_sync(measured, limiter=among)
 
 
 class Pace:

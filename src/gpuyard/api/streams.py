@@ -8,11 +8,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.pace import in_thread
+from gpuyard.api.pace import charge, in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
@@ -34,6 +34,8 @@ READS_PER_OWNER_MAX = 4
 LOOK_S_MIN = 0.05
 LOOK_S_MAX = 1.0
 """A log that stands still is looked at less and less often."""
+TURN_S = 0.0003
+"""What a look costs in the event loop, about."""
 QUIET_S = 15.0
 """After so long without news a comment is sent, so that a dead connection is noticed."""
 STANDING_S_MIN, STANDING_S_MAX = 1.0, 15.0
@@ -89,58 +91,64 @@ class _Streams:
         if _said_yes(query.get("follow", "")):
             pulse: Pulse = request.app.state.pulse
             stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
-            return _events(self._follow(pulse, who, label, stream, max(attempt, 1), offset, stands))
+            place = (stream, max(attempt, 1), offset)
+            return _events(self._follow(pulse, who, label, owner, place, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
-        piece, after = await self._read(view, attempt, stream, offset, limit)
+        gate = self._gate(owner)
+        _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
         return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
 
-    async def _read(
-        self, view: dict[str, Any], attempt: int, stream: str, offset: int, limit: int
-    ) -> tuple[bytes, int]:
-        """What was written from an offset on, or that it is left out; and where to read on."""
+    def _gate(self, owner: str) -> CapacityLimiter:
+        """A file that its owner named may hang its reader: that holds up the owner's readers and nobody else's."""
+        return self._gates.setdefault(owner, CapacityLimiter(READS_PER_OWNER_MAX))
+
+    def _look(
+        self, label: Label, attempt: int, stream: str, offset: int, limit: int
+    ) -> tuple[dict[str, Any], bytes, int]:
+        """How a job stands; what it wrote from an offset on, or that this is left out; and where to read on."""
+        # Asked before reading: what was written before the end is then read before the end is told.
+        view = self._yard.views.job(label, brief=True)
         if attempt < 1:
-            return b"", offset
+            return view, b"", offset
         engine = self._yard.engine
         key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
-        # A file that its owner named may hang whoever reads it: that holds up the owner's readers and nobody else's.
-        gate = self._gates.setdefault(view["user"], CapacityLimiter(READS_PER_OWNER_MAX))
-        if isinstance(engine, LeavesOut):
-            after = await to_thread.run_sync(engine.log_from, key, stream, offset, limiter=gate)
-            if after > offset:
-                return left_out(after - offset), after
-        piece = await to_thread.run_sync(engine.log, key, stream, offset, limit, limiter=gate)
-        return piece, offset + len(piece)
+        if isinstance(engine, LeavesOut) and (after := engine.log_from(key, stream, offset)) > offset:
+            return view, left_out(after - offset), after
+        piece = engine.log(key, stream, offset, limit)
+        return view, piece, offset + len(piece)
 
     async def _follow(
         self,
         pulse: Pulse,
         who: Person,
         label: Label,
-        stream: str,
-        attempt: int,
-        offset: int,
+        owner: str,
+        place: tuple[str, int, int],
         stands: "Standing | None" = None,
     ) -> AsyncIterator[bytes]:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
+        stream, attempt, offset = place
         look_s, quiet_s = LOOK_S_MIN, 0.0
         while not pulse.closed and await self._still(who):
-            # Asked before reading: what was written before the end is then read before the end is told.
-            view = await in_thread(self._yard.views.job, label, brief=True)
+            charge(TURN_S)
+            await rest()
+            view, piece, after = await in_thread(
+                self._look, label, attempt, stream, offset, PIECE_BYTES_MAX, among=self._gate(owner)
+            )
             told = await stands.news(view) if stands is not None else None
             if told:
                 yield _event("standing", told)
-            piece, after = await self._read(view, attempt, stream, offset, PIECE_BYTES_MAX)
             if piece:
                 # Counted from its end: words in place of what is left out are shorter than that.
                 yield _event("log", {"attempt": attempt, "offset": after - len(piece), **_piece(piece)})
-                offset = after
-                look_s = LOOK_S_MIN
-                continue
-            if view["attempts"] > attempt:
+                full, offset, look_s = after - offset >= PIECE_BYTES_MAX, after, LOOK_S_MIN
+                if full or view["attempts"] > attempt or view["ended_ms"] is not None:
+                    continue
+            elif view["attempts"] > attempt:
                 attempt, offset = attempt + 1, 0
                 yield _event("attempt", {"attempt": attempt})
                 continue
-            if view["ended_ms"] is not None:
+            elif view["ended_ms"] is not None:
                 keys = ("id", "label", "state", "exit_code", "reason", "attempts")
                 yield _event("end", {key: view[key] for key in keys})
                 return

@@ -1,0 +1,117 @@
+"""Followers of logs: what they are told, and what they may take of the server's time together."""
+
+import asyncio
+import json
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuyard.api.pace import BURST_S, SHARE, Pace
+from gpuyard.api.streams import PIECE_BYTES_MAX, _Streams
+from gpuyard.control.labels import Label
+from gpuyard.control.people import Person
+
+FOLLOWERS = 30
+LOOK_S = 0.002
+
+
+class Log:
+    """A yard with one job, whose log grows with every look."""
+
+    def __init__(self, look_s: float = 0.0, pieces: tuple[bytes, ...] = ()) -> None:
+        self.look_s = look_s
+        self.pieces = list(pieces)
+        self.looks = 0
+        self.office = None
+        self.engine = self.views = self
+
+    def job(self, _label: Label, *, brief: bool) -> dict[str, Any]:
+        assert brief
+        until_s = time.thread_time() + self.look_s
+        while time.thread_time() < until_s:
+            pass
+        self.looks += 1
+        ended_ms = None if self.look_s or len(self.pieces) > 1 else 1
+        told = {"id": 1, "label": "1", "state": "COMPLETED", "exit_code": 0, "reason": "", "attempts": 1}
+        return told | {"submitted_ms": 0, "ended_ms": ended_ms}
+
+    def log_key(self, *_which: object) -> str:
+        return "y-1-1"
+
+    def log(self, _key: str, _stream: str, offset: int, limit: int) -> bytes:
+        text = b"line\n" if self.look_s else self.pieces.pop(0) if self.pieces else b""
+        assert len(text) <= limit
+        return text
+
+
+class Pulse:
+    """No news: followers look by themselves."""
+
+    closed = False
+    waits = 0
+
+    async def next(self, timeout_s: float) -> None:
+        self.waits += 1
+        await asyncio.sleep(timeout_s / 10)
+
+
+def follow(log: Log, pulse: Pulse) -> Any:
+    yard: Any = log
+    who: Any = SimpleNamespace(token="")
+    _person: Person = who
+    return _Streams(yard)._follow(pulse, _person, Label(1), "eve", ("stdout", 1, 0))  # type: ignore[arg-type]
+
+
+def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> None:
+    async def main() -> tuple[int, float]:
+        log, pace = Log(LOOK_S), Pace()
+
+        async def app(_scope: Any, _receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start"})
+            async for _event in follow(log, Pulse()):
+                pass
+
+        async def sent(_message: Any) -> None:
+            pass
+
+        async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
+            pass
+
+        async def eve() -> None:
+            await pace.user("eve", app, None, None, sent)
+
+        follows = [asyncio.create_task(eve()) for _ in range(FOLLOWERS)]
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < 1.5:
+            await pace.user("ann", nothing, None, None, sent)
+            await asyncio.sleep(0.05)
+        took_s = time.monotonic() - began_s
+        for task in follows:
+            task.cancel()
+        await asyncio.gather(*follows, return_exceptions=True)
+        return log.looks, took_s
+
+    looks, took_s = asyncio.run(main())
+    assert FOLLOWERS <= looks <= (BURST_S + SHARE * took_s) / LOOK_S + 2 * FOLLOWERS
+
+
+@pytest.mark.parametrize(
+    ("pieces", "waits"),
+    [((b"a\n", b"b\n", b""), 2), ((b"x" * PIECE_BYTES_MAX, b"b\n", b""), 1), ((b"a\n",), 0)],
+)
+def test_a_follower_looks_again_at_once_only_where_there_is_more(
+    pieces: tuple[bytes, ...], waits: int
+) -> None:
+    pulse = Pulse()
+
+    async def main() -> list[str]:
+        return [event.decode() async for event in follow(Log(pieces=pieces), pulse)]
+
+    events = asyncio.run(main())
+    assert b"".join(pieces).decode() == "".join(
+        [json.loads(event.split("data: ")[1])["text"] for event in events if event.startswith("event: log")]
+    )
+    assert "event: end" == events[-1].split("\n")[0]
+    assert waits == pulse.waits
