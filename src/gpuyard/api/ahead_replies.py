@@ -65,6 +65,8 @@ class ExplainedReply(BaseModel):
     blockers: list[BlockerReply]
     also: list[BlockerReply]
     judged: bool
+    left_out: int
+    """Jobs that wait and were left out when it was judged: there are too many to try things out with all of them."""
     start: StartReply
     helps: list[HelpReply]
 
@@ -132,6 +134,10 @@ class EtaReply(BaseModel):
     now_ms: int
     started_ms: int | None
     starts_by_ms: dict[str, int | None] | None
+    not_before_ms: int | None
+    """Where some of the jobs ahead were left out of the runs: it starts later than that. None: none were."""
+    left_out_ahead: int
+    """How many of them were, because they are too many."""
     never_of_runs: int
     runs: int
     bound_ms: int | None

@@ -62,12 +62,24 @@ def _own(yard: "Client") -> list[str]:
 
 def told(found: Mapping[str, Any]) -> str:
     """An estimate in one line, or why there is none."""
+    if found["starts_by_ms"] is None and found["runs"] and found.get("left_out_ahead"):
+        return f"{earliest(found)}: {found['how']}"
     if found["starts_by_ms"] is None:
         bound_ms = found["bound_ms"] if found["state"] == "PENDING" else None
         by_limits = f"by time limits alone {_when(bound_ms, found['now_ms'])}: " if bound_ms else ""
         return f"{by_limits}{found['how']}"
     task = f"task {found['task']}, the next to start, " if found.get("task") else ""
     return f"{task}{by(found)}"
+
+
+def earliest(found: Mapping[str, Any]) -> str:
+    """Of a job with too many ahead of it: `not before 14:05 (in 12 min)`."""
+    at_ms = found["not_before_ms"]
+    if at_ms is None:
+        return "not within 14 days"
+    if at_ms <= found["now_ms"]:
+        return "it cannot be told"
+    return _when(at_ms, found["now_ms"]).replace("by", "not before", 1)
 
 
 def by(found: Mapping[str, Any]) -> str:
@@ -110,10 +122,10 @@ def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
     """For csv: one level."""
     starts = found["starts_by_ms"] or {"p50": None, "p90": None}
     names = ("job", "task", "state", "now_ms", "started_ms")
-    rest = ("bound_ms", "runs", "never_of_runs", "seed", "how")
+    rest = ("bound_ms", "not_before_ms", "left_out_ahead", "runs", "never_of_runs", "seed", "how")
     return (
         {name: found[name] for name in names}
         | {"p50_ms": starts["p50"], "p90_ms": starts["p90"]}
-        | {name: found[name] for name in rest}
+        | {name: found.get(name) for name in rest}
         | {"history_jobs": found["basis"]["history_jobs"], "level": found["basis"]["level"]}
     )

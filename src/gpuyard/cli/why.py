@@ -93,12 +93,8 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
         lines.append(
             ("note", "no set of changes was found that lets it start; this is all that is true of it")
         )
-    elif count > 1:
-        every = "both" if count == 2 else f"all {count}"
-        text = f"with {every} lifted it would start at once; with any one left it would not"
-        lines.append(("judged", text))
     else:
-        lines.append(("judged", "with that lifted it would start at once"))
+        lines.append(("judged", _judged(count, found.get("left_out", 0))))
     lines.append(("in line", _place(found)))
     lines.append(("start", _start(found)))
     lines += _likely(found)
@@ -108,6 +104,17 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     width = max(len(name) for name, _text in lines)
     for name, text in lines:
         _line(f"{name:<{width}}  {text}", " " * (width + 2))
+
+
+def _judged(count: int, left_out: int) -> str:
+    """What becomes of it when all of that is lifted, and with how much of a long line that was tried out."""
+    what = "that" if count == 1 else "both" if count == 2 else f"all {count}"
+    text = f"with {what} lifted it would start at once"
+    if count > 1:
+        text += "; with any one left it would not"
+    if left_out:
+        text += f" (tried out without {left_out:,} of the jobs that wait: all of them would take too long)"
+    return text
 
 
 def _start(found: Mapping[str, Any]) -> str:
@@ -125,13 +132,17 @@ def _start(found: Mapping[str, Any]) -> str:
 
 def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """By runs forward, as `yard eta` tells it; nothing where it knows no more than the line before."""
-    from gpuyard.cli.eta import told
+    from gpuyard.cli.eta import earliest, told
 
     if "eta_error" in found:
         return [("likely", f"no estimate: {found['eta_error']}")]
     eta = found.get("eta")
     if eta is None:
         return []
+    if eta["starts_by_ms"] is None and eta["runs"] and eta.get("left_out_ahead"):
+        return [
+            ("likely", f"{earliest(eta)}: {eta['left_out_ahead']:,} of the jobs ahead of it were not counted")
+        ]
     if eta["starts_by_ms"] is None:
         known, _, more = eta["how"].rpartition("; no more can be told: ")
         return [("likely", f"no estimate: {more}")] if known else []

@@ -160,7 +160,7 @@ def _why(own: Own, job_id: int, now_ms: int, sight: Sight) -> View | None:
         return None
     now_ms = max(now_ms, own.state.now_ms)
     return {
-        **why_view(own.state, own.policy, record, now_ms, sight=sight, apart=own.apart),
+        **why_view(own.state, own.policy, record, now_ms, sight=sight, apart=own.apart, spoilt=True),
         "attempt": record.attempt if record.phase is None else 0,
     }
 
@@ -223,22 +223,24 @@ def why_view(
     judged: bool = True,
     sight: Sight = ALL,
     apart: Apart | None = None,
+    spoilt: bool = False,
 ) -> View:
-    """Everything that is known about why a live job waits. The state is the caller's own.
+    """Everything that is known about why a live job waits. The state is the caller's own, and may be spoilt if told so.
 
     Not judged: what is true of one pass, without copies, for who does not want to wait. Of others' jobs it has ids
     alone, and tenants only as far as they are there for whoever asks.
     """
-    found = (
-        why(state, policy, record.id, now_ms, apart) if judged else explain(state, policy, record.id, now_ms)
-    )
+    where = _position(state, policy, record) if record.phase is None else ""
+    if judged:
+        found = why(state, policy, record.id, now_ms, apart, spoilt=spoilt)
+    else:
+        found = explain(state, policy, record.id, now_ms)
     assert found is not None
-    waits = record.phase is None
     return {
         **_head(record.id, record.job.label, record.job.spec.tenant, found.state.value, now_ms),
         "ahead": found.ahead,
         "waiting": found.waiting,
-        "position": _position(state, policy, record) if waits else "",
+        "position": where,
         **reasons_view(found, sight),
         "start": {"at_ms": found.start_ms, "how": found.how},
         "helps": [{"text": each.text, "flags": each.flags} for each in found.helps],
@@ -258,6 +260,7 @@ def reasons_view(found: Explanation, sight: Sight = ALL) -> View:
         "blockers": [_reason(told(reason, sight)) for reason in found.reasons],
         "also": [_reason(told(reason, sight)) for reason in found.implied],
         "judged": found.judged,
+        "left_out": found.left_out,
     }
 
 
@@ -307,6 +310,7 @@ def _ended_view(row: HistoryRow, at_ms: int) -> View:
         "blockers": [],
         "also": [],
         "judged": True,
+        "left_out": 0,
         "start": {
             "at_ms": row.started_ms or None,
             "how": _ended_how(row, at_ms),

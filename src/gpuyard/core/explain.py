@@ -78,6 +78,8 @@ class Explanation:
     """What else is true, but is lifted with the reasons and so does not stand in the way by itself."""
     judged: bool = False
     """Whether each reason has its lift, and all of them were tried out together and with each one left out."""
+    left_out: int = 0
+    """Jobs that wait and were left out when it was judged, because there are too many to try things out with all."""
 
 
 def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation | None:

@@ -24,6 +24,15 @@ def ahead(queue: WaitQueue, record: JobRecord) -> int:
     return count
 
 
+def before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[JobRecord]:
+    """Those of its own kind right before a job, at most so many; none for a job that is not in the queue."""
+    if not record.entry:
+        return []
+    rows = queue.groups[record.group].streams[record.leaf if queue.order.fair else ROOT][record.stream]
+    at = bisect_left(rows, record.entry)
+    return [row[-1] for row in rows[max(0, at - most) : at]]
+
+
 def in_order(queue: WaitQueue) -> Iterator[JobRecord]:
     """All eligible jobs, first to last: as a walk meets them that starts none. The queue stays as it is meanwhile."""
     queue.settle()

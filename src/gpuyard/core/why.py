@@ -13,6 +13,7 @@ from gpuyard.core.admission import never
 from gpuyard.core.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.lifting import Apart, Trial, Trials, copies
 from gpuyard.core.line_reasons import set_aside_reasons
+from gpuyard.core.long_line import Cut, shorten
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_reasons import tenant_reasons
 from gpuyard.core.room_lifts import Obstacles, nodes_to_add, obstacles, on_grants, servable
@@ -44,15 +45,39 @@ _TRIALS_MIN, _TRIALS_SIZE = 8, 6000
 
 
 def why(
-    state: State, policy: Policy, job_id: int, now_ms: int, apart: Apart | None = None
+    state: State,
+    policy: Policy,
+    job_id: int,
+    now_ms: int,
+    apart: Apart | None = None,
+    *,
+    spoilt: bool = False,
 ) -> Explanation | None:
     """The judged explanation of a job; None if there is no live job of that id.
 
-    `apart` is how lifts are tried out: on copies of the state, unless somebody knows a cheaper way.
+    `apart` is how lifts are tried out: on copies of the state, unless somebody knows a cheaper way. A state that may be
+    spoilt loses the part of a long line that is not looked at.
     """
     told = explain(state, policy, job_id, now_ms)
     if told is None or not told.reasons:
         return told
+    cut = shorten(state, state.jobs[job_id]) if spoilt else Cut()
+    found = replace(_judged(told, state, policy, now_ms, apart), left_out=cut.left_out)
+    if not cut.ahead:
+        return found
+    return replace(found, reasons=tuple([_at_least(reason) for reason in found.reasons]))
+
+
+def _at_least(reason: Reason) -> Reason:
+    """Where some of those ahead were left out there may be more of them."""
+    if reason.code is not ReasonCode.AHEAD or not isinstance(reason.lift, LeaveLine):
+        return reason
+    return replace(reason, text=f"at least {reason.text}")
+
+
+def _judged(told: Explanation, state: State, policy: Policy, now_ms: int, apart: Apart | None) -> Explanation:
+    """What was told, with the reasons that are all there is."""
+    job_id = told.job_id
     trials = Trials(apart or copies(state), policy, job_id, now_ms)
     gathered = trials.ask(lambda trial: _Gathering(trial).run())
     if gathered is None:

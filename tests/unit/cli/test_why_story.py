@@ -46,6 +46,10 @@ class Yard:
         (ETA | {"basis": {"history_jobs": 0}}, "(in 2 min) (a guess: no job has ended yet)"),
         (YardError("too many estimates"), "no estimate: too many estimates"),
         (ETA | {"starts_by_ms": None, "how": "x; no more can be told: too long"}, "no estimate: too long"),
+        (ETA | {"starts_by_ms": None, "not_before_ms": 60_000, "left_out_ahead": 4000},
+         "not before 1970-01-01 00:01 (in 1 min): 4,000 of the jobs ahead of it were not counted"),
+        (ETA | {"starts_by_ms": None, "not_before_ms": None, "left_out_ahead": 4000},
+         "not within 14 days: 4,000 of the jobs ahead of it were not counted"),
     ],
 )  # fmt: skip
 def test_the_estimate_is_told_and_never_in_the_way(
@@ -80,3 +84,18 @@ def test_a_job_that_waits_for_another_has_no_place_in_line(
     why.why("2")
 
     assert "in line    not yet" in capsys.readouterr().out.splitlines()
+
+
+def test_a_judgement_of_a_part_of_the_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(why, "client", lambda: Yard(ETA))
+    monkeypatch.setitem(FOUND, "left_out", 198_000)
+
+    why.why("2")
+
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("judged")]
+    assert line.endswith(
+        "with that lifted it would start at once "
+        "(tried out without 198,000 of the jobs that wait: all of them would take too long)"
+    )

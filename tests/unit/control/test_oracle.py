@@ -2,8 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
+
+from gpuyard.control.foresight.answers import answer_of
 from gpuyard.control.foresight.oracle import Foresight, Question, foresee
 from gpuyard.control.foresight.thought import Own
+from gpuyard.core import long_line
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
@@ -77,3 +81,22 @@ def test_the_budget_ends_it_early() -> None:
     found = foreseen(yard, mine, clock_s=lambda: float(next(times)))
 
     assert 2 == found.runs
+
+
+def test_of_a_line_too_long_to_run_forward_a_part_is_run_and_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", 20)
+    yard = taken()
+    waiting = [yard.submit(8, limit_ms=HOUR_MS) for _ in range(60)]
+    behind = foreseen(yard, waiting[5])
+    last = foreseen(yard, waiting[-1])
+
+    assert (40, 0) == (behind.left_out, behind.left_out_ahead)
+    assert [6 * 10 * MINUTE_MS] * behind.runs == behind.waits_ms, "nobody ahead of it was left out"
+    assert (40, 40) == (last.left_out, last.left_out_ahead)
+    assert [20 * 10 * MINUTE_MS] * last.runs == last.waits_ms
+    said = answer_of(0, "PENDING", last, {50: 12_000_000, 90: 12_000_000}, {})
+    assert (None, 12_000_000, 40) == (said["starts_by_ms"], said["not_before_ms"], said["left_out_ahead"])
+    assert "40 of the jobs ahead of it were left out, so it starts later than that" in said["how"]
+    assert "without 40 of the jobs behind it" in answer_of(0, "PENDING", behind)["how"]

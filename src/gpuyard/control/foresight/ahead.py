@@ -108,7 +108,7 @@ class Foresights:
         if told[50] is not None and told[90] is not None:
             told[90] = max(told[50], told[90])
         stretch = {percent: self._track.stretch(percent, now_ms) for percent in PERCENTS}
-        if job_id and raw[50] is not None and raw[90] is not None:
+        if job_id and raw[50] is not None and raw[90] is not None and not found.left_out_ahead:
             self._track.give(job_id, Given(now_ms, {50: raw[50], 90: raw[90]}))
         return answer_of(now_ms, found.state, found, told, stretch, self._track.count, seed)
 

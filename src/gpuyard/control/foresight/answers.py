@@ -22,13 +22,17 @@ def answer_of(
     found = found or Foresight(state)
     told, stretch = told or {}, stretch or {}
     starts = {f"p{percent}": None if w is None else now_ms + w for percent, w in told.items()}
+    # Without some of those ahead of it a run tells no more than how early it could be at best.
+    late = bool(found.left_out_ahead and found.runs)
     return {
         "job": None,
         "task": None,
         "state": state,
         "now_ms": now_ms,
         "started_ms": None,
-        "starts_by_ms": starts if any(at is not None for at in starts.values()) else None,
+        "starts_by_ms": starts if any(at is not None for at in starts.values()) and not late else None,
+        "not_before_ms": starts.get("p50") if late else None,
+        "left_out_ahead": found.left_out_ahead,
         "never_of_runs": found.runs - len(found.waits_ms),
         "runs": found.runs,
         "bound_ms": found.bound_ms,
@@ -70,6 +74,12 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
         "and one without for an hour and as long again as it has run"
     )
     parts = [f"{found.runs} runs forward from now under the yard's own policy, {drawn}"]
+    if found.left_out_ahead:
+        parts.append(
+            f"{found.left_out_ahead:,} of the jobs ahead of it were left out, so it starts later than that"
+        )
+    elif found.left_out:
+        parts.append(f"without {found.left_out:,} of the jobs behind it")
     if found.runs > len(found.waits_ms):
         parts.append(f"in {found.runs - len(found.waits_ms)} of them it does not start within 14 days")
     if scores >= SCORES_MIN:

@@ -11,6 +11,7 @@ from gpuyard.core.bits import positions
 from gpuyard.core.estimate import estimate
 from gpuyard.core.estimate_after import stuck
 from gpuyard.core.explain import explain
+from gpuyard.core.long_line import shorten
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
@@ -45,6 +46,10 @@ class Foresight:
     """Not even one run forward came to its end within the budget."""
     waits_ms: list[int] = field(default_factory=list)
     """Of the runs in which it started."""
+    left_out: int = 0
+    """Jobs that wait and were left out of the runs forward, because they are too many."""
+    left_out_ahead: int = 0
+    """Those of them that are ahead of it: it starts later than in the runs."""
     bound_ms: int | None = None
     """When it starts if everything that runs takes its whole time limit."""
     how: str = ""
@@ -90,6 +95,8 @@ def foresee(
         # No run forward would release it.
         return found
     state.ends = {}
+    cut = shorten(state, record)
+    found.left_out, found.left_out_ahead = cut.left_out, cut.ahead
 
     def enough() -> bool:
         return clock_s() - started_s > question.budget_s
