@@ -198,6 +198,8 @@ class DryRunReply(BaseModel):
     now_ms: int = 0
     started_ms: None = None
     starts_by_ms: dict[str, int | None] | None = None
+    not_before_ms: int | None = None
+    left_out_ahead: int = 0
     never_of_runs: int = 0
     runs: int = 0
     bound_ms: int | None = None
