@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuyard.cli.eta import by
+from gpuyard.cli.eta import by, earliest
 from gpuyard.cli.options import Output
 from gpuyard.cli.places import client
 from gpuyard.cli.scripts import refuse_folder
@@ -41,7 +41,10 @@ def _tell(found: Mapping[str, Any]) -> None:
     lines = [("where", _where(found))]
     if not found["starts_now"]:
         lines += [("why", f"{reason['by']}: {reason['text']}") for reason in found["why"]]
-    lines.append(("when", f"{by(found)}" if found["starts_by_ms"] else "cannot be told"))
+    late = found["runs"] and found.get("left_out_ahead")
+    lines.append(
+        ("when", by(found) if found["starts_by_ms"] else earliest(found) if late else "cannot be told")
+    )
     lines.append(("how", found["how"]))
     lines.append(("cost", _cost(found)))
     lines += [("helps", text) for text in found["helps"]]

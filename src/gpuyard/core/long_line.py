@@ -33,11 +33,16 @@ class Cut(NamedTuple):
     """They themselves: to let go of them takes as long as to look at each."""
 
 
+def is_long(state: State) -> bool:
+    """Whether there are more jobs than are looked at."""
+    return len(state.jobs) - len(state.running) > LOOKED_AT_MAX
+
+
 def shorten(state: State, record: JobRecord) -> Cut:
     """Leave the part of a long line that is looked at for one job. The state is the caller's own, and is spoilt."""
-    before, running = state.jobs, state.running
-    if len(before) - len(running) <= LOOKED_AT_MAX:
+    if not is_long(state):
         return Cut()
+    before, running = state.jobs, state.running
     kept = {**running, **state.earmarks, record.id: record}
     for after in record.pending:
         kept |= {other.id: other for other in dependencies.waited(state, record, after)}

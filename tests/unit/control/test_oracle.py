@@ -11,6 +11,7 @@ from gpuyard.core import long_line
 from gpuyard.core.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
+from gpuyard.sim.forward import Forward
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import Store
 from gpuyard.testing import ask, nodes
@@ -98,5 +99,24 @@ def test_of_a_line_too_long_to_run_forward_a_part_is_run_and_the_answer_says_so(
     assert [20 * 10 * MINUTE_MS] * last.runs == last.waits_ms
     said = answer_of(0, "PENDING", last, {50: 12_000_000, 90: 12_000_000}, {})
     assert (None, 12_000_000, 40) == (said["starts_by_ms"], said["not_before_ms"], said["left_out_ahead"])
-    assert "40 of the jobs ahead of it were left out, so it starts later than that" in said["how"]
-    assert "without 40 of the jobs behind it" in answer_of(0, "PENDING", behind)["how"]
+    assert "40 of the jobs ahead of it were left out" in said["how"]
+    assert (
+        "without 40 of the jobs behind it, and without those still to come"
+        in answer_of(0, "PENDING", behind)["how"]
+    )
+
+
+def test_of_a_line_too_long_to_run_forward_nobody_new_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", 20)
+    yard = taken()
+    waiting = [yard.submit(8, limit_ms=HOUR_MS) for _ in range(60)]
+    # What came within a quarter of an hour would come again in each of the next.
+    yard.now_ms += 15 * MINUTE_MS
+    arrived: list[object] = []
+    monkeypatch.setattr(Forward, "_arrive", lambda _self, past, _now_ms: arrived.append(past))
+
+    assert foreseen(yard, waiting[-1]).runs
+    assert [] == arrived
+    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", 2000)
+    assert foreseen(yard, waiting[-1]).runs
+    assert arrived

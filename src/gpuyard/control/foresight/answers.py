@@ -75,11 +75,10 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
     )
     parts = [f"{found.runs} runs forward from now under the yard's own policy, {drawn}"]
     if found.left_out_ahead:
-        parts.append(
-            f"{found.left_out_ahead:,} of the jobs ahead of it were left out, so it starts later than that"
-        )
+        left = f"{found.left_out_ahead:,} of the jobs ahead of it"
+        parts.append(f"{left} were left out, and all that are still to come, so it starts later than that")
     elif found.left_out:
-        parts.append(f"without {found.left_out:,} of the jobs behind it")
+        parts.append(f"without {found.left_out:,} of the jobs behind it, and without those still to come")
     if found.runs > len(found.waits_ms):
         parts.append(f"in {found.runs - len(found.waits_ms)} of them it does not start within 14 days")
     if scores >= SCORES_MIN:

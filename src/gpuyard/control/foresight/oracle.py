@@ -11,13 +11,16 @@ from gpuyard.core.bits import positions
 from gpuyard.core.estimate import estimate
 from gpuyard.core.estimate_after import stuck
 from gpuyard.core.explain import explain
-from gpuyard.core.long_line import shorten
+from gpuyard.core.long_line import is_long, shorten
 from gpuyard.core.policy import Policy
 from gpuyard.core.quota_reasons import without_names
 from gpuyard.core.records import JobRecord
 from gpuyard.model import Event, JobState
 from gpuyard.sim.forecast import RUNS, Past, forecast
-from gpuyard.sim.pastjobs import LEVELS, PastJob
+from gpuyard.sim.pastjobs import LEVELS, Arrivals, PastJob, RunTimes
+
+LONG_RUNS = 10
+"""Runs forward with a part of a long line: they tell less, and more of them would not tell more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Foresight:
     waits_ms: list[int] = field(default_factory=list)
     """Of the runs in which it started."""
     left_out: int = 0
-    """Jobs that wait and were left out of the runs forward, because they are too many."""
+    """Jobs that wait and were left out of the runs forward, because they are too many; so were those still to come."""
     left_out_ahead: int = 0
     """Those of them that are ahead of it: it starts later than in the runs."""
     bound_ms: int | None = None
@@ -84,8 +87,7 @@ def foresee(
     if record.state is not JobState.PENDING:
         found.started_ms = record.started_ms
         return found
-    jobs = (*question.past, *_live(state))
-    past = Past.of(jobs, now_ms)
+    past = _past(state, question.past, now_ms)
     spec, milli, limit_ms = record.job.spec, record.shape.gpu_milli, record.limit_ms
     found.run_ms, level = past.run_times.middle(spec, milli, limit_ms)
     found.level, found.history_jobs = LEVELS[level], past.run_times.count
@@ -101,7 +103,8 @@ def foresee(
     def enough() -> bool:
         return clock_s() - started_s > question.budget_s
 
-    runs = forecast(state, policy, now_ms, [record.id], past, question.seed, runs=RUNS, enough=enough)
+    most = LONG_RUNS if cut.left_out else RUNS
+    runs = forecast(state, policy, now_ms, [record.id], past, question.seed, runs=most, enough=enough)
     found.runs, found.waits_ms, found.cut_off = runs.runs, runs.waits_ms[record.id], not runs.runs
     return found
 
@@ -115,6 +118,13 @@ def _about(state: State, record: JobRecord) -> Foresight:
         gpu_milli=record.shape.gpu_milli,
         model=names[ways[0].model] if ways else "",
     )
+
+
+def _past(state: State, ended: tuple[PastJob, ...], now_ms: int) -> Past:
+    """What there is to draw from. Of a line that is too long to run forward as a whole, nobody new is drawn either."""
+    if is_long(state):
+        return Past(RunTimes(ended), Arrivals((), now_ms))
+    return Past.of((*ended, *_live(state)), now_ms)
 
 
 def _live(state: State) -> list[PastJob]:
