@@ -172,6 +172,8 @@ class Jobs:
             await self._write(wish)
         if not wish.finished:
             async with self._turns.of(who):
+                if len(texts) > FEW:
+                    await self._look_up(wish)
                 while not wish.finished:
                     began_s = time.monotonic()
                     await self._write(wish)
@@ -179,6 +181,12 @@ class Jobs:
                     await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, time.monotonic() - began_s)))
         await self._tell_ended(who, [each for each in wish.asked if isinstance(each.error, Gone)])
         return wish.asked
+
+    async def _look_up(self, wish: Wish) -> None:
+        try:
+            await in_thread(self._yard.desk.look_up, wish)
+        except YardError as error:
+            wish.give_up(error)
 
     async def _write(self, wish: Wish) -> None:
         try:

@@ -28,8 +28,8 @@ BESIDE_FROM = 2_000
 
 PIECE = 500
 """Jobs that are folded in one hold of the lock, about: then others have their turn."""
-READ_ROWS = 1_000
-"""Events that are read in one hold of the lock."""
+READ_ROWS = 100
+"""Events that are read at one go, with the lock held."""
 PAUSE_S = 0.0005
 TRIED_MAX = 5
 """How often a write stands back for what has to be folded first; then it is folded as a part of the write."""

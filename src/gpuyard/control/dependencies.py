@@ -110,9 +110,10 @@ class _Named:
         return self._after_array(kind, delay_ms)
 
     def _after_task(self, kind: AfterKind, index: int, delay_ms: int) -> list[After]:
+        record = self._by_index.get(index)
+        if record is not None:
+            return [After(kind, record.id, delay_ms)]
         label = f"{self._id}_{index}"
-        if index in self._by_index:
-            return [After(kind, self._by_index[index].id, delay_ms)]
         if index not in self._ended:
             raise self._nobody(label)
         self._check(kind, label, label, self._ended[index])

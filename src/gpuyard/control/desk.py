@@ -157,6 +157,10 @@ class Desk:
         self._check_ours(f"Use {_SLURM_VERBS[verb]} {texts[0]}{' ...' if len(texts) > 1 else ''}")
         return Wish(who, verb, texts, self._now_ms)
 
+    def look_up(self, wish: Wish) -> None:
+        """Look up the jobs of a wish about many ids, before its first batch."""
+        wish.look_up(self._books)
+
     def grant(self, wish: Wish) -> "Future[Sequence[Outcome]]":
         """Write the next batch of a wish; its outcomes are to be entered in it."""
         return self._committer.write(wish.write)

@@ -8,6 +8,7 @@ the engine what there is to do; nothing that matters is kept here.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from gpuyard.control.act import ACT_NS, AT_ONCE, Pace, Todo, launch, strays, todo
@@ -54,6 +55,8 @@ LOST_MS = 60_000
 """How long an engine may not know an attempt before it counts as lost, is stopped for good and waits again."""
 NODES_EVERY_MS = 10_000
 """How often capacity and health are looked at."""
+DOOMED_MAX = 100
+"""Jobs that can never start, ended in one step: cancelling an array may doom 20,000, and others' starts would wait."""
 LISTING_EVERY_MS = 30_000
 """How often everything the engine knows is recounted, to find what nobody owns."""
 
@@ -68,7 +71,7 @@ class Step:
     errors: list[str] = field(default_factory=list)
     """Calls that came to no answer. They are made again."""
     more: bool = False
-    """Whether attempts wait for their turn to be started, stopped or forgotten, in the next step."""
+    """Whether attempts wait to be started, stopped or forgotten, or jobs to be ended, in the next step."""
     decide_ns: int = 0
     """How long the decision took, by the stopwatch the loop was given."""
 
@@ -245,7 +248,7 @@ class Controller:
     def _decide(self, draft: Draft, now_ms: int, step: Step) -> None:
         """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
         state = draft.state
-        self._heed(draft, now_ms)
+        step.more = self._heed(draft, now_ms)
         asks = self._learner.look(state)
         if asks is not None:
             draft.add(DemandLearned(now_ms, asks))
@@ -259,14 +262,18 @@ class Controller:
         for earmark in plan.earmarks:
             draft.offer(EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
 
-    def _heed(self, draft: Draft, now_ms: int) -> None:
-        """What people asked for about running attempts; and jobs that can never start are ended, with the reason."""
-        for record in list(draft.state.doomed.values()):
+    def _heed(self, draft: Draft, now_ms: int) -> bool:
+        """What people asked for about running attempts; and jobs that can never start are ended, with the reason.
+
+        Whether there are more of these, for the next step.
+        """
+        for record in list(islice(draft.state.doomed.values(), DOOMED_MAX)):
             draft.add(JobCancelled(now_ms, record.id))
         for record in list(draft.state.running.values()):
             if record.wanted in _CAUSES and record.phase is not AttemptState.STOPPING:
                 cause = _CAUSES[record.wanted]
                 draft.add(AttemptStopping(now_ms, record.id, record.attempt, cause))
+        return bool(draft.state.doomed)
 
     # -- act ---------------------------------------------------------------------------------------------------
 

@@ -224,13 +224,36 @@ def events_of(
     if new.array is None:
         submitted = JobSubmitted(now_ms, Job(first_id, spec, *times))
         return [submitted, JobHeld(now_ms, first_id)] if new.hold else [submitted]
-    events = []
-    for start in range(0, len(new.array), TASKS_TOGETHER):
+    events, start = [], 0
+    while start < len(new.array):
         indices = new.array[start : start + TASKS_TOGETHER]
-        job = Job(first_id + 1 + start, spec, *times, array_id=first_id, array_index=indices[0])
         waits = tuple([own.get(index, ()) for index in indices]) if own else ()
-        events.append(TasksSubmitted(now_ms, job, indices, waits, new.array_limit, new.hold))
+        beside = _in_step(waits)
+        if beside:
+            waits = ()
+        elif waits:
+            indices, waits = indices[:TASKS_WITH_OWN], waits[:TASKS_WITH_OWN]
+        job = Job(first_id + 1 + start, spec, *times, array_id=first_id, array_index=indices[0])
+        events.append(TasksSubmitted(now_ms, job, indices, waits, beside, new.array_limit, new.hold))
+        start += len(indices)
     return events
+
+
+def _in_step(waits: tuple[tuple[After, ...], ...]) -> tuple[After, ...]:
+    """What the first task waits for, where each task waits for the job beside: of `aftercorr`, nearly always."""
+    first = waits[0] if waits else ()
+    for place, each in enumerate(waits):
+        if len(each) != len(first):
+            return ()
+        for one, other in zip(first, each, strict=True):
+            if (
+                other.job_id != one.job_id + place
+                or other.kind is not one.kind
+                or other.delay_ms
+                or other.tasks
+            ):
+                return ()
+    return first
 
 
 def reply_of(new: NewJob, tenant: str, who: Person, first_id: int, now_ms: int) -> Plain:
@@ -402,7 +425,9 @@ def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
 
 
 TASKS_TOGETHER = 500
-"""Tasks of an array in one line of the log: whoever folds it does so at one go."""
+"""Tasks of an array in one line of the log: a line is folded at one go."""
+TASKS_WITH_OWN = 100
+"""The same where tasks have dependencies of their own: these are read and folded one by one."""
 _NAMED_MAX = 6
 """How many tenants a message names."""
 _MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."

@@ -1,15 +1,15 @@
 """Wishes about jobs that are there: of one person, about one job, all tasks of an array, or twenty thousand ids.
 
 A wish is written batch by batch, each in a transaction of its own, so that others get their turn in between. The ids
-are looked up in one pass when the first batch is written; each job is judged when its own batch is. What was written
-stays so if the server is killed in the middle, and asking again does the rest.
+are looked up in one pass, those of many before the first batch is written; each job is judged when its own batch is.
+What was written stays so if the server is killed in the middle, and asking again does the rest.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuyard.config.problems import quoted
-from gpuyard.control.books import Draft
+from gpuyard.control.books import Books, Draft
 from gpuyard.control.labels import Label, label_of, many_live
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
@@ -85,7 +85,8 @@ class Wish:
     def write(self, draft: Draft) -> Sequence[Outcome]:
         """Write the next batch; what became of each of its jobs, to be entered once it is on disk."""
         if self._todo is None:
-            self._todo = self._found(draft)
+            self._name()
+            self._todo = self._line_up(many_live(draft.state, self._labels()))
             most = FEW if len(self.asked) <= FEW else BATCH
         else:
             most = BATCH
@@ -107,14 +108,26 @@ class Wish:
             if asked.left or (asked.label is None and asked.error is None):
                 asked.error = error
 
-    def _found(self, draft: Draft) -> list[tuple[Asked, int]]:
-        """The jobs of all ids, the first one last."""
+    def look_up(self, books: Books) -> None:
+        """Look up the jobs of many ids before the first batch is written: as a part of it, others would wait for it."""
+        books.catch_up()
+        self._name()
+        with books.lock:
+            find = many_live(books.state, self._labels())
+        self._todo = self._line_up(find)
+
+    def _name(self) -> None:
         for asked in self.asked:
             try:
                 asked.label = label_of(asked.text)
             except Unacceptable as error:
                 asked.error = error
-        find = many_live(draft.state, [asked.label for asked in self.asked if asked.label is not None])
+
+    def _labels(self) -> list[Label]:
+        return [asked.label for asked in self.asked if asked.label is not None]
+
+    def _line_up(self, find: Callable[[Label], list[JobRecord]]) -> list[tuple[Asked, int]]:
+        """The jobs of all ids, the first one last."""
         todo = []
         for asked in reversed(self.asked):
             if asked.label is None:

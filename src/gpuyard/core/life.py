@@ -91,12 +91,22 @@ def submit_tasks(
     job: Job,
     indices: tuple[int, ...],
     own: tuple[tuple[After, ...], ...],
+    beside: tuple[After, ...],
     at_once: int,
     held: bool,
 ) -> None:
     """`TasksSubmitted`: the same as each of them by itself."""
-    for task in TasksSubmitted(at_ms, job, indices, own, at_once).jobs():
+    intake, first = state.intake, None
+    for task in TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs():
+        spec = task.spec
+        if first is not None and spec is not first.job.spec:
+            # It means the same as the first but for what it waits for.
+            intake[id(spec)] = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after))
         record = submit(state, at_ms, task)
+        if first is None:
+            first = record
+        elif spec is not first.job.spec:
+            intake.pop(id(spec), None)
         if held:
             state.stirred += 1
             hold(state, record)

@@ -4,15 +4,19 @@ Times are in the event because the fold has no clock. An event says what happene
 from it. Those that every job has are tuples, because a simulation makes millions of them.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from gpuyard.model.fleet import Capability, Node
-from gpuyard.model.jobs import After, AfterKind, Ask, Job, Outcome, StopCause, Verb
+from gpuyard.model.jobs import After, AfterKind, Ask, Job, JobSpec, Outcome, StopCause, Verb
 from gpuyard.model.mig import Slice
 from gpuyard.model.plans import Grant
 from gpuyard.model.settings import Settings
+
+_FIELDS = [field.name for field in fields(JobSpec)]
+_VALUES, _AFTER = attrgetter(*_FIELDS), _FIELDS.index("after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,9 @@ class TasksSubmitted(NamedTuple):
     indices: tuple[int, ...]
     """Of each of them in the array."""
     own: tuple[tuple[After, ...], ...] = ()
-    """What each of them waits for besides what all do; empty: nothing."""
+    """What each of them waits for besides what all do; empty: nothing, or what `beside` says."""
+    beside: tuple[After, ...] = ()
+    """The same of the first, where each of the others waits for the job that follows the one before."""
     at_once: int = 0
     """How many tasks of the array may run at a time; 0: all."""
     held: bool = False
@@ -165,14 +171,19 @@ class TasksSubmitted(NamedTuple):
     def jobs(self) -> Iterator[Job]:
         """Each of them by itself."""
         first_id, spec, array_id = self.job.id, self.job.spec, self.job.array_id
-        times = self.job[2:6]
+        times, values = self.job[2:6], _VALUES(spec)
+        make: Callable[..., JobSpec] = JobSpec
+        before, behind = values[:_AFTER], values[_AFTER + 1 :]
         for place, index in enumerate(self.indices):
             job_id = first_id + place
             after = self.own[place] if self.own else ()
+            if self.beside:
+                after = tuple([After(each.kind, each.job_id + place, each.delay_ms) for each in self.beside])
             if 0 < self.at_once < job_id - array_id:
                 # As many lines as may run at a time, each task behind the one before it in its line.
                 after += (After(AfterKind.ENDED, job_id - self.at_once),)
-            one = replace(spec, after=spec.after + after) if after else spec
+            # As `replace` would, in half the time.
+            one = make(*before, spec.after + after, *behind) if after else spec
             yield Job(job_id, one, *times, array_id, index)
 
 

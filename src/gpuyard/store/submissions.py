@@ -218,7 +218,7 @@ def _check_ids(events: Sequence[Event], first_id: int, ids: int) -> None:
             seen += range(event.job.id, event.job.id + len(event.indices))
     if not events:
         raise ValueError("a submission without events")
-    if len(set(seen)) != len(seen) or not all(first_id <= job_id < first_id + ids for job_id in seen):
+    if len(set(seen)) != len(seen) or (seen and not first_id <= min(seen) <= max(seen) < first_id + ids):
         raise ValueError(
             f"jobs {seen[:5]}… in a submission that was allotted {first_id} to {first_id + ids - 1}"
         )

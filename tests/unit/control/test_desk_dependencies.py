@@ -106,6 +106,32 @@ def test_what_a_dependency_on_an_array_takes_in_the_log_does_not_grow_with_its_t
     ]
 
 
+def test_tasks_that_wait_for_corresponding_ones_take_few_lines_and_each_waits_for_its_own(desk: Rig) -> None:
+    before = desk.submit(array=tuple(range(1, 1501)))
+    head = desk.books.store.head()
+    regular = desk.submit(array=tuple(range(1, 1501)), dependencies=after("aftercorr", before))
+    assert 3 == desk.books.store.head() - head
+    desk.start(before + 2)
+    desk.end(before + 2)
+    head = desk.books.store.head()
+    # Task 2 has nothing left to wait for, and tasks from 600 on wait for those in another order.
+    backwards = desk.submit(array=(1, 2, *range(900, 599, -1)), dependencies=after("aftercorr", before))
+    assert 2 + 3 >= desk.books.store.head() - head
+    desk.books.catch_up()
+
+    def ok(job_id: int) -> tuple[After, ...]:
+        return (After(AfterKind.COMPLETED, job_id),)
+
+    assert [ok(before + 1), ok(before + 777), ok(before + 1500)] == [
+        pending(desk, regular + 1),
+        pending(desk, regular + 777),
+        pending(desk, regular + 1500),
+    ]
+    assert [ok(before + 1), (), ok(before + 900), ok(before + 600)] == [
+        pending(desk, backwards + place) for place in (1, 2, 3, 303)
+    ]
+
+
 def test_a_dependency_that_is_named_a_thousand_times_is_looked_up_once(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

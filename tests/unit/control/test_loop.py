@@ -11,7 +11,7 @@ import pytest
 from gpuyard.control.act import ACT_NS, AT_ONCE
 from gpuyard.control.books import Books
 from gpuyard.control.labels import Label
-from gpuyard.control.loop import LISTING_EVERY_MS, LOST_MS, Controller
+from gpuyard.control.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
 from gpuyard.control.views import Views
 from gpuyard.core.dump import canonical
 from gpuyard.core.plain import to_plain
@@ -30,9 +30,12 @@ from gpuyard.engines.contract import (
     Transient,
 )
 from gpuyard.model import (
+    After,
+    AfterKind,
     Ask,
     AttemptState,
     DemandLearned,
+    JobCancelled,
     JobClass,
     Node,
     Outcome,
@@ -133,6 +136,23 @@ def test_a_job_is_started_seen_and_ended() -> None:
     here.step(10_000)
     assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
     assert [] == here.engine.listing(), "what is in the log is forgotten by the engine"
+
+
+def test_jobs_that_can_never_start_are_ended_some_at_a_time() -> None:
+    """Cancelling an array may doom twenty thousand jobs: others' starts would wait for the ends of all of them."""
+    here = Here()
+    first = here.submit(2)
+    after = (After(AfterKind.COMPLETED, first),)
+    doomed = [here.submit(2, after=after) for _ in range(DOOMED_MAX + 30)]
+    here.ask_for(first, Verb.CANCEL)
+    other = here.submit()
+
+    step = here.step()
+    assert (DOOMED_MAX, True) == (sum([isinstance(e, JobCancelled) for e in step.events]), step.more)
+    assert AttemptState.STARTING is here.phase(other)
+    step = here.step()
+    assert (30, False) == (sum([isinstance(e, JobCancelled) for e in step.events]), step.more)
+    assert {"CANCELLED"} == {here.store.rows[job_id].state for job_id in (first, *doomed)}
 
 
 def test_demand_is_learned_from_the_log_and_is_in_it() -> None:

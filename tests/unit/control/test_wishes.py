@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.control import wishes
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.labels import Label, live, many_live
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
@@ -53,6 +54,44 @@ def test_a_transaction_holds_no_more_than_a_batch(desk: Rig, monkeypatch: pytest
     monkeypatch.setattr(Books, "commit", counted)
     (one,) = asked(desk, Verb.HOLD, array)
     assert (3 * BATCH, [FEW, BATCH, BATCH, BATCH - FEW]) == (one.jobs, sizes)
+
+
+def test_many_ids_are_looked_up_before_anything_is_written(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the first transaction, twenty thousand ids would keep everybody else from writing."""
+    one, array = desk.submit(), desk.submit(array=tuple(range(3 * BATCH)))
+    wish = desk.desk.wish(
+        ROOT, Verb.CANCEL, [f"{array}_{n}" for n in range(3 * BATCH)] + [str(one), "x", "99"]
+    )
+    desk.desk.look_up(wish)
+    monkeypatch.setattr(wishes, "many_live", _not_now)
+    monkeypatch.setattr(wishes, "label_of", _not_now)
+
+    found = granted(desk.desk, wish)
+    assert [1] * (3 * BATCH + 1) + [0, 0] == [each.jobs for each in found]
+    assert [Unacceptable, Gone] == [type(each.error) for each in found[-2:]]
+    assert [] == waiting(desk)
+
+
+def _not_now(*_args: object) -> None:
+    raise AssertionError("looked up as a part of a transaction")
+
+
+def test_ids_of_a_store_that_cannot_be_read_are_answered_so(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = desk.desk.wish(ROOT, Verb.CANCEL, [str(desk.submit())] * 20)
+    with monkeypatch.context() as broken:
+        broken.setattr(desk.books.store, "read", _full)
+        with pytest.raises(StoreFull) as caught:
+            desk.desk.look_up(wish)
+    wish.give_up(caught.value)
+    assert ({StoreFull}, True) == ({type(each.error) for each in wish.asked}, wish.finished)
+
+
+def _full(*_args: object, **_named: object) -> None:
+    raise StoreFull("no space is left")
 
 
 def test_what_was_written_stays_and_asking_again_does_the_rest(desk: Rig, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def singly(tasks: TasksSubmitted) -> list[Event]:
     for place, index in enumerate(tasks.indices):
         job_id = tasks.job.id + place
         waits = tasks.job.spec.after + (tasks.own[place] if tasks.own else ())
+        waits += tuple([After(each.kind, each.job_id + place) for each in tasks.beside])
         if tasks.at_once and job_id - tasks.job.array_id > tasks.at_once:
             waits += (after(job_id - tasks.at_once),)
         spec = JobSpec("t", Ask(Whole(1)), name="sweep", after=waits)
@@ -45,14 +46,22 @@ def singly(tasks: TasksSubmitted) -> list[Event]:
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("at_once", [0, 2, 9])
-@pytest.mark.parametrize("own", [(), ((after(1),), (), (FIRST, after(2)), ())])
+@pytest.mark.parametrize(
+    ("own", "beside"),
+    [((), ()), (((after(1),), (), (FIRST, after(2)), ()), ()), ((), (After(AfterKind.COMPLETED, 1),))],
+)
 @pytest.mark.parametrize("spec", [ALONE, SPEC])
 @pytest.mark.parametrize("begin_ms", [0, 90_000])
 def test_tasks_together_come_to_what_they_do_singly(
-    held: bool, at_once: int, own: tuple[tuple[After, ...], ...], spec: JobSpec, begin_ms: int
+    held: bool,
+    at_once: int,
+    own: tuple[tuple[After, ...], ...],
+    beside: tuple[After, ...],
+    spec: JobSpec,
+    begin_ms: int,
 ) -> None:
     job = Job(12, spec, 7, 60_000, 0, begin_ms, array_id=10, array_index=4)
-    tasks = TasksSubmitted(7, job, (4, 6, 8, 11), own, at_once, held)
+    tasks = TasksSubmitted(7, job, (4, 6, 8, 11), own, beside, at_once, held)
     states = []
     for events in ([tasks], singly(tasks)):
         here = Yard("default", nodes(1))
