@@ -7,7 +7,7 @@ its story and tried again with a growing pause; a leader that was deposed stops 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,8 +76,11 @@ class Leader:
         holder: str,
         now_ms: Callable[[], int],
         witness: Witness | None = None,
+        following: Collection[str] = (),
     ) -> None:
+        """`following`: projections whose checkpoints have to cover what is cut off the log."""
         self._witness = witness
+        self._following = following
         self.standing = Standing()
         self.note = ""
         """What people should know about the file that this process was started with."""
@@ -241,7 +244,7 @@ class Leader:
         store, now_ms = self._books.store, self._now_ms()
         try:
             store.forget_keys(now_ms - KEYS_KEPT_MS)
-            cut = store.forget_log(now_ms - LOG_KEPT_MS)
+            cut = store.forget_log(now_ms - LOG_KEPT_MS, self._following)
         except StoreError as error:
             _log.warning("nothing old was forgotten: %s", error)
             return

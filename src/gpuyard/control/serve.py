@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +34,8 @@ from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
+from gpuyard.control.projections.filling import Filler
+from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.retention import Keeper
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
@@ -99,7 +101,16 @@ _QUESTIONS = ("gpuyard.control.views", "gpuyard.control.foresight.oracle")
 class Yard:
     """A running server, apart from HTTP. `close` stops it and leaves jobs running."""
 
-    def __init__(self, options: Options, *, now_ms: Callable[[], int] = clock_ms) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        now_ms: Callable[[], int] = clock_ms,
+        projections: Sequence[Projection] | None = None,
+    ) -> None:
+        """`projections`: those that follow the log; None: all that are registered or installed."""
+        found = registered() if projections is None else projections
+        self._projections = tuple([checked(each) for each in found])
         self.options = options
         self.data = DataDir(options.data)
         self.now_ms = now_ms
@@ -158,7 +169,12 @@ class Yard:
         )
         holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
-        self.leader = Leader(self.books, self.engine, self._file, owner.name, holder, steady_ms, witness)
+        self.projections = Filler(self.store, self._projections, self.now_ms, self.epoch)
+        self._undo.append(self.projections.close)
+        following = frozenset(self.projections.projections)
+        self.leader = Leader(
+            self.books, self.engine, self._file, owner.name, holder, steady_ms, witness, following
+        )
         self._undo.append(self.leader.stop)
         self.keeper = Keeper(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.keeper.close)
@@ -229,9 +245,15 @@ class Yard:
         self.committer.start()
         self.leader.start()
         self.keeper.start()
+        self.projections.start()
         if self.options.shared:
             # Alone, this server puts every version in force itself.
             self.doors.start()
+
+    def epoch(self) -> int | None:
+        """Of this process while it leads."""
+        standing = self.leader.standing
+        return standing.epoch if standing.leads else None
 
     def close(self) -> None:
         """Stop in the reverse order of the start. What runs goes on."""

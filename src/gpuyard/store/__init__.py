@@ -23,6 +23,7 @@ from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
 from gpuyard.store.tables.bound import BoundTable
 from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, How, text_hash
+from gpuyard.store.tables.following import Cursor
 from gpuyard.store.tables.history import HISTORY_ROWS, HistoryQuery, HistoryRow
 from gpuyard.store.tables.tokens import TokenRow
 from gpuyard.store.tables.tries import TRY_ROWS, TryRow
@@ -39,6 +40,7 @@ __all__ = [
     "ConfigVersion",
     "Conflict",
     "Counters",
+    "Cursor",
     "Ended",
     "Fenced",
     "HistoryQuery",

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects import postgresql
 
 METADATA = MetaData()
 
@@ -159,4 +160,37 @@ META = Table(
     METADATA,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+BYTEWISE = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+"""Sorted letter by letter by either database, so that a page of keys that begin alike is a walk along the index."""
+
+PROJECTIONS = Table(
+    "projections",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("version", LONG, nullable=False),
+    Column("began_seq", LONG, nullable=False),
+    Column("seq", LONG, nullable=False),
+    Column("moved_ms", LONG, nullable=False),
+)
+
+PROJECTED = Table(
+    "projected",
+    METADATA,
+    Column("projection", Text, primary_key=True),
+    Column("key", BYTEWISE, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+CHECKPOINTS = Table(
+    "checkpoints",
+    METADATA,
+    Column("projection", Text, primary_key=True),
+    Column("seq", LONG, primary_key=True, autoincrement=False),
+    Column("version", LONG, primary_key=True, autoincrement=False),
+    Column("began_seq", LONG, nullable=False),
+    Column("made_ms", LONG, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )

@@ -22,7 +22,7 @@ from gpuyard.core.plain import Plain
 from gpuyard.model.units import DAY_MS
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.errors import StoreDamaged, StoreError
-from gpuyard.store.schema import EVENTS, SNAPSHOTS
+from gpuyard.store.schema import CHECKPOINTS, EVENTS, SNAPSHOTS
 
 _log = logging.getLogger(__name__)
 
@@ -131,22 +131,26 @@ class Snapshots:
             )
             return None
 
-    def forget_log(self, before_ms: int) -> int:
-        """Cut the log at the newest whole snapshot that was made by then; gives how many events were deleted.
-
-        What was before the cut is gone, older snapshots with it. Without such a snapshot nothing is cut.
-        """
+    def place_to_cut(self, before_ms: int, until_seq: int | None = None) -> int | None:
+        """The newest whole snapshot that was made by then, none after `until_seq`: the log may be cut there."""
         query = (
             select(SNAPSHOTS.c.seq).where(SNAPSHOTS.c.made_ms <= before_ms).order_by(SNAPSHOTS.c.seq.desc())
         )
+        if until_seq is not None:
+            query = query.where(SNAPSHOTS.c.seq <= until_seq)
         with self._backend.reading() as conn:
             seqs = list(conn.scalars(query))
-        cut = next((seq for seq in seqs if self._load(seq) is not None), None)
-        if cut is None:
-            return 0
+        return next((seq for seq in seqs if self._load(seq) is not None), None)
+
+    def cut_log(self, at_seq: int) -> int:
+        """Cut the log at a snapshot; gives how many events were deleted.
+
+        What was before the cut is gone: older snapshots with it, and checkpoints from which the log no longer leads on.
+        """
         with self._backend.writing() as conn:
-            conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < cut))
-        return self.prune(cut + 1)
+            conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < at_seq))
+            conn.execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.seq < at_seq))
+        return self.prune(at_seq + 1)
 
     def prune(self, before_seq: int) -> int:
         """Delete events before this one, which the oldest snapshot must cover. Gives how many were deleted."""

@@ -1,5 +1,7 @@
 """The store as the rest of gpuyard sees it: one class, whichever database is below."""
 
+import logging
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 
@@ -18,9 +20,12 @@ from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
 from gpuyard.store.tables.bound import BoundTables
 from gpuyard.store.tables.configs import Configs
+from gpuyard.store.tables.following import Following
 from gpuyard.store.tables.history import History
 from gpuyard.store.tables.tokens import Tokens
 from gpuyard.store.tables.tries import Tries
+
+_log = logging.getLogger(__name__)
 
 BUSY_S = 10.0
 """How long a write waits for its turn."""
@@ -28,8 +33,11 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(Removals, Snapshots, BoundTables, History, Tries, Configs, Tokens):
-    """Log, snapshots, history, tries, configuration, tokens, blobs and election of one yard. Any thread may use it."""
+class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs, Tokens):
+    """Log, snapshots, projections, history, tries, configuration, tokens, blobs and election of one yard.
+
+    Any thread may use it.
+    """
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
         Removals.__init__(self, backend, codec)
@@ -70,6 +78,25 @@ class Store(Removals, Snapshots, BoundTables, History, Tries, Configs, Tokens):
         """Drop idempotency keys older than this; gives how many."""
         with self._backend.writing() as conn:
             return conn.execute(delete(IDEMPOTENCY).where(IDEMPOTENCY.c.at_ms < before_ms)).rowcount
+
+    def forget_log(self, before_ms: int, following: Collection[str] = ()) -> int:
+        """Cut the log at the newest whole snapshot that was made by then; gives how many events were deleted.
+
+        Without such a snapshot nothing is cut, and nothing that a projection needs: of those that are named, and of
+        others that were filled here since then, a checkpoint has to cover what goes.
+        """
+        wanted = self.place_to_cut(before_ms)
+        if wanted is None:
+            return 0
+        covered_seq, name = self.covered_seq(following, before_ms)
+        if covered_seq is not None and covered_seq < wanted:
+            _log.warning(
+                "the log is kept longer than it should be, from event %d on: projection %s has no later checkpoint",
+                covered_seq,
+                name,
+            )
+            wanted = self.place_to_cut(before_ms, covered_seq)
+        return 0 if wanted is None else self.cut_log(wanted)
 
     def close(self) -> None:
         """Close every connection. A lease is released by its holder."""

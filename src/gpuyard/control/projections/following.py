@@ -1,0 +1,128 @@
+"""Projections that follow the log: what one is, and which ones there are.
+
+A projection folds events, one by one in the order of the log, into rows of its own. It sees every event, submissions
+included, as soon as it is in the log; an array comes as its jobs, each by itself. What it knows is in its rows and
+nowhere else, so filling it live and filling it anew give the same rows, byte for byte.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gpuyard.core.plain import Plain
+from gpuyard.errors import YardError
+from gpuyard.model import Event, JobHeld, JobSubmitted, TasksSubmitted
+from gpuyard.store.tables.bound import kept_text
+
+ENTRY_POINTS = "gpuyard.projections"
+"""Projections of installed packages are found under this name."""
+
+
+class Rows:
+    """The rows of a projection as its `fold` sees them: JSON values by key, written at the end of the batch.
+
+    Keys are texts; a character that a database cannot keep is replaced, and 600 of them count.
+    """
+
+    def __init__(
+        self,
+        look_up: Callable[[str], str | None] = lambda _key: None,
+        known: dict[str, str | None] | None = None,
+    ) -> None:
+        """`look_up` gives the JSON under a key, or None; without it there are no rows yet."""
+        self._look_up = look_up
+        self.known: dict[str, str | None] = {} if known is None else known
+        """What was looked up, and what was put since."""
+        self.changed: dict[str, str | None] = {}
+        """As JSON, by key; None: it was removed."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key. A change to it counts only once it is put back."""
+        key = kept_text(key)
+        if key not in self.known:
+            self.known[key] = self._look_up(key)
+        text = self.known[key]
+        return default if text is None else json.loads(text)
+
+    def __getitem__(self, key: str) -> Any:
+        found = self.get(key, self)
+        if found is self:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key, self) is not self
+
+    def __setitem__(self, key: str, value: Plain) -> None:
+        key = kept_text(key)
+        text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+        self.known[key] = self.changed[key] = text
+
+    def __delitem__(self, key: str) -> None:
+        key = kept_text(key)
+        self.known[key] = self.changed[key] = None
+
+
+class Projection:
+    """What a projection is. Rows depend on the events alone: no clock, no randomness, nothing kept in the object."""
+
+    name: str
+    """Of small letters, digits and hyphens."""
+    version: int = 1
+    """To be raised with every change that makes other rows of the same events: it is then filled anew."""
+
+    def fold(self, rows: Rows, seq: int, event: Event) -> None:
+        """Change the rows by one event. A log that was cut may tell of jobs whose submission it no longer has."""
+        raise NotImplementedError
+
+    def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
+        """Rows (as JSON) of a checkpoint that an older version wrote, as this one would have them; None: no use."""
+        return None
+
+
+def facts(event: Event) -> Iterator[Event]:
+    """An event as projections see it: the tasks of an array, each by itself."""
+    if type(event) is not TasksSubmitted:
+        yield event
+        return
+    for job in event.jobs():
+        yield JobSubmitted(event.at_ms, job)
+        if event.held:
+            yield JobHeld(event.at_ms, job.id)
+
+
+_registered: dict[str, Projection] = {}
+
+
+def register(projection: Projection) -> None:
+    """Have servers that this process opens from now on fill a projection."""
+    _registered[checked(projection).name] = projection
+
+
+def checked(projection: Projection) -> Projection:
+    """A projection that can be filled; raises otherwise."""
+    name = getattr(projection, "name", "")
+    if not (name and name.replace("-", "").isalnum() and name.isascii() and name == name.lower()):
+        raise YardError(f"{name!r} is no name for a projection", "Use small letters, digits and hyphens.")
+    if type(projection.version) is not int or projection.version < 1:
+        raise YardError(f"projection {name} has version {projection.version!r}", "Give it 1, 2, 3, …")
+    return projection
+
+
+def registered() -> tuple[Projection, ...]:
+    """Those that were registered, and those of installed packages, by name."""
+    # Only a server looks, once.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    found = dict(_registered)
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            made = entry.load()
+            projection = checked(made() if isinstance(made, type) else made)
+        except Exception as error:
+            raise YardError(
+                f"the projection {entry.name} ({entry.value}) cannot be loaded: {error}",
+                "Repair the package that has it, or remove the package.",
+            ) from error
+        found.setdefault(projection.name, projection)
+    return tuple([found[name] for name in sorted(found)])

@@ -1,0 +1,253 @@
+"""Projections that follow the log: rows by key, how far each has come (its cursor), and its checkpoints.
+
+The rows of a batch and the cursor that goes with them are written in one transaction, so a process that dies between
+two batches repeats nothing and skips nothing. Only the leader writes rows; any process may ask for a projection to be
+filled anew, and a batch that was worked out before that is thrown away.
+
+A checkpoint is all rows of a projection at one event. The log may be cut before it: the projection is then filled anew
+from there.
+"""
+
+import hashlib
+import json
+import logging
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuyard.store.backend.base import Backend
+from gpuyard.store.errors import Fenced
+from gpuyard.store.schema import CHECKPOINTS, EVENTS, PROJECTED, PROJECTIONS
+
+_log = logging.getLogger(__name__)
+
+EMPTYING = -1
+"""Where the cursor stands while what an earlier filling left is removed."""
+PAGE_MAX = 1_000
+"""Rows on one page at most."""
+_KEYS_PER_QUERY = 500
+_LAST = "\U0010ffff"
+
+
+class Cursor(NamedTuple):
+    """How far a projection has come."""
+
+    name: str
+    version: int
+    began_seq: int
+    """Its rows tell of the events after this one; 0: of all."""
+    seq: int
+    """The last event that is in its rows."""
+    moved_ms: int = 0
+    """When the last batch was written."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has begun, or is still being emptied."""
+        return self.seq != EMPTYING
+
+
+class Checkpoint(NamedTuple):
+    """All rows of a projection at one event."""
+
+    cursor: Cursor
+    rows: dict[str, str]
+
+
+def _upsert(statement: Any) -> Any:
+    return statement.on_conflict_do_update(
+        index_elements=["projection", "key"], set_={"value": statement.excluded["value"]}
+    )
+
+
+# Statements are made once: the library then finds its compiled form without looking at all their parts again.
+_PUT = {"sqlite": _upsert(sqlite.insert(PROJECTED)), "postgresql": _upsert(postgresql.insert(PROJECTED))}
+_DROP = delete(PROJECTED).where(
+    PROJECTED.c.projection == bindparam("of"), PROJECTED.c.key == bindparam("gone")
+)
+_CURSORS = select(
+    PROJECTIONS.c.name,
+    PROJECTIONS.c.version,
+    PROJECTIONS.c.began_seq,
+    PROJECTIONS.c.seq,
+    PROJECTIONS.c.moved_ms,
+)
+
+
+class Following:
+    """The projections of one store that follow its log."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def cursors(self) -> dict[str, Cursor]:
+        """How far every projection has come that was ever filled here, by name."""
+        with self._backend.reading() as conn:
+            return {row[0]: Cursor(*row) for row in conn.execute(_CURSORS.order_by(PROJECTIONS.c.name))}
+
+    def projected(
+        self, name: str, prefix: str = "", after: str = "", limit: int = PAGE_MAX
+    ) -> list[tuple[str, str]]:
+        """A page of the rows of a projection whose keys begin so, in the order of their keys, as key and JSON."""
+        table = PROJECTED.c
+        query = (
+            select(table.key, table.value)
+            .where(table.projection == name, table.key > after)
+            .where(table.key >= prefix, table.key < prefix + _LAST)
+            .order_by(table.key)
+            .limit(max(1, min(limit, PAGE_MAX)))
+        )
+        with self._backend.reading() as conn:
+            return [(row[0], row[1]) for row in conn.execute(query)]
+
+    def projected_at(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """The rows of a projection under these keys, as far as there are any."""
+        table, found = PROJECTED.c, {}
+        query = select(table.key, table.value).where(table.projection == name)
+        with self._backend.reading() as conn:
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                some = conn.execute(query.where(table.key.in_(keys[start : start + _KEYS_PER_QUERY])))
+                found.update({row[0]: row[1] for row in some})
+        return found
+
+    def first_seq(self) -> int:
+        """The number of the first event that the log still has; of the next one where it has none."""
+        with self._backend.reading() as conn:
+            first = conn.scalar(select(func.min(EVENTS.c.seq)))
+        return int(first) if first is not None else self._backend.head() + 1
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def fill_anew(self, name: str, version: int, now_ms: int) -> None:
+        """Have a projection emptied and filled from the log by the server that leads. Any process may ask for it."""
+        with self._backend.writing() as conn:
+            # With this lock nobody else makes the same row, or writes a batch in between.
+            self._backend.lock_counters(conn)
+            conn.execute(delete(PROJECTIONS).where(PROJECTIONS.c.name == name))
+            conn.execute(insert(PROJECTIONS), Cursor(name, version, 0, EMPTYING, now_ms)._asdict())
+
+    def empty_projected(self, epoch: int, cursor: Cursor, limit: int) -> bool:
+        """Remove some rows of a projection that is being emptied; whether it may have more."""
+        table = PROJECTED.c
+        some = select(table.key).where(table.projection == cursor.name).limit(limit).scalar_subquery()
+        with self._backend.writing() as conn:
+            if not self._stands(conn, epoch, cursor):
+                return True
+            gone = conn.execute(delete(PROJECTED).where(table.projection == cursor.name, table.key.in_(some)))
+            return gone.rowcount >= limit
+
+    def put_projected(
+        self, epoch: int, cursor: Cursor, moved: Cursor, rows: Mapping[str, str | None]
+    ) -> bool:
+        """Write a batch and the cursor that goes with it; None as a value removes a row.
+
+        False, and nothing is written, if the projection no longer stands where the batch was begun.
+        """
+        name = cursor.name
+        new = [{"projection": name, "key": key, "value": v} for key, v in rows.items() if v is not None]
+        gone = [{"of": name, "gone": key} for key, value in rows.items() if value is None]
+        with self._backend.writing() as conn:
+            if not self._stands(conn, epoch, cursor):
+                return False
+            if new:
+                conn.execute(_PUT[conn.dialect.name], new)
+            if gone:
+                conn.execute(_DROP, gone)
+            values = {key: value for key, value in moved._asdict().items() if key != "name"}
+            conn.execute(update(PROJECTIONS).where(PROJECTIONS.c.name == name).values(**values))
+        return True
+
+    def _stands(self, conn: Connection, epoch: int, cursor: Cursor) -> bool:
+        """Whether this leader may write, and the projection stands where it was found."""
+        found = self._backend.lock_counters(conn).epoch
+        if found != epoch:
+            raise Fenced(f"epoch {epoch} is over, {found} has begun: another process leads now")
+        row = conn.execute(_CURSORS.where(PROJECTIONS.c.name == cursor.name)).first()
+        return row is not None and Cursor(*row)[:4] == cursor[:4]
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, cursor: Cursor, now_ms: int) -> bool:
+        """Keep all rows of a projection as they are; False, and nothing is kept, if it has moved on meanwhile."""
+        table = PROJECTED.c
+        query = select(table.key, table.value).where(table.projection == cursor.name).order_by(table.key)
+        with self._backend.reading() as conn:
+            rows = {row[0]: row[1] for row in conn.execute(query)}
+        body = zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
+        with self._backend.writing() as conn:
+            found = conn.execute(_CURSORS.where(PROJECTIONS.c.name == cursor.name)).first()
+            if found is None or Cursor(*found)[:4] != cursor[:4]:
+                return False
+            conn.execute(delete(CHECKPOINTS).where(*_at(cursor)))
+            conn.execute(
+                insert(CHECKPOINTS),
+                {
+                    "projection": cursor.name,
+                    "seq": cursor.seq,
+                    "version": cursor.version,
+                    "began_seq": cursor.began_seq,
+                    "made_ms": now_ms,
+                    "checksum": _checksum(cursor, body),
+                    "body": body,
+                },
+            )
+        return True
+
+    def checkpoints(self, name: str) -> list[Cursor]:
+        """Where a projection has checkpoints, the oldest first; `moved_ms` is when they were made."""
+        table = CHECKPOINTS.c
+        query = (
+            select(table.projection, table.version, table.began_seq, table.seq, table.made_ms)
+            .where(table.projection == name)
+            .order_by(table.seq, table.version)
+        )
+        with self._backend.reading() as conn:
+            return [Cursor(*row) for row in conn.execute(query)]
+
+    def checkpoint(self, at: Cursor) -> Checkpoint | None:
+        """The rows of a checkpoint; None: it is not there, or damaged."""
+        query = select(CHECKPOINTS.c.checksum, CHECKPOINTS.c.body).where(*_at(at))
+        with self._backend.reading() as conn:
+            row = conn.execute(query).first()
+        if row is None:
+            return None
+        if row[0] != _checksum(at, row[1]):
+            _log.warning("the checkpoint of %s at event %d is damaged: taking another one", at.name, at.seq)
+            return None
+        return Checkpoint(at, json.loads(zlib.decompress(row[1])))
+
+    def covered_seq(self, following: Collection[str], before_ms: int) -> tuple[int | None, str]:
+        """Up to which event the log may be cut, and the projection that needs what comes after; None: no matter where.
+
+        Those that are named need what no checkpoint of theirs covers; others that have been filled here do so until
+        they have not moved since `before_ms`.
+        """
+        cursors = self.cursors()
+        held = {*following, *[name for name, cursor in cursors.items() if cursor.moved_ms > before_ms]}
+        least: tuple[int | None, str] = (None, "")
+        for name in sorted(held):
+            version = cursors[name].version if name in cursors else None
+            whole = (
+                at.seq
+                for at in reversed(self.checkpoints(name))
+                if at.version == version and self.checkpoint(at) is not None
+            )
+            seq = next(whole, 0)
+            if least[0] is None or seq < least[0]:
+                least = (seq, name)
+        return least
+
+
+def _at(cursor: Cursor) -> tuple[ColumnElement[bool], ...]:
+    table = CHECKPOINTS.c
+    return table.projection == cursor.name, table.seq == cursor.seq, table.version == cursor.version
+
+
+def _checksum(at: Cursor, body: bytes) -> str:
+    told: Iterable[object] = (at.name, at.version, at.began_seq, at.seq)
+    return hashlib.sha256(json.dumps([*told]).encode() + body).hexdigest()
