@@ -84,9 +84,9 @@ class Account:
         self.at_s = now_s
         return self.debt_s - BURST_S
 
-    async def rest(self) -> None:
-        """Wait until no more was taken than is theirs, or nobody else asks any longer."""
-        while (left_s := self.left_s()) > 0 and self.heeds():
+    async def rest(self, spare_s: float = 0.0) -> None:
+        """Wait until they may take so much again, or nobody else asks any longer."""
+        while (left_s := self.left_s() + spare_s) > 0 and self.heeds():
             await asyncio.sleep(min(OTHERS_S, left_s / self.share))
 
     def answered(self) -> None:
@@ -106,10 +106,13 @@ def charge(seconds: float) -> None:
 
 
 async def rest() -> None:
-    """Let others go first, amid an answer that takes long, where whoever asks has taken their part of the time."""
+    """Let others go first, amid an answer that takes long, where whoever asks has taken their part of the time.
+
+    Their other requests go first too: half of what may be taken at once is left to them.
+    """
     account = _mine.get()
     if account is not None:
-        await account.rest()
+        await account.rest(BURST_S / 2)
 
 
 async def in_thread(

@@ -110,8 +110,8 @@ class QueueList:
         self._wanted = wanted
         self._left = limit
         self._wide = wide
-        self._alike: dict[tuple[int, int, int, int], tuple[JobSpec, JobClass, str]] = {}
-        """What tasks of an array that wait have in common, as JSON; the values keep alive what the keys are made of."""
+        self._alike: tuple[JobSpec | None, JobClass | None, int, int, str] = (None, None, 0, 0, "")
+        """What the last task that waits has in common with others of its array, and that as JSON."""
         self._masks = not (wanted.sight.whole or wanted.tenant or wanted.user or wanted.name)
         with books.lock:
             books.catch_up()
@@ -194,12 +194,12 @@ class QueueList:
     def _task(self, record: JobRecord, reason: str) -> str:
         """The row of a task that waits: the other tasks of its array have much the same, and there may be thousands."""
         job, klass = record.job, record.klass
-        key = (id(job.spec), id(klass), record.limit_ms, job.submitted_ms)
-        found = self._alike.get(key)
-        if found is None:
+        job_id, spec, submitted_ms, _limit_ms, _deadline_ms, _begin_ms, array_id, array_index = job
+        of, by, limit_ms, at_ms, alike = self._alike
+        if of is not spec or by is not klass or limit_ms != record.limit_ms or at_ms != submitted_ms:
             alike = _encode(queue_row(record, [], "")[2:-1])[1:-1]
-            found = self._alike[key] = (job.spec, klass, alike)
-        return f'[{job.id},"{job.array_id}_{job.array_index}",{found[2]},{encode_basestring(reason)}]'
+            self._alike = (spec, klass, record.limit_ms, submitted_ms, alike)
+        return f'[{job_id},"{array_id}_{array_index}",{alike},{encode_basestring(reason)}]'
 
 
 def _own_places(state: State, own: list[JobRecord]) -> Iterable[tuple[int | None, JobRecord]]:

@@ -225,26 +225,21 @@ def test_requests_that_pile_up_do_not_stand_before_somebody_who_comes_later_or_w
 
 
 def test_a_long_answer_gives_way_while_others_ask() -> None:
-    async def main() -> tuple[int, int]:
-        pace, made = Pace(), {"alone": 0, "with others": 0}
+    pieces, piece_s = 12, 0.02
 
-        def long(whose: str) -> App:
-            async def work() -> None:
-                until_s = time.monotonic() + 0.6
-                while time.monotonic() < until_s:
-                    await in_thread(burn, 0.02)
-                    made[whose] += 1
-                    await rest()
+    async def main() -> tuple[float, float]:
+        pace = Pace()
 
-            return of(work)
+        async def work() -> None:
+            for _ in range(pieces):
+                await in_thread(burn, piece_s)
+                await rest()
 
-        await pace.user("ana", long("alone"), *NOTHING)
-        pace._accounts.clear()
         pace.heard("ben")
-        await pace.user("ana", long("with others"), *NOTHING)
-        return made["alone"], made["with others"]
+        took_s = await served_in_s(lambda: pace.user("ana", of(work), *NOTHING), 1)
+        return took_s, account(pace, "ana").left_s()
 
-    alone, with_others = asyncio.run(main())
-    # What may be taken at once, and a fifth of 0.6 s.
-    assert with_others <= (BURST_S + SHARE * 0.6) / 0.02 + 3
-    assert alone > with_others
+    took_s, left_s = asyncio.run(main())
+    # All of it but half of what may be taken at once is paid off before the answer is done.
+    assert took_s >= (pieces * piece_s - BURST_S / 2) / SHARE
+    assert left_s <= -BURST_S / 2
