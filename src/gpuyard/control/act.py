@@ -23,10 +23,11 @@ MAX_RETRY_MS = 30_000
 """A call that did not come to an answer is made again after so long, twice as long each time, at most so long."""
 PUT_OFF_MS = 5_000
 """One that was put off is made again after so long."""
-AT_ONCE = 8
-"""Attempts that an engine is asked to start, to stop or to forget in one call."""
+AT_ONCE_MIN, AT_ONCE_MAX = 4, 32
+"""Attempts that an engine is asked to start, to stop or to forget in one call: as many as take little time."""
 ACT_NS = 30_000_000
-"""How long a step acts, at least: what came in meanwhile is then decided on before the rest is done."""
+"""How long such a call may take, about, and how long a step acts, at least: what came in meanwhile is then decided on
+before the rest is done."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
-from gpuyard.control.act import ACT_NS, AT_ONCE, Pace, Todo, launch, strays, todo
+from gpuyard.control.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN, Pace, Todo, launch, strays, todo
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
@@ -106,6 +106,8 @@ class Controller:
         self._stopwatch_ns = stopwatch_ns
         self._until_ns = 0
         """Until when this step acts, by the stopwatch."""
+        self._each_ns: dict[str, int] = {}
+        """How long the engine took for an attempt when it was last asked, by what it was asked for."""
         self._pace = Pace()
         self._learner = Learner()
         self.late: dict[str, str] = {}
@@ -286,21 +288,30 @@ class Controller:
             seen = {**reports, **{key: Report(key, Phase.UNKNOWN) for key in self._unasked}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
             wanted = todo(self.yard, state, seen, frozenset(late), self._pace, now_ms)
-        self._by_pieces(wanted.halts, lambda halts: self._stop(halts, now_ms, step), step)
+        self._by_pieces("stop", wanted.halts, lambda halts: self._stop(halts, now_ms, step), step)
         self._freeze(wanted, now_ms, step)
         self._keep_layouts(now_ms, step)
-        self._by_pieces(wanted.starts, lambda records: self._start(records, now_ms, step), step)
-        self._by_pieces(list(self._over), lambda keys: self._forget(keys, step), step)
+        self._by_pieces("start", wanted.starts, lambda records: self._start(records, now_ms, step), step)
+        self._by_pieces("forget", list(self._over), lambda keys: self._forget(keys, step), step)
 
-    def _by_pieces(self, items: list[T], act: Callable[[list[T]], bool], step: Step) -> None:
-        """Act on some at a time, until the time of this step is over or the engine does not answer; on the first of
-        them in any case."""
-        for at in range(0, len(items), AT_ONCE):
-            if at and self._stopwatch_ns() >= self._until_ns:
+    def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], step: Step) -> None:
+        """Act on some at a time, as many as there seems to be time for, until the time of this step is over or the
+        engine does not answer; on the first few in any case.
+        """
+        done = 0
+        while done < len(items):
+            began_ns = self._stopwatch_ns()
+            left_ns = self._until_ns - began_ns
+            if done and left_ns <= 0:
                 step.more = True
                 return
-            if not act(items[at : at + AT_ONCE]):
+            each_ns = self._each_ns.get(what, left_ns)
+            fit = left_ns // each_ns if each_ns else AT_ONCE_MAX
+            some = items[done : done + max(AT_ONCE_MIN, min(AT_ONCE_MAX, fit))]
+            if not act(some):
                 return
+            done += len(some)
+            self._each_ns[what] = (self._stopwatch_ns() - began_ns) // len(some)
 
     def _forget(self, keys: list[str], step: Step) -> bool:
         if not self._try("forget", step, lambda: self.engine.forget(self.epoch, keys)):
@@ -435,7 +446,7 @@ class Controller:
                 self._witness.tell(self.books.seq, state.last_job_id, now_ms, starts=False)
             alive = {key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts}
             self._pace.forget(alive | state.node_number.keys())
-        self._by_pieces(halts, lambda some: self._stop(some, now_ms, step), step)
+        self._by_pieces("stop", halts, lambda some: self._stop(some, now_ms, step), step)
         self._over |= dict.fromkeys(over)
 
 
