@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gpuyard.core.nodes import NEVER_MS
 from gpuyard.core.passes import Pass
-from gpuyard.core.policy import Backfill, Policy
+from gpuyard.core.policy import Backfill, BackfillFactory, Policy
 from gpuyard.core.preempt import make_room
 from gpuyard.core.queue import Row, Walk
 from gpuyard.core.quiet import Quiet
@@ -60,11 +60,11 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         if sifted is not None and not sifted[1] and sifted[0].shape.ways:
             # A full cluster, which a busy one is after every third event: the first has no room, nor has anyone else.
             plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))
-            state.quiet = Quiet(state.stirred, policy, plan, NEVER_MS, NEVER_MS, set(), set(), True)
+            state.quiet = Quiet(state.stirred, policy, (), plan, NEVER_MS, NEVER_MS, set(), set(), True)
             return plan
     current = Pass(state, policy, now_ms)
     try:
-        decision = _Decision(current, waiting)
+        decision = _Decision(current, policy.backfill, waiting)
         if sifted is not None and sifted[0].shape.ways:
             plan = decision.past(*sifted)
         else:
@@ -81,6 +81,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         state.quiet = Quiet(
             state.stirred,
             policy,
+            decision.applies,
             plan,
             until_ms,
             promised_ms,
@@ -126,7 +127,7 @@ def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]
     """A whole pass, as `decide` makes it, with a look around before it is undone."""
     current = Pass(state, policy, now_ms)
     try:
-        plan = _Decision(current, state.queue.count).run()
+        plan = _Decision(current, policy.backfill, state.queue.count).run()
         look()
     finally:
         current.undo()
@@ -137,7 +138,7 @@ class _Decision:
     """A pass and what it has decided so far."""
 
     __slots__ = (
-        "_applies",
+        "_backfill",
         "_codes",
         "_current",
         "_earmarks",
@@ -147,13 +148,15 @@ class _Decision:
         "_stops",
         "_tries",
         "_waiting",
+        "applies",
         "looked",
         "refused",
         "settled",
     )
 
-    def __init__(self, current: Pass, waiting: int) -> None:
+    def __init__(self, current: Pass, backfill: BackfillFactory, waiting: int) -> None:
         self._current = current
+        self._backfill = backfill
         self._waiting = waiting
         self._starts: list[Start] = []
         self._stops: list[Stop] = []
@@ -163,7 +166,7 @@ class _Decision:
         self._no_room: dict[int, bool] = {}
         """Whether there is hope, by ask, as far as it is known."""
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
-        self._applies = [rule.applies for rule in current.policy.rules]
+        self.applies = [rule.applies for rule in current.policy.rules]
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused for the sake of a promise."""
         self.looked: set[tuple[int, int, int]] = set()
@@ -177,7 +180,7 @@ class _Decision:
         state, policy = current.state, current.policy
         if state.earmarks:
             _start_earmarked(current, self._starts)
-        backfill = policy.backfill.begin(current)
+        backfill = self._backfill.begin(current)
         walk = state.queue.walk(policy.spec.depth_per_tenant)
         self._go(walk, backfill, policy.spec.backfill_depth)
         return self._plan()
@@ -185,7 +188,7 @@ class _Decision:
     def past(self, first: JobRecord, hopeful: list[list[Row]]) -> Plan:
         """The same, where the first is known to have no room, and who might have."""
         policy = self._current.policy
-        backfill = policy.backfill.begin(self._current)
+        backfill = self._backfill.begin(self._current)
         self._examined.append(first.id)
         self._codes.append(_ROOM)
         self.settled = True
@@ -196,9 +199,8 @@ class _Decision:
     def _go(self, walk: Walk, backfill: Backfill, depth: int) -> None:
         """Look at one job after the other, as long as so many were not blocked."""
         current = self._current
-        policy = current.policy
         examined, codes, starts = self._examined, self._codes, self._starts
-        differs = _DIFFERS_IN_TIME if policy.backfill.promises_all else _DIFFERS
+        differs = _DIFFERS_IN_TIME if self._backfill.promises_all else _DIFFERS
         while depth > 0:
             record = walk.next()
             if record is None:
@@ -272,7 +274,7 @@ class _Decision:
         """Whether a job has the right to take room from anyone."""
         if self._tries:
             state, now_ms = self._current.state, self._current.now_ms
-            for applies in self._applies:
+            for applies in self.applies:
                 if applies(state, record, now_ms):
                     return True
         return False

@@ -78,7 +78,7 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
         and queue.behind(record, quiet.settled)
         and record.stream not in quiet.looked
         and (quiet.refuses(record, at_ms) or state.hopeless(shape))
-        and not any([rule.applies(state, record, at_ms) for rule in quiet.policy.rules])
+        and not any([applies(state, record, at_ms) for applies in quiet.applies])
     ):
         # Others are before it, and it cannot start anyway: nothing new to decide.
         state.stirred -= 1

@@ -5,13 +5,16 @@ first one took, and it puts everything back at the end, whatever happens.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from gpuyard.core.nodes import NEVER_MS
-from gpuyard.core.policy import Policy
+from gpuyard.core.order import Order
+from gpuyard.core.placing import Placer, Ranker
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
-from gpuyard.model import Grant, ReasonCode, Reservation
+from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
 
 _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
@@ -19,6 +22,33 @@ _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOB
 
 
 _HELD_BACK = ReasonCode.HELD_BACK
+
+
+class Rule(Protocol):
+    """A right to take room from someone."""
+
+    name: str
+    cause: StopCause
+
+    def applies(self, state: State, record: JobRecord, now_ms: int) -> bool:
+        """Quick test: might this job take room from anyone at all?"""
+        ...
+
+    def rights(self, state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
+        """May it take the room of this one? Asked again of each victim, after those before it were drafted away."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyParts:
+    """The parts of a policy that a pass works with. The backfill is none of them: it works with a pass."""
+
+    spec: PolicySpec
+    order: Order
+    place: Placer
+    rank: Ranker | None
+    """The order in which ways are tried, where the placement cares; None: the cheapest first."""
+    rules: tuple[Rule, ...]
 
 
 class Wall:
@@ -72,7 +102,7 @@ class Pass:
         "walls",
     )
 
-    def __init__(self, state: State, policy: Policy, now_ms: int) -> None:
+    def __init__(self, state: State, policy: PolicyParts, now_ms: int) -> None:
         self.state = state
         self.policy = policy
         self.now_ms = now_ms

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from gpuyard.core import slicing
-from gpuyard.core.passes import Pass
-from gpuyard.core.policy import Rule
+from gpuyard.core.passes import Pass, Rule
 from gpuyard.core.records import JobRecord
 from gpuyard.model import AttemptState, Grant, Stop, StopCause
 from gpuyard.model.units import MILLI

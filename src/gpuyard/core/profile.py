@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuyard.core.bits import positions
 from gpuyard.core.fixed_choice import fixed_gpus, fixed_nodes
 from gpuyard.core.nodes import NEVER_MS
-from gpuyard.core.policy import Policy
+from gpuyard.core.passes import PolicyParts
 from gpuyard.core.quota_profile import QuotaProfile
 from gpuyard.core.records import JobRecord
 from gpuyard.core.reserve import NODE_BITS, NODE_MASK, closed_to, soonest, untold
@@ -43,7 +43,7 @@ class Slot(NamedTuple):
 class Profile:
     """Bookings on top of what runs. The state is only read."""
 
-    def __init__(self, state: State, policy: Policy, now_ms: int) -> None:
+    def __init__(self, state: State, policy: PolicyParts, now_ms: int) -> None:
         self._state = state
         self._now_ms = now_ms
         self._order = policy.order

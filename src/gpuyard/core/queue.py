@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 from typing import Any
 
-from gpuyard.core.policy import Order
+from gpuyard.core.order import Order
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape
 from gpuyard.core.tenants import ROOT, Tenants

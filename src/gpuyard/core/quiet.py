@@ -4,7 +4,8 @@ On a full cluster most events are arrivals of jobs that cannot start. As long as
 stands, and an arrival behind the others need not be looked at if it asks for what is known not to be there.
 """
 
-from gpuyard.core.policy import Policy
+from collections.abc import Callable, Sequence
+
 from gpuyard.core.records import JobRecord
 from gpuyard.model import Plan
 
@@ -12,12 +13,23 @@ from gpuyard.model import Plan
 class Quiet:
     """A plan that changes nothing, and how long it holds."""
 
-    __slots__ = ("looked", "plan", "policy", "promised_ms", "refused", "settled", "stirred", "until_ms")
+    __slots__ = (
+        "applies",
+        "looked",
+        "plan",
+        "policy",
+        "promised_ms",
+        "refused",
+        "settled",
+        "stirred",
+        "until_ms",
+    )
 
     def __init__(
         self,
         stirred: int,
-        policy: Policy,
+        policy: object,
+        applies: Sequence[Callable[..., bool]],
         plan: Plan,
         until_ms: int,
         promised_ms: int,
@@ -28,6 +40,9 @@ class Quiet:
         self.stirred = stirred
         """`State.stirred` at the time: any event that matters moves it on."""
         self.policy = policy
+        """Which it was: another one may decide otherwise."""
+        self.applies = applies
+        """Of each rule of force: whether it might take room for a job."""
         self.plan = plan
         self.until_ms = until_ms
         """When it has to be looked at again even if nothing happens."""
@@ -40,7 +55,7 @@ class Quiet:
         self.settled = settled
         """Whether a job at the end that has no room would be passed over."""
 
-    def stands(self, stirred: int, policy: Policy, now_ms: int) -> bool:
+    def stands(self, stirred: int, policy: object, now_ms: int) -> bool:
         """Whether a new pass would find the same."""
         return self.stirred == stirred and self.policy is policy and now_ms < self.until_ms
 

@@ -7,7 +7,7 @@ built event by event and one rebuilt from its dump give the same plan.
 from gpuyard.core.bills import Bill
 from gpuyard.core.demand import Demand
 from gpuyard.core.nodes import Nodes
-from gpuyard.core.policy import Order
+from gpuyard.core.order import Order
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord

@@ -1,7 +1,9 @@
 """The one list of policies: parts by name, presets, and how a policy is put together."""
 
+from gpuyard.core.order import Criterion, FairShare, Order
+from gpuyard.core.passes import Rule
 from gpuyard.core.placing import Placer, Ranker
-from gpuyard.core.policy import BackfillFactory, Criterion, FairShare, Order, Policy, Rule
+from gpuyard.core.policy import BackfillFactory, Policy
 from gpuyard.model import PolicySpec
 from gpuyard.policies.backfill.conservative import Conservative
 from gpuyard.policies.backfill.easy import Easy
@@ -62,7 +64,7 @@ def build(spec: PolicySpec) -> Policy:
         spec,
         Order(before, bool(fair), after, bool(spec.preemption)),
         PLACEMENTS[spec.placement],
-        BACKFILLS[spec.backfill],
-        tuple(PREEMPTIONS[name] for name in spec.preemption),
         RANKS.get(spec.placement),
+        tuple(PREEMPTIONS[name] for name in spec.preemption),
+        BACKFILLS[spec.backfill],
     )
