@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from gpuyard.core.geometry import gpus_on
 from gpuyard.core.shapes import Shape, Shapes
-from gpuyard.core.slicing import gpus_on
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
 from gpuyard.core.words import cores_text, count_text, hours_counted, hours_text, memory_text, span

@@ -5,34 +5,12 @@ that nobody waits for it to become whole; its slices are given out by the layout
 pinned whole is in the books like any other, but is never cut.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from gpuyard.core.geometry import Held, Place
+from gpuyard.core.geometry import Place
+from gpuyard.core.mig_book import Pin
+from gpuyard.core.nodes import Nodes
 from gpuyard.core.plain import Plain
 from gpuyard.model.plans import Grant
 from gpuyard.model.units import MILLI
-
-if TYPE_CHECKING:
-    from gpuyard.core.nodes import Nodes
-
-
-class Pin(NamedTuple):
-    """A layout that a GPU keeps until it is released."""
-
-    held: Held
-    """Where its slices lie; none: it stays whole."""
-    made: bool = False
-    """Whether the engine has said that it is so."""
-    why: str = ""
-    """What went wrong when it was last tried."""
-    took_ms: int = 0
-    """How long the engine took."""
-    found: bool = False
-    """Whether it was found so: the yard keeps its hands off this GPU (`card_settings: leave`)."""
-
-
-Pins = dict[int, dict[int, Pin]]
-"""Pinned GPUs, by node and number."""
 
 
 def write_pin(found: Pin) -> dict[str, Plain]:
@@ -52,7 +30,7 @@ def read_pin(plain: dict[str, Plain]) -> Pin:
     return Pin(held, plain["made"], plain["why"], plain["took_ms"], plain.get("found", False))
 
 
-def set_foreign(nodes: "Nodes", number: int, gpus: int, why: str) -> None:
+def set_foreign(nodes: Nodes, number: int, gpus: int, why: str) -> None:
     """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
     before, _why = nodes.foreign.pop(number, (0, ""))
     if before:
@@ -63,7 +41,7 @@ def set_foreign(nodes: "Nodes", number: int, gpus: int, why: str) -> None:
     nodes.freed += 1
 
 
-def pin(nodes: "Nodes", number: int, gpu: int, found: Pin) -> None:
+def pin(nodes: Nodes, number: int, gpu: int, found: Pin) -> None:
     """Let a GPU keep a layout."""
     unpin(nodes, number, gpu)
     if found.held:
@@ -74,7 +52,7 @@ def pin(nodes: "Nodes", number: int, gpu: int, found: Pin) -> None:
     nodes.freed += 1
 
 
-def unpin(nodes: "Nodes", number: int, gpu: int) -> None:
+def unpin(nodes: Nodes, number: int, gpu: int) -> None:
     """Let a GPU be cut by demand again; nothing happens to one that is not pinned."""
     row = nodes.pins.get(number, {})
     before = row.pop(gpu, None)
@@ -88,12 +66,12 @@ def unpin(nodes: "Nodes", number: int, gpu: int) -> None:
     nodes.freed += 1
 
 
-def pinned_mask(nodes: "Nodes", number: int) -> int:
+def pinned_mask(nodes: Nodes, number: int) -> int:
     """The GPUs of a node that are pinned to slices."""
     return sum([1 << gpu for gpu, found in nodes.pins.get(number, {}).items() if found.held])
 
 
-def drop(nodes: "Nodes", number: int) -> None:
+def drop(nodes: Nodes, number: int) -> None:
     """A node has other GPUs than before: what was said of the old ones is void."""
     set_foreign(nodes, number, 0, "")
     nodes.idle.pop(number, None)

@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 from gpuyard.core.bits import each
 from gpuyard.core.fragmentation import Idle, Task, Uses, thresholds
+from gpuyard.core.mig_placing import uncut_free
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.slicing import uncut_free
 from gpuyard.model.units import MILLI
 
 _IDLE_MAX = 50_000

@@ -3,7 +3,8 @@
 from gpuyard.core import claims
 from gpuyard.core.bits import positions
 from gpuyard.core.geometry import Place
-from gpuyard.core.slicing import pin_flaw
+from gpuyard.core.mig_book import Pin
+from gpuyard.core.mig_placing import pin_flaw
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.model import (
     ConfigSet,
@@ -48,6 +49,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
     if stays:
         nodes.rename(number, node, model)
     else:
+        claims.drop(nodes, number)
         nodes.change(number, node, model)
     state.shapes.refresh(nodes, state.weights)
     state.caches.clear()
@@ -112,7 +114,7 @@ def layout_pinned(state: State, event: LayoutPinned) -> None:
         if wrong := pin_flaw(state.nodes, event.node, gpu, held):
             raise InvalidEvent(f"{event}: {wrong}")
     for gpu, held in layouts.items():
-        claims.pin(state.nodes, event.node, gpu, claims.Pin(held, found=event.found))
+        claims.pin(state.nodes, event.node, gpu, Pin(held, found=event.found))
 
 
 def layout_released(state: State, event: LayoutReleased) -> None:

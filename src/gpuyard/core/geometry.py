@@ -1,4 +1,4 @@
-"""Cutting a GPU into MIG slices: what fits beside what is there, where it goes best, and all ways to cut it.
+"""Cutting a GPU into MIG slices: how large they are, what fits beside what is there, and where it goes best.
 
 What is on a GPU is a set of places, each a profile from a first slot on. Nothing that runs is ever moved: a slice lies
 where it was made until it ends. So where a small one is put decides what large one still fits later, and the best place
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from gpuyard.model.mig import Mold, Profile
+from gpuyard.model.mig import MOLDS, Mold, Profile
 from gpuyard.model.units import MILLI
 
 
@@ -32,6 +32,40 @@ def slots_of(profile: Profile, start: int) -> int:
 def gpu_milli(mold: Mold, profile: Profile) -> int:
     """What a slice counts as, in thousandths of its GPU: the larger of its parts of compute and memory, rounded up."""
     return max(-(-profile.compute * MILLI // mold.compute), -(-profile.memory * MILLI // mold.slots))
+
+
+def molds_of(profile: str) -> list[Mold]:
+    """The GPU models that can be cut to this size, by name."""
+    return [mold for _name, mold in sorted(MOLDS.items()) if mold.profile(profile) is not None]
+
+
+def book_milli(mold: Mold, profile: Profile) -> int:
+    """What a slice takes of its GPU in the books: its part of the compute, so that no layout comes to more than one."""
+    return profile.compute * MILLI // mold.compute
+
+
+def charge_of(profile: str) -> int:
+    """What a slice counts against quotas and shares; 0: no GPU has such a profile.
+
+    It must not depend on the fleet, which changes. Where models differ the least counts: of `1g.10gb` seven fit on an
+    H100, and on the A100-40GB, where it has two slots, only four.
+    """
+    sizes = [(mold, mold.profile(profile)) for mold in molds_of(profile)]
+    return min([gpu_milli(mold, size) for mold, size in sizes if size is not None], default=0)
+
+
+def gpus_for(profile: str, count: int) -> int:
+    """Whole GPUs that are enough for so many slices."""
+    most = [size.count_max for mold in molds_of(profile) if (size := mold.profile(profile))]
+    return -(-count // min(most)) if most else count
+
+
+def gpus_on(size: Profile, count: int) -> int:
+    """The fewest GPUs of one model that take so many slices, the same number on each."""
+    each_gpu = min(size.count_max, count)
+    while count % each_gpu:
+        each_gpu -= 1
+    return count // each_gpu
 
 
 def starts(mold: Mold, held: Iterable[Place], name: str) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ would cost as much as folding it.
 """
 
 from gpuyard.core import dependencies
+from gpuyard.core.mig_book import rest, wake
 from gpuyard.core.records import JobRecord
-from gpuyard.core.slicing import rest, wake
 from gpuyard.core.state import InvalidEvent, State
 from gpuyard.core.transitions import current, story
 from gpuyard.model import (
@@ -146,7 +146,7 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         record.earmark = None
         del state.earmarks[job_id]
     if state.nodes.idle:
-        wake(state.nodes, grants)
+        wake(state.nodes.idle, state.nodes.node, grants)
     state.queue.remove(record)
     if record.rare is not None:
         # A job that was moved to the top has come to its turn.
@@ -187,7 +187,7 @@ def end(
         close_periods(state, at_ms)
     state.release(record, at_ms)
     if record.shape.profile:
-        rest(state.nodes, record.grants)
+        rest(state.nodes.idle, record.grants)
     del state.running[job_id]
     state.leaving.pop(job_id, None)
     record.phase = None
@@ -224,7 +224,7 @@ def complete(state: State, at_ms: int, record: JobRecord) -> None:
     job_id = record.id
     state.release(record, at_ms)
     if record.shape.profile:
-        rest(state.nodes, record.grants)
+        rest(state.nodes.idle, record.grants)
     del state.running[job_id]
     record.phase = None
     record.state = _DONE

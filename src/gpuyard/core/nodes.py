@@ -8,15 +8,16 @@ Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those
 and is ready when nothing it took is below zero.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from gpuyard.core import claims, sharers, slicing
+from gpuyard.core import mig_book
 from gpuyard.core.bits import positions
-from gpuyard.core.gpu_free import GpuFree
 from gpuyard.core.kinds import Kind
 from gpuyard.model import Capability, Grant, Node
+from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
 if TYPE_CHECKING:
@@ -29,6 +30,35 @@ _PLAIN = (0, MILLI)
 
 _TOUCHED_MAX = 200_000
 """Length of the log of changed nodes at which it and the caches that read it start over."""
+
+
+Sharers = dict[int, dict[int, dict[str, int]]]
+"""By node and GPU: how many shares each user has there."""
+
+
+class GpuFree:
+    """What is free on each GPU, by node: kept only where it does not follow from the mask of wholly free GPUs."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self, nodes: "Nodes") -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, number: int) -> Sequence[int]:
+        row = self._nodes.odd.get(number)
+        return (
+            row
+            if row is not None
+            else _plain_row(self._nodes.free_mask[number], self._nodes.home[number].gpus)
+        )
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return map(self.__getitem__, range(len(self._nodes.node)))
+
+
+@cache
+def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
+    return tuple([MILLI if mask >> gpu & 1 else 0 for gpu in range(gpus)])
 
 
 class Nodes:
@@ -45,21 +75,21 @@ class Nodes:
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
         self.gpu_free = GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
-        self.cut: slicing.Cut = {}
+        self.cut: mig_book.Cut = {}
         """GPUs that are cut into MIG slices."""
-        self.idle: slicing.Cut = {}
+        self.idle: mig_book.Cut = {}
         """Slices that were in use and that nobody has taken the place of: they may still be there."""
-        self.sharers: sharers.Sharers = {}
+        self.sharers: Sharers = {}
         """Whose shares are on which GPU, where that matters."""
         self.whole_reserve = 0
         """How many GPUs stay whole: no further one is cut."""
-        self.by_force: slicing.ByForce | None = None
+        self.by_force: mig_book.ByForce | None = None
         """Set while victims are drafted away for slices."""
         self.foreign: dict[int, tuple[int, str]] = {}
         """GPUs used by someone outside the yard, by node: mask and by whom."""
         self.lacks: dict[str, frozenset[Capability]] = {}
         """What engines cannot do, by cluster; one that is not named can do everything."""
-        self.pins: claims.Pins = {}
+        self.pins: mig_book.Pins = {}
         """GPUs that keep a layout of slices until somebody releases them."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
@@ -137,8 +167,7 @@ class Nodes:
         return index
 
     def change(self, number: int, node: Node, model: int) -> None:
-        """Give a node that nothing holds other hardware."""
-        claims.drop(self, number)
+        """Give a node that nothing holds, and of which nothing is said (`claims.drop`), other hardware."""
         self._regroup(number, node, model, (1 << node.gpus) - 1)
         self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
 
@@ -269,24 +298,29 @@ class Nodes:
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
                 return False
             if slices:
-                if not slicing.fits(self, grant):
+                if not self.cards(number).fits(grant):
                     return False
             elif milli == MILLI:
                 if gpus & ~self.free_mask[number]:
                     return False
             else:
                 free = self.gpu_free[number]
-                if sharers.barred(self, number, user) & gpus or any(
-                    free[gpu] < milli for gpu in positions[gpus]
-                ):
+                if barred(self, number, user) & gpus or any(free[gpu] < milli for gpu in positions[gpus]):
                     return False
         return True
+
+    def cards(self, number: int) -> mig_book.Cards:
+        """The GPUs of a node that can be cut."""
+        mold = MOLDS[self.node[number].gpu_model]
+        return mig_book.Cards(
+            mold, self.cut.get(number, {}), self.pins.get(number, {}), self.gpu_free[number]
+        )
 
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
         """Whether an earmark still waits for something it took to become free."""
         for grant in grants:
             number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
-            if slicing.clashes(self, grant) if slices else sharers.barred(self, number, user) & gpus:
+            if self.cards(number).clashes(grant) if slices else barred(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
@@ -327,9 +361,9 @@ class Nodes:
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if slices:
-                slicing.shift(self.cut, number, slices, sign)
+                mig_book.shift(self.cut, number, slices, sign)
             elif user:
-                sharers.enter(self.sharers, grant, sign)
+                _enter_share(self.sharers, grant, sign)
             if cpu_milli or memory_mib:
                 self.cpu_free[number] += sign * cpu_milli
                 self.memory_free[number] += sign * memory_mib
@@ -447,3 +481,42 @@ class Nodes:
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
         """What runs on a node as (promised end, job id, grant), soonest first."""
         return sorted([(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.on[number].items()])
+
+
+# -- shares ------------------------------------------------------------------------------------------------------------
+# One MPS server serves one user at a time, so shares of two users would take turns instead of running side by side, and
+# what one breaks may reach the other. A share that names its user (`Milli.user`) is put beside that user's own only.
+
+
+def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
+    """Note a share (-1) or strike it (1)."""
+    row = sharers.setdefault(grant.node, {})
+    for gpu in positions[grant.gpus]:
+        users = row.setdefault(gpu, {})
+        users[grant.user] = users.get(grant.user, 0) - sign
+        if not users[grant.user]:
+            del users[grant.user]
+        if not users:
+            del row[gpu]
+    if not row:
+        del sharers[grant.node]
+
+
+def barred(nodes: Nodes, number: int, user: str) -> int:
+    """The GPUs of a node that take no share of this user, however much of them is free, as a mask."""
+    cut = nodes.cut.get(number)
+    mask = strangers(nodes, number, user)
+    return mask if cut is None else mask | cut_mask(nodes, number)
+
+
+def cut_mask(nodes: Nodes, number: int) -> int:
+    """The GPUs of a node that are cut into slices: a share goes beside no slice."""
+    return sum([1 << gpu for gpu in nodes.cut.get(number, ())])
+
+
+def strangers(nodes: Nodes, number: int, user: str) -> int:
+    """The GPUs of a node on which others than this user have shares, as a mask; none for a share of nobody's own."""
+    row = nodes.sharers.get(number)
+    if not user or row is None:
+        return 0
+    return sum([1 << gpu for gpu, users in row.items() if users.keys() - {user}])

@@ -7,9 +7,9 @@ are kept where the layout has such, and are taken away where it has not.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuyard.core.claims import Pin
 from gpuyard.core.geometry import Held, Place, fit, layout_text
-from gpuyard.core.slicing import pin_flaw
+from gpuyard.core.mig_book import Pin
+from gpuyard.core.mig_placing import pin_flaw
 from gpuyard.core.state import State
 from gpuyard.core.words import names_text
 from gpuyard.model.mig import MOLDS, Mold

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpuyard.core.bits import choose_gpus, each, lowest, positions
 from gpuyard.core.kinds import Kind
-from gpuyard.core.nodes import Nodes
+from gpuyard.core.mig_placing import place_slices
+from gpuyard.core.nodes import Nodes, barred
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.sharers import barred
-from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 

@@ -9,7 +9,7 @@ in the same plan.
 from collections.abc import Callable
 from operator import itemgetter
 
-from gpuyard.core import slicing
+from gpuyard.core.mig_placing import by_force
 from gpuyard.core.passes import Pass, Rule
 from gpuyard.core.records import JobRecord
 from gpuyard.model import AttemptState, Grant, Stop, StopCause
@@ -35,7 +35,7 @@ def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple
     nodes = current.state.nodes
     current.settle_walls()
     current.look_ahead(1)
-    nodes.by_force = slicing.by_force(nodes) if record.shape.profile else None
+    nodes.by_force = by_force(nodes) if record.shape.profile else None
     try:
         return _make_room(current, record)
     finally:

@@ -11,11 +11,10 @@ from itertools import chain
 
 from gpuyard.core.bits import each
 from gpuyard.core.held_profile import HeldProfile
-from gpuyard.core.nodes import NEVER_MS, Nodes
+from gpuyard.core.nodes import NEVER_MS, Nodes, cut_mask
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way, gpus_on_node
-from gpuyard.core.sharers import cut_mask
 from gpuyard.core.state import State
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from gpuyard.core.bits import each
 from gpuyard.core.claims import pinned_mask
 from gpuyard.core.geometry import layout_text
+from gpuyard.core.nodes import barred, cut_mask
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.sharers import barred, cut_mask
 from gpuyard.core.state import State
 from gpuyard.core.words import cores_text, count_text, memory_text, names_text
 from gpuyard.model import Reason, ReasonCode

@@ -7,9 +7,9 @@ of them.
 from dataclasses import dataclass
 
 from gpuyard.core.bills import Bill
+from gpuyard.core.geometry import charge_of, gpus_for, gpus_on
 from gpuyard.core.kinds import Kind
 from gpuyard.core.nodes import Nodes
-from gpuyard.core.slicing import charge_of, gpus_for, gpus_on
 from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI

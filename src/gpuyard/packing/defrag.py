@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from gpuyard.core.bits import each, positions
 from gpuyard.core.dump import dump, load
-from gpuyard.core.nodes import Nodes
+from gpuyard.core.nodes import Nodes, barred
 from gpuyard.core.placing import Placer
 from gpuyard.core.preempt import protected_until_ms
 from gpuyard.core.records import JobRecord
-from gpuyard.core.sharers import barred
 from gpuyard.core.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Milli, Whole
 from gpuyard.model.units import MILLI

@@ -9,9 +9,10 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from gpuyard.core.bits import each
+from gpuyard.core.geometry import charge_of
+from gpuyard.core.mig_placing import uncut_free
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.shapes import Shape
-from gpuyard.core.slicing import charge_of, uncut_free
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
 from gpuyard.packing.slices.standing import SliceStanding

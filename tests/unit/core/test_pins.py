@@ -8,8 +8,8 @@ from gpuyard.core import apply
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate
 from gpuyard.core.geometry import Place, layout_text
+from gpuyard.core.mig_placing import whole_free
 from gpuyard.core.pinning import Fate, fate
-from gpuyard.core.slicing import whole_free
 from gpuyard.core.state import InvalidEvent
 from gpuyard.core.why import why
 from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings

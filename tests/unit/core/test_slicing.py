@@ -8,8 +8,8 @@ from gpuyard.core import State, apply, decide
 from gpuyard.core.admission import never
 from gpuyard.core.dump import canonical, derived, dump, load
 from gpuyard.core.estimate import estimate_starts
-from gpuyard.core.geometry import Place
-from gpuyard.core.slicing import charge_of, whole_free
+from gpuyard.core.geometry import Place, charge_of
+from gpuyard.core.mig_placing import whole_free
 from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged

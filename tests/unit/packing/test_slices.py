@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core.geometry import Place
-from gpuyard.core.slicing import place_slices, sliceable, slices_on, whole_free
+from gpuyard.core.mig_placing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.slices.standing import SliceStanding

@@ -8,13 +8,10 @@ cheapest place, and a change of one node moves it from one set to another.
 from collections.abc import Mapping
 
 from gpuyard.core.bits import each
-from gpuyard.core.geometry import Held, Place, idle_harm, starts
-from gpuyard.core.nodes import Nodes
-from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.slicing import (
+from gpuyard.core.geometry import Held, Place, book_milli, idle_harm, starts
+from gpuyard.core.mig_placing import (
     KEPT,
     Found,
-    book_milli,
     kept_for,
     slice_grant,
     sliceable,
@@ -22,6 +19,8 @@ from gpuyard.core.slicing import (
     spare_whole,
     taken_by_force,
 )
+from gpuyard.core.nodes import Nodes
+from gpuyard.core.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI

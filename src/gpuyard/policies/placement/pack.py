@@ -9,6 +9,7 @@ and everything as long as nobody is expected to want parts of GPUs, are placed l
 
 from collections.abc import Iterable
 
+from gpuyard.core.mig_placing import place_slices
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.placing import (
     grant_tasks,
@@ -19,7 +20,6 @@ from gpuyard.core.placing import (
     whole_best_fit,
 )
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.core.slicing import place_slices
 from gpuyard.model import Grant
 from gpuyard.packing.standing import Standing
 from gpuyard.policies.placement.across_kinds import ranked
