@@ -21,6 +21,8 @@ LEFT_OUT = {"__init__.py"}
 CORE_MIN = 40
 """With fewer modules, folders of the core were not looked into, and the scheduler would run interpreted."""
 ALSO = (
+    "packing/fgd/index.py",
+    "packing/fgd/measure.py",
     "policies/backfill/easy.py",
     "policies/placement/best_fit.py",
     "sim/ends.py",

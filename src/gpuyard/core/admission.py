@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from gpuyard.core.geometry import gpus_on
-from gpuyard.core.shapes import Shape, Shapes
+from gpuyard.core.shapes import Shape
 from gpuyard.core.state import State
 from gpuyard.core.tenants import UNLIMITED
+from gpuyard.core.ways import Shapes
 from gpuyard.core.words import cores_text, count_text, hours_counted, hours_text, memory_text, span
 from gpuyard.model import Ask, Capability, JobSpec, Mig, Milli, Reason, ReasonCode
 from gpuyard.model.gpu_names import mig_profile

@@ -13,7 +13,7 @@ from gpuyard.core.placing import placer, share_best_fit, whole_best_fit
 from gpuyard.core.policy import Backfill
 from gpuyard.core.records import JobRecord
 from gpuyard.core.room_reasons import model_name
-from gpuyard.core.shapes import Shapes
+from gpuyard.core.ways import Shapes
 from gpuyard.core.words import count_text, span
 from gpuyard.model import Ask, AskFor, Grant, LimitTime, ReasonCode, Whole
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS, SECOND_MS

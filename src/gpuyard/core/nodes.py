@@ -8,20 +8,17 @@ Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those
 and is ready when nothing it took is below zero.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from gpuyard.core import mig_book
 from gpuyard.core.bits import positions
 from gpuyard.core.kinds import Kind
+from gpuyard.core.shapes import Expected
 from gpuyard.model import Capability, Grant, Node
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
-
-if TYPE_CHECKING:
-    from gpuyard.core.demand import Demand
 
 NEVER_MS = 1 << 60
 """Later than any time that is dealt with."""
@@ -122,8 +119,8 @@ class Nodes:
         """Grows when `touched` starts over: caches of another epoch are void."""
         self.shifted = 0
         """Nodes whose books are moved for the moment, without an entry in `touched`."""
-        self.demand: Demand | None = None
-        """What is to be expected, compiled for placement; None: nothing is known. Derived: never dumped."""
+        self.demand: Expected | None = None
+        """What is to be expected; None: nothing is known. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""
 
@@ -481,6 +478,36 @@ class Nodes:
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
         """What runs on a node as (promised end, job id, grant), soonest first."""
         return sorted([(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.on[number].items()])
+
+
+class DirtyNodes:
+    """Which nodes have changed since it was last asked."""
+
+    __slots__ = ("_epoch", "_late", "_read")
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._read = 0
+        self._late: set[int] = set()
+        """Changed while they were shifted, and to be looked at when they no longer are."""
+
+    def changed(self, nodes: Nodes) -> Collection[int]:
+        """Their numbers, without those that are shifted now."""
+        touched, late = nodes.touched, self._late
+        if self._epoch == nodes.epoch:
+            if self._read == len(touched) and not late:
+                return ()
+            found = set(touched[self._read :])
+            found |= late
+        else:
+            self._epoch = nodes.epoch
+            found = set(range(len(nodes.node)))
+        self._read = len(touched)
+        self._late = set()
+        if nodes.shifted:
+            self._late = {number for number in found if nodes.shifted >> number & 1}
+            found -= self._late
+        return found
 
 
 # -- shares ------------------------------------------------------------------------------------------------------------

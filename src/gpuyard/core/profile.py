@@ -19,9 +19,10 @@ from gpuyard.core.passes import PolicyParts
 from gpuyard.core.quota_profile import QuotaProfile
 from gpuyard.core.records import JobRecord
 from gpuyard.core.reserve import NODE_BITS, NODE_MASK, closed_to, soonest, untold
-from gpuyard.core.shapes import Shape, Way, gpus_on_node
+from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
 from gpuyard.core.steps import Need, NodeSteps
+from gpuyard.core.ways import gpus_on_node
 from gpuyard.model import AttemptState, Grant
 from gpuyard.model.units import MILLI
 

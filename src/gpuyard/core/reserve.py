@@ -14,8 +14,9 @@ from gpuyard.core.held_profile import HeldProfile
 from gpuyard.core.nodes import NEVER_MS, Nodes, cut_mask
 from gpuyard.core.passes import Pass
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape, Way, gpus_on_node
+from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
+from gpuyard.core.ways import gpus_on_node
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from gpuyard.core.bits import each, positions
 from gpuyard.core.claims import pinned_mask
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape, Way, gpus_on_node
+from gpuyard.core.shapes import Shape, Way
 from gpuyard.core.state import State
+from gpuyard.core.ways import gpus_on_node
 from gpuyard.model import AddNodes, Ask, Grant, Milli, Node, Whole
 from gpuyard.model.units import DAY_MS, MILLI
 

@@ -5,15 +5,15 @@ built event by event and one rebuilt from its dump give the same plan.
 """
 
 from gpuyard.core.bills import Bill
-from gpuyard.core.demand import Demand
 from gpuyard.core.nodes import Nodes
 from gpuyard.core.order import Order
 from gpuyard.core.queue import WaitQueue
 from gpuyard.core.quiet import Quiet
 from gpuyard.core.records import JobRecord
-from gpuyard.core.shapes import Shape, Shapes, rate_on
+from gpuyard.core.shapes import Expected, Shape, rate_on
 from gpuyard.core.tenants import Tenants
 from gpuyard.core.waiters import Namesakes, Tally
+from gpuyard.core.ways import Shapes
 from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
 
 _MICRO_PER_MILLI_USD = 1000
@@ -198,7 +198,7 @@ class State:
     def demand(self, asks: tuple[tuple[Ask, int], ...]) -> None:
         self._demand = asks
         mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
-        self.nodes.demand = Demand(mix) if mix else None
+        self.nodes.demand = Expected(mix) if mix else None
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""

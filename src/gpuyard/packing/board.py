@@ -7,10 +7,10 @@ placement goes by the same values in the core's own books.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuyard.core.fragmentation import thresholds
 from gpuyard.model.units import MILLI
 from gpuyard.packing import kernel
 from gpuyard.packing.compiled import compiled
+from gpuyard.packing.fgd.measure import thresholds
 from gpuyard.packing.tasks import Expected, NodeShape, Task
 from gpuyard.packing.values import worth
 

@@ -103,7 +103,7 @@ def useful(
     gpu: Any, first: int, last: int, sizes: Any, weights: Any, base: int, most: int, classes: int, within: int,
     changed: int, left: int, count: int, milli: int,
 ) -> int:  # fmt: skip
-    """U of `core.fragmentation`: weight x idle milli that the expected tasks could use, with GPUs as if changed.
+    """U of `packing.fgd.measure`: weight x idle milli that the expected tasks could use, with GPUs as if changed.
 
     GPU `changed` has `left`; or, with `count`, so many GPUs that have at least `milli` have lost it. `within` is how
     many of the core counts that make a difference are in reach.

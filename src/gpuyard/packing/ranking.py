@@ -3,8 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Callable
 
-from gpuyard.core.demand import Watch
-from gpuyard.core.nodes import Nodes
+from gpuyard.core.nodes import DirtyNodes, Nodes
 from gpuyard.packing.values import NO_ROOM
 
 
@@ -19,7 +18,7 @@ class Ranking:
         """By key: the nodes."""
         self._order: list[int] = []
         """The keys that some node has, sorted."""
-        self._watch = Watch()
+        self._watch = DirtyNodes()
 
     def bring_up(self, nodes: Nodes, key_of: Callable[[int], int]) -> None:
         """Work out the keys of the nodes that have changed."""

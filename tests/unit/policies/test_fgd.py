@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from gpuyard.core import State, apply, decide
 from gpuyard.core.admission import never
-from gpuyard.core.demand import Demand
 from gpuyard.core.dump import canonical, dump, load
-from gpuyard.core.fragmentation import thresholds
 from gpuyard.core.placing import gang
 from gpuyard.model import (
     Ask,
@@ -34,6 +32,7 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.model.units import HOUR_MS
+from gpuyard.packing.fgd.measure import thresholds
 from gpuyard.policies.placement import best_fit, fgd
 from gpuyard.policies.registry import build
 
@@ -171,7 +170,7 @@ def test_fragmentation_and_choice_follow_the_definition(nodes, mix, asks) -> Non
     state = yard(nodes, mix)
     weights = sum(weight for _ask, weight in mix)
     for ask in asks:
-        demand = state.nodes.demand
+        demand = fgd.index_of(state.nodes)
         assert [
             weights * fragmented(mix, at, state.nodes.gpu_free[number], state.nodes.cpu_free[number])
             for number, at in enumerate(nodes)
@@ -350,7 +349,7 @@ def test_memory_is_looked_at_only_where_a_task_goes() -> None:
     state = yard([node(0), node(1)], ((Ask(Whole(1), memory_mib=600), 1),))
     state.nodes.take((Grant(0, 0, 1000, 0, 500, 1),))
 
-    assert [0, 0] == [state.nodes.demand.fragmented(state.nodes, number) for number in range(2)]
+    assert [0, 0] == [fgd.index_of(state.nodes).fragmented(state.nodes, number) for number in range(2)]
     assert [0, 1] == [take(state, Ask(Whole(1), memory_mib=mib)).node for mib in (300, 300)]
 
 
@@ -376,7 +375,7 @@ def test_an_overdrawn_gpu_counts_as_taken() -> None:
 
     assert [0b0100, 0b1000] == [take(state, ONE).gpus for _ in range(2)]
     assert 1 == take(state, ONE).node
-    assert 0 == state.nodes.demand.fragmented(state.nodes, 0)
+    assert 0 == fgd.index_of(state.nodes).fragmented(state.nodes, 0)
 
 
 def test_of_a_gang_a_nodes_worth_counts() -> None:
@@ -385,7 +384,7 @@ def test_of_a_gang_a_nodes_worth_counts() -> None:
     state = yard([node(0), node(1), node(2)], ((many, 1),))
     state.nodes.take((Grant(1, 1, 1000, 0, 0, 1),))
 
-    assert [0, 3000, 0] == [state.nodes.demand.fragmented(state.nodes, number) for number in range(3)]
+    assert [0, 3000, 0] == [fgd.index_of(state.nodes).fragmented(state.nodes, number) for number in range(3)]
     assert 1 == take(state, ONE).node
 
 
@@ -400,7 +399,7 @@ def test_pools_asked_for_in_the_demand() -> None:
     inside, outside = node(0), Node("n01", "c", "q", "A", 4, 32_000, 1000)
     state = yard([inside, outside], ((Ask(Whole(1), pools=("p",)), 1),))
 
-    assert [0, 4000] == [state.nodes.demand.fragmented(state.nodes, number) for number in range(2)]
+    assert [0, 4000] == [fgd.index_of(state.nodes).fragmented(state.nodes, number) for number in range(2)]
     assert 1 == take(state, ONE).node
     assert 0 == take(state, Ask(Whole(1), pools=("p",))).node
 
@@ -441,5 +440,5 @@ def test_new_demand_replaces_the_old() -> None:
 
     apply(state, DemandLearned(0, ((Ask(Whole(1), models=("B",)), 1),)))
 
-    assert isinstance(state.nodes.demand, Demand)
+    assert state.nodes.demand is not None
     assert 0 == take(state, ONE).node

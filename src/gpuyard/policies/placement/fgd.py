@@ -19,13 +19,25 @@ from gpuyard.core.placing import (
 )
 from gpuyard.core.shapes import Shape, Way
 from gpuyard.model import Grant
+from gpuyard.packing.fgd.index import FgdIndex
 from gpuyard.policies.placement.across_kinds import ranked
 
 NAME = "fgd"
 
 
+def index_of(nodes: Nodes) -> FgdIndex | None:
+    """The nodes by their scores under what is to be expected; None: nothing is."""
+    expected = nodes.demand
+    if expected is None:
+        return None
+    found = expected.derived
+    if not isinstance(found, FgdIndex):
+        found = expected.derived = FgdIndex(expected.mix)
+    return found
+
+
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    demand = nodes.demand
+    demand = index_of(nodes)
     if demand is None:
         return whole_best_fit(nodes, shape, way, among)
     number = demand.best(nodes, shape, nodes.kinds[way.kind].members & among)
@@ -33,7 +45,7 @@ def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
 
 
 def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    demand = nodes.demand
+    demand = index_of(nodes)
     if demand is None:
         return share_best_fit(nodes, shape, way, among)
     number = demand.best(nodes, shape, nodes.kinds[way.kind].members & among)
@@ -51,7 +63,7 @@ place = placer(_whole, _share)
 
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     """The ways of a shape, the one with the best node first; those without room come last."""
-    demand = nodes.demand
+    demand = index_of(nodes)
     if demand is None or shape.tasks > 1 or len(shape.ways) < 2:
         return shape.ways
     return ranked(nodes, shape, demand.of(nodes, shape)[1], demand.best)

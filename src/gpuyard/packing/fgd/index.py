@@ -1,18 +1,16 @@
 """The nodes by how little a task would fragment them, kept up to date node by node.
 
-For every size of task the nodes stand in sets by their score (see `core.fragmentation`). A change of one node
+For every size of task the nodes stand in sets by their score (see `packing.fgd.measure`). A change of one node
 moves it from one set to another, and the best node is the lowest bit of the highest set.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection
 
 from gpuyard.core.bits import each
-from gpuyard.core.fragmentation import Idle, Task, Uses, thresholds
 from gpuyard.core.mig_placing import uncut_free
-from gpuyard.core.nodes import Nodes
+from gpuyard.core.nodes import DirtyNodes, Nodes
 from gpuyard.core.shapes import Shape, Way
-from gpuyard.model.units import MILLI
+from gpuyard.packing.fgd.measure import Idle, Task, Uses, thresholds
 
 _IDLE_MAX = 50_000
 """How many combinations of idle GPUs, and with them their scores, are remembered before it starts over."""
@@ -21,36 +19,6 @@ _SIZES_MAX = 2_000
 
 NO_ROOM = -1
 """The score of a node without the room."""
-
-
-class Watch:
-    """Which nodes have changed since it was last asked."""
-
-    __slots__ = ("_epoch", "_late", "_read")
-
-    def __init__(self) -> None:
-        self._epoch = -1
-        self._read = 0
-        self._late: set[int] = set()
-        """Changed while they were shifted, and to be looked at when they no longer are."""
-
-    def changed(self, nodes: Nodes) -> Collection[int]:
-        """Their numbers, without those that are shifted now."""
-        touched, late = nodes.touched, self._late
-        if self._epoch == nodes.epoch:
-            if self._read == len(touched) and not late:
-                return ()
-            found = set(touched[self._read :])
-            found |= late
-        else:
-            self._epoch = nodes.epoch
-            found = set(range(len(nodes.node)))
-        self._read = len(touched)
-        self._late = set()
-        if nodes.shifted:
-            self._late = {number for number in found if nodes.shifted >> number & 1}
-            found -= self._late
-        return found
 
 
 class Scores:
@@ -69,9 +37,9 @@ class Scores:
         """By score: the nodes."""
         self._used = 0
         """The scores that some node has, as a set."""
-        self._watch = Watch()
+        self._watch = DirtyNodes()
 
-    def refresh(self, demand: "Demand", nodes: Nodes) -> None:
+    def refresh(self, demand: "FgdIndex", nodes: Nodes) -> None:
         """Score the nodes that have changed."""
         changed = self._watch.changed(nodes)
         if not changed:
@@ -92,7 +60,7 @@ class Scores:
                     sets[score] |= bit
                     self._used |= 1 << score
 
-    def score(self, demand: "Demand", nodes: Nodes, number: int, idle: Idle) -> int:
+    def score(self, demand: "FgdIndex", nodes: Nodes, number: int, idle: Idle) -> int:
         """The score of one node, which has this idle; `NO_ROOM` without room. Memory is not looked at."""
         before = nodes.cpu_free[number]
         after = before - self.cpu_milli
@@ -107,7 +75,9 @@ class Scores:
             found = idle.scores[key] = max([score for score, _had in options], default=NO_ROOM)
         return found
 
-    def options(self, demand: "Demand", uses: Uses, idle: Idle, had: int, has: int) -> list[tuple[int, int]]:
+    def options(
+        self, demand: "FgdIndex", uses: Uses, idle: Idle, had: int, has: int
+    ) -> list[tuple[int, int]]:
         """The score of each way to take the GPUs, with what was idle on the GPU taken."""
         if not self.gpus:
             return [(demand.score(uses.of(idle, has) - uses.of(idle, had)), 0)]
@@ -133,15 +103,11 @@ class Scores:
         return NO_ROOM, 0
 
 
-class Demand:
+class FgdIndex:
     """The expected tasks, compiled against the fleet, and every node's standing under them."""
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self.mix = mix
-        self.derived: object = None
-        """What a placement has worked out from the mix, kept as long as the mix is."""
-        self.parts = any([shape.gpus and (shape.profile or shape.milli < MILLI) for shape, _weight in mix])
-        """Whether anybody is expected who wants less than a whole GPU."""
         self.weight = sum([weight for _shape, weight in mix])
         self._thresholds = thresholds(self.weight)
         self._fleet = -1
@@ -150,7 +116,7 @@ class Demand:
         """By node."""
         self.idle: list[Idle] = []
         """By node; those of shifted nodes as they were."""
-        self._watch = Watch()
+        self._watch = DirtyNodes()
         self._sizes: list[int] = []
         self._all_uses: list[Uses] = []
         self._known: dict[tuple[int, ...], Idle] = {}
@@ -246,7 +212,7 @@ class Demand:
         self._keys = 0
         nothing = Idle((), self._sizes)
         self.idle = [nothing] * self._fleet
-        self._watch = Watch()
+        self._watch = DirtyNodes()
 
     def _tasks(self, kind: int, pool: str) -> list[Task]:
         """The expected tasks that an empty node of this kind and pool could run."""
