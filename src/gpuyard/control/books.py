@@ -8,7 +8,10 @@ However much somebody has written at once, it is folded piece by piece: in betwe
 long is folded inside a transaction, for which everybody who writes would wait.
 """
 
-from collections.abc import Callable, Iterable
+import ctypes
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import Condition, RLock
 from typing import Any
 
@@ -33,6 +36,24 @@ READ_ROWS = 100
 PAUSE_S = 0.0005
 TRIED_MAX = 5
 """How often a write stands back for what has to be folded first; then it is folded as a part of the write."""
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""Gives memory back that is not used any more, where the C library knows how to."""
+
+
+@contextmanager
+def _reading_much() -> Iterator[None]:
+    """What is read makes hundreds of thousands of objects and no garbage; what it was read from is as large again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+        if _trim is not None:
+            _trim(0)
 
 
 class Draft:
@@ -103,10 +124,11 @@ class Books:
 
     def reload(self) -> None:
         """Read everything anew, from the last snapshot on."""
-        with self.lock:
+        with self.lock, _reading_much():
             self._wrong = True
             found = self.store.latest_snapshot()
             self.state, self.seq = (load(found.plain), found.seq) if found is not None else (State(), 0)
+            del found
             self._saved_seq = self.seq
             while new := self.store.read(self.seq):
                 self._fold(new)

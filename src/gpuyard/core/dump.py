@@ -36,6 +36,9 @@ from gpuyard.model import (
 
 VERSION = 1
 
+_STATES = {state.value: state for state in JobState}
+_RARE = ("ran_ms", "held", "suspended_ms", "for_job", "failures")
+
 
 def dump(state: State) -> dict[str, Plain]:
     """Everything that the log amounts to, in JSON's own types."""
@@ -225,27 +228,17 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf, party)
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
-    # A dump of an earlier release does not have it.
-    record.ran_ms = row.get("ran_ms", 0)
-    record.state = JobState(row["state"])
-    for name in ("held", "attempt", "started_ms", "end_ms"):
-        setattr(record, name, row[name])
-    record.bill = Bill(party, row["model"], record.shape.gpu_milli, row["rate"])
+    record.state = _STATES[row["state"]]
+    record.attempt, record.started_ms, record.end_ms = row["attempt"], row["started_ms"], row["end_ms"]
+    record.checkpoint_ms, record.preemptions = row["checkpoint_ms"], row["preemptions"]
     record.begin_ms = row["not_before_ms"]
-    record.wanted = from_plain(Verb, row["wanted"]) if row["wanted"] else None
-    by, at_ms = row.get("wanted_by", ("", 0))
-    record.wanted_by = (by, at_ms)
-    record.move(row.get("boost", 0), row.get("moved_by", ""))
-    for name in ("checkpoint_ms", "suspended_ms", "preemptions", "for_job", "failures"):
-        setattr(record, name, row[name])
-    record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))
-    if row["doomed"]:
-        dependencies.doom(state, record, row["doomed"])
-    record.phase = from_plain(AttemptState, row["phase"]) if row["phase"] else None
-    record.cause = from_plain(StopCause, row["cause"]) if row["cause"] else None
-    record.grants = from_plain(tuple[Grant, ...], row["grants"])
+    _load_rare(state, record, row)
+    if row["phase"]:
+        record.phase = from_plain(AttemptState, row["phase"])
     state.jobs[record.id] = record
-    if record.grants:
+    if row["grants"]:
+        record.bill = Bill(party, row["model"], record.shape.gpu_milli, row["rate"])
+        record.grants = from_plain(tuple[Grant, ...], row["grants"])
         state.running[record.id] = record
         if record.phase is AttemptState.STOPPING:
             state.leaving[record.id] = record
@@ -256,6 +249,26 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
         record.earmark = from_plain(Earmark, row["earmark"])
         state.earmarks[record.id] = record
         state.nodes.take(record.earmark.grants)
+
+
+def _load_rare(state: State, record: JobRecord, row: dict[str, Plain]) -> None:
+    """What few jobs have. A dump of an earlier release does not have all of it."""
+    for name in _RARE:
+        if value := row.get(name):
+            setattr(record, name, value)
+    if row["wanted"]:
+        record.wanted = from_plain(Verb, row["wanted"])
+    by, at_ms = row.get("wanted_by", ("", 0))
+    if by or at_ms:
+        record.wanted_by = (by, at_ms)
+    if boost := row.get("boost", 0):
+        record.move(boost, row.get("moved_by", ""))
+    if row["pending"]:
+        record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))
+    if row["doomed"]:
+        dependencies.doom(state, record, row["doomed"])
+    if row["cause"]:
+        record.cause = from_plain(StopCause, row["cause"])
 
 
 def _hold_again(state: State, record: JobRecord) -> None:

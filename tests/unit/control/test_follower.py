@@ -106,6 +106,7 @@ def test_it_says_why_as_a_copy_does(desk: Rig, process: Follower, monkeypatch: p
 
 
 def test_it_follows_the_log_and_keeps_nothing_that_an_answer_did(desk: Rig, process: Follower) -> None:
+    desk.books.catch_up()
     assert canonical(desk.books.state) == ask(process, desk, state_of)
     assert 0 == ask(process, desk, wasteful, 1)
     desk.submit(ANA)

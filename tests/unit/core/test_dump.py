@@ -152,3 +152,14 @@ def test_values_come_back_as_they_were(value: object) -> None:
 def test_what_has_no_plain_form_is_refused() -> None:
     with pytest.raises(TypeError, match="float has no plain form"):
         to_plain(0.5)
+
+
+def test_jobs_that_wait_are_loaded_without_anything_that_only_running_ones_have() -> None:
+    yard = Yard("fifo", nodes(1))
+    running, *waiting = [yard.submit(8) for _ in range(3)]
+    yard.step()
+    state = load(dump(yard.state))
+    first, second = [state.jobs[job_id] for job_id in waiting]
+    assert first.bill is second.bill, "there may be hundreds of thousands"
+    assert (None, None) == (first.rare, second.rare)
+    assert yard.state.jobs[running].rate == state.jobs[running].rate > 0
