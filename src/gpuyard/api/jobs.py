@@ -19,7 +19,7 @@ from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView,
 from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, header, limit
 from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
 from gpuyard.api.turns import Turns
-from gpuyard.api.wire import answer, cursor_of, filter_of, id_cursor, limit_of
+from gpuyard.api.wire import answer, cursor_of, encoded_array, filter_of, id_cursor, limit_of
 from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
@@ -97,9 +97,11 @@ class Jobs:
         who = asker(request.scope)
         async with self._thought.of(who) if explain else nullcontext():
             view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
-        if not view.get("array"):
-            view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
-            view["used"] |= await in_thread(taken, view, self._usage(view))
+        if view.get("array"):
+            body = await in_thread(encoded_array, discreet(who, view))
+            return Response(body, media_type="application/json")
+        view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
+        view["used"] |= await in_thread(taken, view, self._usage(view))
         return answer(discreet(who, view))
 
     def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:

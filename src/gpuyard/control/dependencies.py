@@ -7,6 +7,7 @@ job or array that is named is looked up once, however often it is named.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from gpuyard.control.labels import Label, live
 from gpuyard.control.refusals import CouldNever, Unacceptable
@@ -43,25 +44,28 @@ class Resolved:
     own: dict[int, tuple[After, ...]] | None = None
 
 
-def resolve(
+def look_up(
     wanted: Sequence[Dependency],
-    indices: Sequence[int],
     state: State,
     store: Store,
     sees: Callable[[str], bool] = lambda _tenant: True,
-) -> Resolved:
-    """Look everything up, as far as whoever asks `sees` jobs of a tenant. Called with the books locked."""
+) -> "dict[int, Named]":
+    """The jobs and arrays that are waited for, as far as whoever asks `sees` jobs of a tenant. Called with the books
+    locked; what follows is worked out by `resolve`, without."""
+    ids = dict.fromkeys([each.job.id for each in wanted if each.job is not None])
+    return {job_id: Named(job_id, state, store, sees) for job_id in ids}
+
+
+def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[int, Named]") -> Resolved:
+    """What a job with these dependencies waits for, each looked up before."""
     after: dict[After, None] = {}
     own: dict[int, tuple[After, ...]] = {}
-    named: dict[int, _Named] = {}
     # The same dependency twice is one.
     for each in dict.fromkeys(wanted):
         if each.kind == SINGLETON or each.job is None:
             after[After(AfterKind.ALONE, 0)] = None
             continue
-        found = named.get(each.job.id)
-        if found is None:
-            found = named[each.job.id] = _Named(each.job.id, state, store, sees)
+        found = named[each.job.id]
         if each.kind == CORRESPONDING:
             for index in indices:
                 own[index] = (*own.get(index, ()), *found.after(AfterKind.COMPLETED, index))
@@ -78,11 +82,13 @@ def resolve(
     return Resolved(tuple(after), own)
 
 
-class _Named:
+class Named:
     """A job or an array that a new job is to wait for: its live tasks, and how the others ended."""
 
     def __init__(self, job_id: int, state: State, store: Store, sees: Callable[[str], bool]) -> None:
         self._id = job_id
+        # Tasks of an array are all of one tenant.
+        sees = cache(sees)
         self._live = [r for r in live(state, Label(job_id)) if sees(r.job.spec.tenant)]
         self._by_index: dict[int, JobRecord] = {
             r.job.array_index: r for r in self._live if r.job.array_id == job_id

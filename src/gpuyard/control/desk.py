@@ -12,7 +12,7 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
 from gpuyard.control.concrete import concrete
-from gpuyard.control.dependencies import Resolved, resolve
+from gpuyard.control.dependencies import Resolved, look_up, resolve
 from gpuyard.control.labels import Label, label_of, live
 from gpuyard.control.newjobs import (
     NewJob,
@@ -146,9 +146,8 @@ class Desk:
             return Resolved()
         with self._books.lock:
             self._books.catch_up()
-            books = self._books
-            indices, sees = new.array or (), who.sight.sees
-            return resolve(new.dependencies, indices, books.state, books.store, sees)
+            named = look_up(new.dependencies, self._books.state, self._books.store, who.sight.sees)
+        return resolve(new.dependencies, new.array or (), named)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 

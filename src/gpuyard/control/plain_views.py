@@ -117,6 +117,20 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
     }
 
 
+def live_task(state: State, record: JobRecord) -> View:
+    """A task of an array that has not ended, where all of them are told: what differs from one to the next."""
+    nodes = state.nodes.node
+    return {
+        "id": record.id,
+        "label": record.job.label,
+        "state": record.state.value,
+        "exit_code": None,
+        "nodes": [nodes[grant.node].name for grant in record.grants],
+        "reason": "",
+        "array_index": record.job.array_index,
+    }
+
+
 def ended_job(state: State, row: HistoryRow) -> View:
     """A job that has ended."""
     spec = row.detail.get("spec", {})

@@ -11,7 +11,7 @@ from gpuyard.control.explained import Said, no_job, unsaid, why_view
 from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
 from gpuyard.control.overview import overview
-from gpuyard.control.plain_views import View, ended_job, live_job, node_view
+from gpuyard.control.plain_views import View, ended_job, live_job, live_task, node_view
 from gpuyard.control.queue_list import EVERYTHING, Filter, Owners, QueueList, Reason
 from gpuyard.control.queue_rows import REASON_TEXTS, closed_text, running_text, waits_text
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
@@ -86,7 +86,10 @@ class Views:
                     return view
                 view["files"] = files(books.store, records[0].job.spec.recipe)
                 told = (view, max(self._now_ms(), state.now_ms))
-            tasks = [live_job(state, record, "") for record in records]
+            # Of an array everything is told once, and of its tasks what differs.
+            records.sort(key=lambda record: record.job.array_index)
+            tasks = [live_job(state, record, "") for record in records[:1]]
+            tasks += [live_task(state, record) for record in records[1:]]
         if told is not None:
             # Beside the books, for it takes longer than they should be locked.
             view, now_ms = told
