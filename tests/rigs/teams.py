@@ -24,6 +24,7 @@ from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
 from rigs.described import Description
 from rigs.desk import granted, listed
+from rigs.gpu_time import GpuTime
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 ADMIN = Person(os.geteuid(), os.getegid(), ME, True)
@@ -198,7 +199,8 @@ def team(folder: Path, config: str = CONFIG) -> Iterator[Team]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "yard.yaml"
     path.write_text(config, encoding="utf-8")
-    yard = Yard(Options(data=folder / "data", port=0, config=path, auth=True))
+    options = Options(data=folder / "data", port=0, config=path, auth=True)
+    yard = Yard(options, projections=[GpuTime()])
     try:
         yard.start()
         made = Team(yard)

@@ -1,10 +1,11 @@
-"""The part of the Python client that is about the configuration, and about what is kept of ended jobs."""
+"""The part of the Python client that is about the configuration and the upkeep of the store."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from gpuyard.api.calling import API, Caller
+from gpuyard.api.quoting import part
 
 _CONFIG = f"{API}/config"
 
@@ -30,6 +31,16 @@ class ConfigCalls(Caller):
         """Remove what is kept of old jobs, as much as one request may: `after` is `next` of the reply before."""
         wanted = {"older_than_s": older_than_s, "dry_run": dry_run, "next": after or None}
         done: dict[str, Any] = self._call("POST", f"{API}/prune", json.dumps(wanted).encode())
+        return done
+
+    def projections(self) -> list[dict[str, Any]]:
+        """How far the projections that follow the log have come."""
+        found: list[dict[str, Any]] = self._call("GET", f"{API}/projections")["projections"]
+        return found
+
+    def rebuild(self, name: str) -> dict[str, Any]:
+        """Have a projection filled anew; how it stands."""
+        done: dict[str, Any] = self._call("POST", f"{API}/projections/{part(name)}/rebuild")
         return done
 
     def config_diff(self, **wanted: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is asked and answered about removing what is kept of ended jobs."""
+"""What is asked and answered about the upkeep of the store."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,3 +33,21 @@ class PruneReply(BaseModel):
     removed: dict[str, PrunedReply]
     dry_run: bool
     next: str | None = Field(description="Ask again with this to go on; null: that was all.")
+
+
+class ProjectionReply(BaseModel):
+    """How far a projection has come."""
+
+    name: str
+    version: int
+    began_seq: int = Field(description="Its rows tell of the events after this one; 0: of all.")
+    seq: int = Field(description="The last event that is in its rows; 0: it is about to be filled.")
+    head: int = Field(description="The last event of the log.")
+    filled: bool = Field(description="Whether it has come to the end of the log.")
+    error: str = Field(description="What keeps it from going on; empty: nothing.")
+
+
+class ProjectionsReply(BaseModel):
+    """All projections that follow the log, by name."""
+
+    projections: list[ProjectionReply]

@@ -1,11 +1,13 @@
-"""Removing what is too old over HTTP: as much as one request may take, and where to go on."""
+"""The upkeep of the store over HTTP: removing what is too old, and filling projections anew."""
+
+import logging
 
 from fastapi import APIRouter, Request, Response
 
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
-from gpuyard.api.prune_replies import PruneReply, PruneRequest
+from gpuyard.api.prune_replies import ProjectionReply, ProjectionsReply, PruneReply, PruneRequest
 from gpuyard.api.routes import add
 from gpuyard.api.schemas import checked
 from gpuyard.api.wire import answer
@@ -14,9 +16,11 @@ from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.model.units import SECOND_MS
 
+_log = logging.getLogger(__name__)
+
 
 def routes(yard: Yard) -> APIRouter:
-    """`/prune`."""
+    """`/prune`, `/projections`."""
     router = APIRouter(tags=["store"])
 
     async def prune(request: Request) -> Response:
@@ -32,6 +36,21 @@ def routes(yard: Yard) -> APIRouter:
             {"removed": removed, "dry_run": wish.dry_run, "next": None if rest is None else str(rest)}
         )
 
+    async def projections(_request: Request) -> Response:
+        """Those that follow the log; tables that are written with each event need no filling."""
+        return answer({"projections": await in_thread(yard.projections.status)})
+
+    async def rebuild(request: Request, name: str) -> Response:
+        """As far back as the log reaches, or from a checkpoint where it was cut. It goes on after the answer."""
+        await in_thread(yard.projections.rebuild, name)
+        _log.info("%s has projection %s filled anew", asker(request.scope).name, name)
+        found = await in_thread(yard.projections.status)
+        return answer(next(each for each in found if each["name"] == name), 202)
+
+    add(router, "GET", "/projections", projections, Action.REBUILD, "How far projections have come",
+        ProjectionsReply)  # fmt: skip
+    add(router, "POST", "/projections/{name}/rebuild", rebuild, Action.REBUILD, "Fill a projection anew",
+        ProjectionReply, status=202, problems=(404,))  # fmt: skip
     add(router, "POST", "/prune", prune, Action.PRUNE, "Remove what is kept of old jobs", PruneReply,
         body=PruneRequest, body_required=False)  # fmt: skip
     return router

@@ -32,7 +32,7 @@ from gpuyard.api.partition_replies import (
     ReleasedReply,
     ReleaseRequest,
 )
-from gpuyard.api.prune_replies import PruneReply, PruneRequest
+from gpuyard.api.prune_replies import ProjectionReply, ProjectionsReply, PruneReply, PruneRequest
 from gpuyard.api.schemas import (
     CheckpointRequest,
     ConfigRequest,
@@ -475,6 +475,6 @@ DESCRIBED: tuple[type[BaseModel], ...] = (
     FrontReply, HealthReply, ReadyReply, VersionReply, ConfigRequest, ConfigReply, ConfigVersionsReply, AppliedReply,
     DifferenceReply, PreviewReply, TenantsReply, ExplainedReply, ShareReply, EtaReply, DryRunReply,
     MigReply, MigPlanRequest, MigPlanReply, PinRequest, PinnedReply, ReleaseRequest, ReleasedReply, DefragReply,
-    GpusReply, PruneRequest, PruneReply, UnboundReply,
+    GpusReply, PruneRequest, PruneReply, UnboundReply, ProjectionReply, ProjectionsReply,
 )  # fmt: skip
 """Everything that the description of the API names."""

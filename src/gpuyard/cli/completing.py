@@ -172,6 +172,8 @@ def _values(name: str, piece: Piece) -> list[Offer]:
         return _asked(_ended_too if name in _ALSO_ENDED else _live)
     if metavar == "NODE":
         return _asked(lambda yard: [Offer(node["name"], node["state"]) for node in yard.nodes()])
+    if metavar == "PROJECTION":
+        return _asked(lambda yard: _names(each["name"] for each in yard.projections()))
     if metavar == "STATE":
         states = _STATES["live"] if name in ("queue", "cancel") else _STATES["ended"]
         return [Offer(each) for each in states]

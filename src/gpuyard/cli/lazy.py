@@ -39,6 +39,7 @@ PLAIN_MODULES = frozenset(
         "nodes",
         "prune",
         "queue",
+        "rebuild",
         "run",
         "share",
         "show",
@@ -72,6 +73,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "store", "Copy the whole store: back up, restore, move it.", "app", no_args_is_help=True
         ),
         "prune": Entry("prune", "Remove what is kept of old jobs."),
+        "rebuild": Entry("rebuild", "Fill a projection anew from the log."),
         "completion": Entry("completion", "Make a shell complete `yard` on Tab."),
     },
     "Jobs": {

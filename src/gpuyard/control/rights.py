@@ -64,6 +64,8 @@ class Action(Enum):
     """The configuration tells what everyone may use."""
     PRUNE = "prune"
     """Remove what is kept of everybody's ended jobs."""
+    REBUILD = "rebuild"
+    """Fill projections anew from the log, and see how they stand."""
     SEE_ALL = "see-all"
     """The log and the whole state, which hold everybody's jobs."""
 
@@ -84,6 +86,7 @@ DOES = {
     Action.MANAGE_NODES: "drain and resume nodes",
     Action.MANAGE_CONFIG: "see or change the configuration",
     Action.PRUNE: "remove what is kept of ended jobs",
+    Action.REBUILD: "fill projections anew",
     Action.SEE_ALL: "see what everybody did",
 }
 """What each of them lets someone do, for people."""
@@ -115,6 +118,7 @@ _NEEDS = {
     Action.MANAGE_NODES: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.MANAGE_CONFIG: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.PRUNE: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+    Action.REBUILD: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.SEE_ALL: _Need(Role.ADMIN, Role.ADMIN, whole=True),
 }
 

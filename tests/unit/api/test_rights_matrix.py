@@ -73,6 +73,8 @@ POST   /api/v1/config/diff           403 403 403 403  403 403 403 403  403 403 4
 POST   /api/v1/config/preview        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/config/rollback       403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/prune                 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/projections           403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/projections/{name}/rebuild 403 403 403 403  403 403 403 403  403 403 403 403  202 202 202 202
 GET    /api/v1/debug/snapshot        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/events                403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/audit                 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
@@ -233,6 +235,9 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/config/preview"): configured("POST", "/api/v1/config/preview", {"yaml": CONFIG}),
     ("POST", "/api/v1/config/rollback"): configured("POST", "/api/v1/config/rollback", {"version": 1}),
     ("POST", "/api/v1/prune"): configured("POST", "/api/v1/prune", {"dry_run": True}),
+    ("POST", "/api/v1/projections/{name}/rebuild"): configured(
+        "POST", "/api/v1/projections/gpu-time/rebuild", None
+    ),
     ("POST", "/api/v1/tokens"): new_token,
     ("DELETE", "/api/v1/tokens/{id}"): revoked,
     ("DELETE", "/api/v1/logins/{user}"): unbound,

@@ -20,8 +20,8 @@ from gpuyard.model import AttemptEnded, AttemptStarted, Event, JobCancelled, Job
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Fenced, Store, open_store
 from gpuyard.store.copying import copy_store
+from rigs.gpu_time import GpuTime
 from rigs.stores import SPEC, accepted, array, submission, ticks
-from unit.store.gpu_time import GpuTime
 
 NAME = GpuTime.name
 NOW_MS = 1_790_000_000_000
@@ -31,7 +31,7 @@ from gpuyard.control.projections.filling import Filler
 from gpuyard.store import open_store
 from gpuyard.store.tables import following
 sys.path.insert(0, sys.argv[4])
-from unit.store.gpu_time import GpuTime
+from rigs.gpu_time import GpuTime
 
 left = int(sys.argv[3])
 

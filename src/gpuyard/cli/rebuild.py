@@ -1,0 +1,71 @@
+"""`yard rebuild`: fill a projection anew from the log, or show how far all of them have come."""
+
+from typing import Annotated, Any
+
+from gpuyard.cli.options import Argument, Output, OutputOption
+from gpuyard.cli.places import client
+from gpuyard.errors import YardError
+
+_LOOK_S = 0.2
+_PATIENCE_S = 60.0
+
+
+def rebuild(
+    name: Annotated[
+        str,
+        Argument(metavar="[PROJECTION]", help="Which one; none: show all.", show_default=False),
+    ] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Fill a projection anew from the log, and wait until it has come to the end; without a name, show all of them.
+
+    A projection is a table that follows the log, such as usage by tenant. It is filled as far back as the log reaches,
+    which is cut after 90 days, and from a checkpoint where it was cut. Jobs and the scheduler are not touched. Only
+    administrators may do it.
+    """
+    with client() as yard:
+        if name:
+            done = _followed(yard, yard.rebuild(name))
+            _tell([done], output)
+        else:
+            _tell(yard.projections(), output)
+
+
+def _followed(yard: Any, begun: dict[str, Any]) -> dict[str, Any]:
+    """How it stands once it has come to where the log ended when this was asked for."""
+    import time
+
+    found, moved_s = begun, time.monotonic()
+    while found["seq"] < begun["head"]:
+        time.sleep(_LOOK_S)
+        now = next((each for each in yard.projections() if each["name"] == begun["name"]), found)
+        if now["seq"] != found["seq"]:
+            moved_s = time.monotonic()
+        found = now
+        if found["error"] or time.monotonic() - moved_s > _PATIENCE_S:
+            raise YardError(
+                f"projection {found['name']} stands at event {found['seq']:,} of {begun['head']:,}"
+                + (f": {found['error']}" if found["error"] else ""),
+                "The yard goes on trying by itself; `yard rebuild` shows how far it has come.",
+            )
+    return found
+
+
+def _tell(found: list[dict[str, Any]], output: Output) -> None:
+    from gpuyard.cli.tables import Column, emit, write_document
+
+    if output in (Output.JSON, Output.YAML):
+        write_document({"projections": found}, output)
+        return
+    if not found and output is not Output.CSV:
+        print("this yard has no projections that follow the log")
+        return
+    columns = [
+        Column("PROJECTION", lambda row: row["name"]),
+        Column("VERSION", lambda row: str(row["version"]), right=True),
+        Column("FROM EVENT", lambda row: f"{row['began_seq'] + 1:,}", right=True),
+        Column("TO EVENT", lambda row: f"{row['seq']:,}", right=True),
+        Column("OF", lambda row: f"{row['head']:,}", right=True),
+        Column("TROUBLE", lambda row: row["error"] or "-"),
+    ]
+    emit(found, columns, output)
