@@ -28,6 +28,10 @@ AT_ONCE_MIN, AT_ONCE_MAX = 4, 32
 ACT_NS = 30_000_000
 """How long such a call may take, about, and how long a step acts, at least: what came in meanwhile is then decided on
 before the rest is done."""
+ALONE_NS = 8 * ACT_NS
+"""The same while only one user's attempts start: nobody else waits, and steps have their price."""
+OTHERS_MS = 10_000
+"""How long after a start a user counts as one whose attempts start."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
-from gpuyard.control.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN, Pace, Todo, launch, strays, todo
+from gpuyard.control.act import (
+    ACT_NS,
+    ALONE_NS,
+    AT_ONCE_MAX,
+    AT_ONCE_MIN,
+    OTHERS_MS,
+    Pace,
+    Todo,
+    launch,
+    strays,
+    todo,
+)
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
@@ -106,6 +117,10 @@ class Controller:
         self._stopwatch_ns = stopwatch_ns
         self._until_ns = 0
         """Until when this step acts, by the stopwatch."""
+        self._at_least = AT_ONCE_MAX
+        """How many attempts the engine is given in one call at least, if there are so many."""
+        self._starters: dict[str, int] = {}
+        """Users whose attempts are being started, and when that last was so."""
         self._each_ns: dict[str, int] = {}
         """How long the engine took for an attempt when it was last asked, by what it was asked for."""
         self._pace = Pace()
@@ -143,10 +158,7 @@ class Controller:
             self._decide(draft, now_ms, step)
 
         step.events += self._commit(note_and_decide)
-        acts_ns = self._stopwatch_ns()
-        # Looking at all there is must not take most of the time.
-        self._until_ns = acts_ns + max(ACT_NS, acts_ns - began_ns)
-        self._act(reports, now_ms, step)
+        self._act(reports, now_ms, step, began_ns)
         self._recount(step, now_ms)
         step.more = step.more or bool(self._over)
         return step
@@ -279,7 +291,7 @@ class Controller:
 
     # -- act ---------------------------------------------------------------------------------------------------
 
-    def _act(self, reports: Mapping[str, Report], now_ms: int, step: Step) -> None:
+    def _act(self, reports: Mapping[str, Report], now_ms: int, step: Step, began_ns: int) -> None:
         """Stops first: what they free is free only once it is reported, but they should not wait for starts."""
         with self.books.lock:
             state = self.books.state
@@ -288,11 +300,21 @@ class Controller:
             seen = {**reports, **{key: Report(key, Phase.UNKNOWN) for key in self._unasked}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
             wanted = todo(self.yard, state, seen, frozenset(late), self._pace, now_ms)
+        self._set_time(wanted, now_ms, began_ns)
         self._by_pieces("stop", wanted.halts, lambda halts: self._stop(halts, now_ms, step), step)
         self._freeze(wanted, now_ms, step)
         self._keep_layouts(now_ms, step)
         self._by_pieces("start", wanted.starts, lambda records: self._start(records, now_ms, step), step)
         self._by_pieces("forget", list(self._over), lambda keys: self._forget(keys, step), step)
+
+    def _set_time(self, wanted: Todo, now_ms: int, began_ns: int) -> None:
+        """How long this step acts: not long while attempts of several users start, and yet as long as it looked."""
+        self._starters |= dict.fromkeys([record.job.spec.user for record in wanted.starts], now_ms)
+        self._starters = {user: ms for user, ms in self._starters.items() if abs(now_ms - ms) < OTHERS_MS}
+        several = len(self._starters) > 1
+        self._at_least = AT_ONCE_MIN if several else AT_ONCE_MAX
+        acts_ns = self._stopwatch_ns()
+        self._until_ns = acts_ns + max(ACT_NS if several else ALONE_NS, acts_ns - began_ns)
 
     def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], step: Step) -> None:
         """Act on some at a time, as many as there seems to be time for, until the time of this step is over or the
@@ -307,7 +329,7 @@ class Controller:
                 return
             each_ns = self._each_ns.get(what, left_ns)
             fit = left_ns // each_ns if each_ns else AT_ONCE_MAX
-            some = items[done : done + max(AT_ONCE_MIN, min(AT_ONCE_MAX, fit))]
+            some = items[done : done + max(self._at_least, min(AT_ONCE_MAX, fit))]
             if not act(some):
                 return
             done += len(some)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.act import ACT_NS, AT_ONCE_MIN
+from gpuyard.control.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN
 from gpuyard.control.books import Books
 from gpuyard.control.labels import Label
 from gpuyard.control.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
@@ -211,17 +211,17 @@ def test_a_start_that_is_put_off_is_not_lost_however_long_it_takes() -> None:
 def test_thousands_of_starts_of_one_user_take_turns_with_those_of_others() -> None:
     here = Here(run_ms=100 * LOST_MS)
     here.engine.call_ns = ACT_NS
-    crowd = [here.submit(0, user="eve") for _ in range(3 * AT_ONCE_MIN)]
+    crowd = [here.submit(0, user="eve") for _ in range(4 * AT_ONCE_MAX)]
     assert not here.step().idle, "there is more to start"
-    assert [key(job_id) for job_id in crowd[:AT_ONCE_MIN]] == here.live()
+    assert [key(job_id) for job_id in crowd[:AT_ONCE_MAX]] == here.live(), "nobody else waits"
     other = here.submit(0, user="ann")
     here.step()
-    assert key(other) in here.live(), "a job of somebody else does not wait for all of them"
-    assert here.live()[:AT_ONCE_MIN] == here.engine.asked, (
-        "the engine is not asked about what it was never asked for"
-    )
-    here.step(2 * LOST_MS)
-    here.step(2 * LOST_MS)
+    assert [*crowd[: AT_ONCE_MAX + AT_ONCE_MIN - 1], other] == sorted(map(job_of, here.live()))
+    assert AT_ONCE_MAX == len(here.engine.asked), "the engine is not asked about what it was never asked for"
+    here.step()
+    assert AT_ONCE_MAX + 2 * AT_ONCE_MIN == len(here.live()), "ann may well submit another one"
+    for _ in range(3):
+        here.step(2 * LOST_MS)
     assert {key(job_id) for job_id in (*crowd, other)} == set(here.live())
     here.step(1000)
     assert {1} == {here.books.state.jobs[job_id].attempt for job_id in crowd}, "one that waited is not lost"
@@ -229,10 +229,14 @@ def test_thousands_of_starts_of_one_user_take_turns_with_those_of_others() -> No
     assert here.step(1000).idle
 
 
+def job_of(key: str) -> int:
+    return int(key.split("-")[2])
+
+
 def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
     here = Here(run_ms=100 * LOST_MS)
-    for _ in range(5 * AT_ONCE_MIN):
-        here.submit(0)
+    for number in range(5 * AT_ONCE_MIN):
+        here.submit(0, user=("eve", "ann")[number % 2])
     here.engine.call_ns = ACT_NS // (2 * AT_ONCE_MIN)
     here.step()
     assert 2 * AT_ONCE_MIN == len(here.live())
@@ -250,21 +254,21 @@ def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
 def test_stops_and_ends_of_one_users_jobs_keep_others_from_starting_no_longer_than_a_few_do() -> None:
     here = Here(run_ms=10_000)
     crowd = [here.submit(0, user="eve") for _ in range(4 * AT_ONCE_MIN)]
+    mine = here.submit(0, user="ann")
     here.step()
     here.engine.call_ns = ACT_NS
-    for job_id in crowd[: 2 * AT_ONCE_MIN]:
+    for job_id in (*crowd[: 2 * AT_ONCE_MIN], mine):
         here.ask_for(job_id, Verb.CANCEL)
-    mine = here.submit(0, user="ann")
-    here.ask_for(mine, Verb.CANCEL)
     other = here.submit(0, user="bob")
     before_ns = here.engine.took_ns
     here.step(1000)
     assert key(other) in here.live()
-    here.step(20_000)
+    assert key(mine) not in here.live(), "stops take turns, too"
+    here.step(9500)
     assert here.engine.took_ns - before_ns <= 2 * 3 * AT_ONCE_MIN * ACT_NS, (
-        "stops, starts and ends, in two steps"
+        "stops, starts and ends in two steps"
     )
-    for _ in range(10):
+    for _ in range(20):
         here.step(1000)
     assert ([], []) == (here.live(), here.engine.listing()), (
         "all of them are stopped and forgotten in the end"
@@ -273,8 +277,8 @@ def test_stops_and_ends_of_one_users_jobs_keep_others_from_starting_no_longer_th
 
 def test_a_job_that_is_cancelled_before_its_turn_to_start_never_runs() -> None:
     here = Here(run_ms=100 * LOST_MS)
-    here.engine.call_ns = ACT_NS
-    crowd = [here.submit(0, user="eve") for _ in range(2 * AT_ONCE_MIN)]
+    here.engine.call_ns = ACT_NS * AT_ONCE_MAX
+    crowd = [here.submit(0, user="eve") for _ in range(2 * AT_ONCE_MAX)]
     here.step()
     here.ask_for(crowd[-1], Verb.CANCEL)
     for _ in range(5):
