@@ -5,6 +5,7 @@ import os
 import pwd
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, until, until_alive
-from gpuyard.engines.contract import Answer, Halt, Launch, Part, Phase, Recipe, Report
+from gpuyard.engines.contract import Answer, Halt, Launch, Leftover, Part, Phase, Recipe, Report
 from gpuyard.model import Outcome
 
 NASTY = {
@@ -54,6 +55,38 @@ def test_a_job_has_a_folder_of_its_own_that_goes_with_it(open_rig: LocalRig) -> 
     folder = open_rig.data / "attempts" / "y-1-1"
     assert f"{folder}/tmp:\na\n\n{folder}/tmp/a:\nb\n" in output(open_rig)
     assert not (folder / "tmp").exists()
+
+
+def dig(folder: Path, depth: int) -> None:
+    """Folders in folders: as a job makes them, whose path is longer than any that can be named."""
+    here = os.getcwd()
+    folder.mkdir(exist_ok=True)
+    os.chdir(folder)
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    os.chdir(here)
+
+
+def test_a_job_that_leaves_folders_in_folders_ends_and_holds_up_nobody(
+    rig: LocalRig, request: pytest.FixtureRequest
+) -> None:
+    script = (
+        '#!/bin/sh\ncd "$SLURM_TMPDIR"; for i in $(seq 1200); do mkdir d && cd -P d; done; echo "$i deep"'
+    )
+    assert Outcome.COMPLETED is run(rig, Recipe(script=script, slurm_commands=True)).outcome
+
+    folder = rig.data / "attempts" / "y-1-1"
+    assert "1200 deep\n" == output(rig)
+    assert not (folder / "tmp").exists()
+
+    # Its supervisor was killed before it could take them away.
+    dig(folder / "tmp", 1200)
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", "--", rig.data], check=True))
+    rig.engine.forget(EPOCH, ["y-1-1"])
+    assert ["tmp-y-1-1"] == os.listdir(rig.data / "removed")
+    rig.engine.remove(Leftover.FOLDERS, [])
+    assert [] == os.listdir(rig.data / "removed")
 
 
 def environment(rig: LocalRig, **options: object) -> dict[str, str]:
@@ -313,6 +346,15 @@ def test_a_frozen_job_stands_still(rig: LocalRig) -> None:
     until_alive(rig, "y-1-1", frozen + 2)
     rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-1-1")
+
+
+def test_memory_that_runs_out_ends_jobs_before_the_server_and_its_supervisors(open_rig: LocalRig) -> None:
+    account = pwd.getpwnam("nobody")
+    script = "#!/bin/sh\ncat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj"
+    recipe = Recipe(script=script, uid=account.pw_uid, gid=account.pw_gid, user="nobody")
+    assert Outcome.COMPLETED is run(open_rig, recipe).outcome
+    of_server = Path("/proc/self/oom_score_adj").read_text(encoding="ascii")
+    assert ["500", of_server.strip()] == output(open_rig).splitlines()
 
 
 def test_root_runs_a_job_as_its_user(open_rig: LocalRig) -> None:

@@ -490,7 +490,7 @@ class LocalEngine:
                     if name in _USELESS:
                         os.unlink(os.path.join(folder, name))
                     elif name == room.SCRATCH:
-                        room.clear(folder)
+                        room.clear(folder, self._leftovers.out)
                 outputs.seal(folder)
                 self._trimmer.trim(folder)
                 # In one step: at any time the key is in one of the two places and so cannot start again.

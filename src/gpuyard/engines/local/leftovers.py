@@ -29,6 +29,7 @@ class Leftovers:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self.out = os.path.join(root, REMOVED)
         self._inside = Inside(root)
         self._stuck: set[str] = set()
         """What did not answer: it is left alone until the yard is started again."""
@@ -52,7 +53,7 @@ class Leftovers:
 
     def remove(self, what: Leftover, names: Sequence[str]) -> None:
         """Remove them, and whatever an earlier call left on its way out."""
-        out = os.path.join(self._root, REMOVED)
+        out = self.out
         os.makedirs(out, mode=0o700, exist_ok=True)
         for name in names:
             path = os.path.join(self._root, _PLACES[what], name)

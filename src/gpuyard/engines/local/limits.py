@@ -1,7 +1,8 @@
 """What a job does not inherit from the shell that the yard was started in: its priority and its resource limits.
 
 A job gets those of the machine's first process, as a service would. Only root can raise what was lowered for good; on a
-yard of an ordinary user a job gets as much of them as it may.
+yard of an ordinary user a job gets as much of them as it may. Where memory runs out, the kernel ends jobs before the
+server and the supervisors that they share the machine with.
 
 Only the standard library, and little of it: supervisors import this.
 """
@@ -25,6 +26,10 @@ _NAMES = {
 _WIDTH = 26
 """Of the names in the kernel's table."""
 
+_OOM = "/proc/self/oom_score_adj"
+"""How readily the kernel ends a process when memory runs out, -1000 to 1000; its children inherit it."""
+_OOM_OF_A_JOB = 500
+
 _of_the_machine: list[tuple[int, int, int]] = []
 
 
@@ -45,6 +50,13 @@ def apply() -> None:
     """Let the calling process have them."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
+    # Everybody may raise it; what root has raised, the job's user cannot lower.
+    with suppress(OSError):
+        fd = os.open(_OOM, os.O_WRONLY)
+        try:
+            os.write(fd, b"%d" % _OOM_OF_A_JOB)
+        finally:
+            os.close(fd)
     for which, soft, hard in _of_the_machine:
         try:
             resource.setrlimit(which, (soft, hard))
