@@ -7,7 +7,6 @@ not know is to be started, under the same key, however often; one that is stoppi
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 from gpuyard.control.observe import attempt_of, key_of
 from gpuyard.core import State
@@ -103,18 +102,17 @@ def todo(
 
 
 def by_turns(records: list[JobRecord]) -> list[JobRecord]:
-    """The first of each user, then the second of each, and so on: a user with one is among the first, however many
-    another has.
+    """The first of each user, then the second of each, and so on, and in each turn those of users with few before those
+    of users with many: a user with one is among the first, however many others have.
     """
     before: Counter[str] = Counter()
-    turns = []
+    turn = {}
     for record in records:
-        user = record.job.spec.user
-        turns.append((before[user], record.id, record))
-        before[user] += 1
-    return (
-        records if len(before) < 2 else [record for _turn, _id, record in sorted(turns, key=itemgetter(0, 1))]
-    )
+        turn[record.id] = before[record.job.spec.user]
+        before[record.job.spec.user] += 1
+    if len(before) < 2:
+        return records
+    return sorted(records, key=lambda record: (turn[record.id], before[record.job.spec.user], record.id))
 
 
 def strays(

@@ -233,6 +233,22 @@ def job_of(key: str) -> int:
     return int(key.split("-")[2])
 
 
+def test_of_those_to_start_the_user_with_the_fewest_is_first_in_every_turn() -> None:
+    here = Here(run_ms=100 * LOST_MS)
+    users = ["eve"] * 9 + ["bob"] * 2 + ["ann"]
+    by_id = {here.submit(0, user=user): user for user in users}
+    launched: list[str] = []
+    start = here.engine.start
+
+    def noted(epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        launched.extend([by_id[launch.job_id] for launch in launches])
+        return start(epoch, launches)
+
+    here.engine.start = noted  # type: ignore[method-assign]
+    here.step()
+    assert ["ann", "bob", "eve", "bob", "eve", *["eve"] * 7] == launched
+
+
 def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
     here = Here(run_ms=100 * LOST_MS)
     for number in range(5 * AT_ONCE_MIN):
