@@ -8,15 +8,27 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import text
 
+from gpuyard.control.configs import StartFile
+from gpuyard.control.leading import LOG_KEPT_MS, Leader
 from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.filling import CHECKPOINT_MS, Filler
 from gpuyard.control.projections.following import facts
-from gpuyard.model import AttemptEnded, AttemptStarted, Event, JobCancelled, JobHeld, JobSubmitted, Outcome
+from gpuyard.model import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    JobCancelled,
+    JobHeld,
+    JobSubmitted,
+    Outcome,
+    Settings,
+)
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Fenced, Store, open_store
 from gpuyard.store.copying import copy_store
@@ -284,12 +296,13 @@ def test_a_checkpoint_is_made_once_a_week(store: Store, epoch: int) -> None:
     write_log(store)
     clock = [NOW_MS]
     filler = Filler(store, [GpuTime()], lambda: clock[0])
+    while filler.step(epoch):
+        pass
     made = []
     for late_ms in (0, 1, CHECKPOINT_MS, CHECKPOINT_MS + 1):
         clock[0] = NOW_MS + late_ms
         store.append(ticks(1))
-        while filler.step(epoch):
-            pass
+        assert not filler.step(epoch), "a batch that is not full is the last one for now"
         made.append(len(store.checkpoints(NAME)))
     assert [1, 1, 2, 2] == made
 
@@ -339,3 +352,23 @@ def test_the_tasks_of_an_array_come_one_by_one() -> None:
         for fact in facts(held)
     ]
     assert [JobSubmitted, JobHeld] * 3 == [type(fact) for fact in facts(held)]
+
+
+def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store, epoch: int) -> None:
+    write_log(store, 1)
+    fill(store, epoch)
+    saved = store.head()
+    store.save_snapshot(saved, {}, NOW_MS)
+    write_log(store, 2)
+    fill(store, epoch)
+    store.save_snapshot(store.head(), {}, NOW_MS)
+    books: Any = SimpleNamespace(store=store)
+
+    def clock_ms() -> int:
+        return NOW_MS + 2 * LOG_KEPT_MS
+
+    for following, first in (([NAME], saved + 1), ([], store.head() + 1)):
+        start = StartFile(Settings())
+        leader = Leader(books, cast(Any, None), start, "", "", clock_ms, following=following)
+        leader._tidy()
+        assert first == store.first_seq()

@@ -116,10 +116,14 @@ class Filler:
             if jobs >= BATCH_JOBS:
                 break
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
-        if store.put_projected(epoch, cursor, moved, rows.changed):
-            self._known[name] = (moved[:4], rows.known)
-        # Whether it was written or not, there is more to look at.
-        return True
+        if not store.put_projected(epoch, cursor, moved, rows.changed):
+            return True
+        self._known[name] = (moved[:4], rows.known)
+        if seq < events[-1][0] or len(events) >= self._batch:
+            return True
+        # In a busy yard there are new events by now, and always will be: they wait for their turn.
+        self._checkpoint(moved)
+        return False
 
     def _events(self, cursor: Cursor) -> list[Numbered] | None:
         """The next events of the log; None: they were cut off."""
