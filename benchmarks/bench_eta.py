@@ -31,7 +31,7 @@ from bench_philly import read, settings
 from eta_replay import WEEK_MS, Answer, Question, answer, replay
 from figures import Row, publish, table
 
-from gpuyard.core.policy import Policy
+from gpuyard.core.schedule.policy import Policy
 from gpuyard.model.units import HOUR_MS
 from gpuyard.policies.registry import PRESETS, build
 from gpuyard.sim.calibration import Given, Track

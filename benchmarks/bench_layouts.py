@@ -18,7 +18,7 @@ from bench_sharing import DOCUMENT, asked_for_settings, keep, yard_of
 from figures import publish, table
 
 from gpuyard.api.client import Client
-from gpuyard.core.geometry import Place
+from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.model.mig import Mold
 from hardware.conftest import Hardware
 

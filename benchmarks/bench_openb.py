@@ -28,7 +28,7 @@ from time import process_time, process_time_ns
 from typing import NamedTuple
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.tenants import ROOT
+from gpuyard.core.quota.tenants import ROOT
 from gpuyard.model import (
     Ask,
     AttemptStarted,

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from gpuyard.cli.fleet import uniform_pool
 from gpuyard.core import State
-from gpuyard.core.dump import dump, load
-from gpuyard.core.estimate import estimate
-from gpuyard.core.policy import Policy
+from gpuyard.core.estimate.estimate import estimate
+from gpuyard.core.schedule.policy import Policy
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Plan, Settings
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.sim.forecast import Image, Past, forecast, freeze, thaw

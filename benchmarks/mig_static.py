@@ -19,7 +19,7 @@ from mig_streams import HOUR_S, HOURS, MOLD, SIZES, Played, Request
 from numba import njit
 from scipy.optimize import linprog
 
-from gpuyard.core.geometry import Held, starts
+from gpuyard.core.fleet.mig_geometry import Held, starts
 from gpuyard.packing.slices.worth import _ways
 
 TRIES_MAX = 4000

@@ -10,5 +10,5 @@ __version__ = "0.1.0"
 
 def compiled() -> bool:
     """Whether the core beside this file was compiled (`make compiled`). It decides the same either way."""
-    core = os.path.join(os.path.dirname(__file__), "core")
-    return any(name.startswith("life.") and name.endswith(".so") for name in os.listdir(core))
+    state = os.path.join(os.path.dirname(__file__), "core", "state")
+    return any(name.startswith("lifecycle.") and name.endswith(".so") for name in os.listdir(state))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.api.client import API
-from gpuyard.core.dump import dump, load
+from gpuyard.core.state.dump import dump, load
 from gpuyard.store import CODEC
 
 from .conftest import Box, until

@@ -14,9 +14,9 @@ COMPILED = ROOT / "build" / "compiled"
 
 PROGRAM = """
 import sys
-import gpuyard, gpuyard.core.life, gpuyard.core.nodes
+import gpuyard, gpuyard.core.state.lifecycle, gpuyard.core.fleet.nodes
 assert gpuyard.compiled(), gpuyard.__file__
-assert gpuyard.core.life.__file__.endswith(".so"), gpuyard.core.life.__file__
+assert gpuyard.core.state.lifecycle.__file__.endswith(".so"), gpuyard.core.state.lifecycle.__file__
 import pytest
 sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """

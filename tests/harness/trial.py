@@ -17,9 +17,8 @@ from typing import Any
 
 from gpuyard.control.books import Books
 from gpuyard.control.loop import Controller
-from gpuyard.core.admission import never
-from gpuyard.core.dump import canonical
-from gpuyard.core.plain import to_plain
+from gpuyard.core.explain.admission import never
+from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale
 from gpuyard.model import (
     After,
@@ -42,6 +41,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Commit, Fenced, Numbered, StoreError, StoreFull, Submission
 from gpuyard.testing import Faults, Life, MemoryStore, SimEngine

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.core import Explanation, decide, explain
-from gpuyard.core.dump import canonical, derived
+from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import Milli, Plan, ReasonCode
 from gpuyard.model.settings import TOTAL
 from gpuyard.policies import registry

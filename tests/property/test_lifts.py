@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core import Explanation, apply, why
-from gpuyard.core.dump import canonical, derived
+from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import After, AfterKind, Event, GpusTaken, Job, JobSubmitted, Outcome, Plan, PolicySpec
 from gpuyard.policies import registry
 from harness.machines import machine

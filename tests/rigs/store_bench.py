@@ -15,7 +15,7 @@ from queue import SimpleQueue
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gpuyard.core import State, apply
-from gpuyard.core.dump import dump, load
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import ConfigSet, JobCancelled, NodeAdded, Settings
 from gpuyard.store import CODEC, Accepted, Commit, Store, open_store
 from gpuyard.testing import node

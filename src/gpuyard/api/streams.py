@@ -23,9 +23,9 @@ from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
-from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import LeavesOut, Leftover
 from gpuyard.model import JobState
+from gpuyard.model.serialise import to_plain
 
 PIECE_BYTES_MAX = 64 * 1024
 READ_BYTES_MAX = 4 * 1024 * 1024

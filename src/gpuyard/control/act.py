@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from gpuyard.control.observe import attempt_of, key_of
 from gpuyard.core import State
-from gpuyard.core.bits import positions
-from gpuyard.core.records import JobRecord
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import Halt, Launch, Part, Phase, Recipe, Report
 from gpuyard.engines.partition_names import named
 from gpuyard.model import AttemptState, Outcome, StopCause, Verb

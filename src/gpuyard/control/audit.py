@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuyard.core.bits import positions
-from gpuyard.core.geometry import Place, layout_text
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.mig_geometry import Place, layout_text
 from gpuyard.model import (
     ConfigSet,
     Event,

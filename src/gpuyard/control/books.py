@@ -18,7 +18,7 @@ from typing import Any
 from gpuyard.control.aside import Aside
 from gpuyard.control.projections.bound import BY_KIND
 from gpuyard.core import InvalidEvent, Policy, State, apply
-from gpuyard.core.dump import dump, load
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
 from gpuyard.store import BoundTable, Commit, Store, TokenRow, packed

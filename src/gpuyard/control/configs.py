@@ -20,9 +20,9 @@ from gpuyard.control.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State
-from gpuyard.core.admission import gpus_text
-from gpuyard.core.caps import caps
-from gpuyard.core.words import memory_text
+from gpuyard.core.explain.admission import gpus_text
+from gpuyard.core.explain.caps import caps
+from gpuyard.core.phrases import memory_text
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash

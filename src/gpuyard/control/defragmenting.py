@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gpuyard.control.books import Books
 from gpuyard.control.plain_views import View, gpus_number
 from gpuyard.core import State, dump, load
-from gpuyard.core.bits import positions
+from gpuyard.core.fleet.bits import positions
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.packing.defrag import Emptied, Move, empty_gpus, empty_nodes
 

@@ -8,11 +8,11 @@ from gpuyard.control.explained import told
 from gpuyard.control.plain_views import View
 from gpuyard.control.rights import Sight
 from gpuyard.core import Policy, State, explain
-from gpuyard.core.geometry import Held, Place, fit, layout_text
-from gpuyard.core.mig_placing import place_slices, spare_whole
-from gpuyard.core.pinning import who_is_on
-from gpuyard.core.records import JobRecord
-from gpuyard.core.words import count_text, names_text
+from gpuyard.core.explain.layout_plan import who_is_on
+from gpuyard.core.fleet.mig_geometry import Held, Place, fit, layout_text
+from gpuyard.core.fleet.mig_placing import place_slices, spare_whole
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.model import ReasonCode
 from gpuyard.model.mig import MOLDS, Slice
 from gpuyard.model.units import MILLI

@@ -12,9 +12,9 @@ from functools import cache
 from gpuyard.control.labels import Label, live
 from gpuyard.control.refusals import CouldNever, Unacceptable
 from gpuyard.core import State
-from gpuyard.core.dependencies import met
-from gpuyard.core.records import JobRecord
-from gpuyard.core.words import count_text
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import count_text
+from gpuyard.core.state.dependencies import met
 from gpuyard.model import After, AfterKind, JobState
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import Store

@@ -33,7 +33,7 @@ from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, U
 from gpuyard.control.rights import Action
 from gpuyard.control.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import (
     CheckpointSeen,
     Event,

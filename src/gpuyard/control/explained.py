@@ -17,13 +17,13 @@ from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.tries import last_try
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
-from gpuyard.core.lifting import Apart
-from gpuyard.core.plain import to_plain
-from gpuyard.core.quota_reasons import without_names
-from gpuyard.core.records import JobRecord
-from gpuyard.core.share import Amount, Row, position, share
-from gpuyard.core.words import span
+from gpuyard.core.explain.quota_reasons import without_names
+from gpuyard.core.explain.share import Amount, Row, position, share
+from gpuyard.core.explain.what_if import Apart
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import span
 from gpuyard.model import Lift, Reason, Ticked
+from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import build
 from gpuyard.store import HistoryRow, Store, StoreDamaged
 

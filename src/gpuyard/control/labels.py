@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuyard.config.problems import quoted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import HistoryRow, Store
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from gpuyard.control.act import Pace
 from gpuyard.control.books import Books
 from gpuyard.core import State
-from gpuyard.core.bits import positions
-from gpuyard.core.mig_book import Pin
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.engines.contract import Answer, Engine, EngineError, Reply, Stale
 from gpuyard.model import Capability, Event, LayoutMade
 from gpuyard.model.mig import Slice

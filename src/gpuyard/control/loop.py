@@ -28,9 +28,8 @@ from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
 from gpuyard.control.memory import Witness
 from gpuyard.control.observe import attempt_events, by_key, engine_events, key_of, lost, node_events, refused
-from gpuyard.core import decide
-from gpuyard.core.plain import from_plain
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.decide import decide
 from gpuyard.engines.contract import (
     Answer,
     Engine,
@@ -59,6 +58,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
+from gpuyard.model.serialise import from_plain
 from gpuyard.packing.learning import Learner
 
 T = TypeVar("T")

@@ -13,9 +13,8 @@ from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
 from gpuyard.control.rights import Action, below
 from gpuyard.core import State
-from gpuyard.core.admission import never, never_paid
-from gpuyard.core.plain import Plain, to_plain
-from gpuyard.core.words import span
+from gpuyard.core.explain.admission import never, never_paid
+from gpuyard.core.phrases import span
 from gpuyard.engines.contract import UMASK, Recipe
 from gpuyard.model import (
     CATALOGUE,
@@ -35,6 +34,7 @@ from gpuyard.model import (
     TasksSubmitted,
     Whole,
 )
+from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import MILLI, SECOND_MS
 
 

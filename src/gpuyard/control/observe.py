@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence, Set
 
 from gpuyard.core import State
-from gpuyard.core.geometry import Place
-from gpuyard.core.mig_placing import pin_flaw
-from gpuyard.core.records import JobRecord
+from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_placing import pin_flaw
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import NodeReport, Phase, Report
 from gpuyard.model import (
     AttemptConfirmed,

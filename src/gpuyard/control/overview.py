@@ -5,8 +5,8 @@ from typing import Any
 from gpuyard.control.plain_views import View, gpus_number, node_state
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.core import State
-from gpuyard.core.bits import positions
-from gpuyard.core.tenants import ROOT, UNLIMITED
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.model.units import MILLI
 
 NODES_MAX = 1000

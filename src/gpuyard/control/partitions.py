@@ -17,11 +17,11 @@ from gpuyard.control.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State, dump, load
-from gpuyard.core.geometry import Held, Place, layout_text
-from gpuyard.core.mig_book import Pin
-from gpuyard.core.mig_placing import whole_free
-from gpuyard.core.pinning import Fate, fate, pinned
-from gpuyard.core.words import count_text
+from gpuyard.core.explain.layout_plan import Fate, fate, pinned
+from gpuyard.core.fleet.mig_book import Pin
+from gpuyard.core.fleet.mig_geometry import Held, Place, layout_text
+from gpuyard.core.fleet.mig_placing import whole_free
+from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
 from gpuyard.model.layouts import read_layout

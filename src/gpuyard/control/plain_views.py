@@ -6,13 +6,13 @@ from typing import Any
 from gpuyard.control.labels import row_label
 from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
-from gpuyard.core.bits import positions
-from gpuyard.core.caps import Caps
-from gpuyard.core.claims import pinned_mask
-from gpuyard.core.plain import from_plain
-from gpuyard.core.records import JobRecord, waited_ms
+from gpuyard.core.explain.caps import Caps
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.claims import pinned_mask
+from gpuyard.core.jobs.records import JobRecord, waited_ms
 from gpuyard.model import Ask
 from gpuyard.model.requests import request_text
+from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow
 

@@ -18,8 +18,8 @@ from gpuyard.control.queue_rows import QUEUE_COLUMNS, masked_row, queue_row
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, more
 from gpuyard.core import State
-from gpuyard.core.line import ahead, in_order
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import JobClass, JobSpec
 
 PIECE = 2500

@@ -5,8 +5,8 @@ from typing import Any
 from gpuyard.control.plain_views import gpus_number, node_state
 from gpuyard.control.slurm_views import NOTHING_MORE, throttled
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
-from gpuyard.core.room_reasons import full_text
+from gpuyard.core.explain.room_reasons import full_text
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import AttemptState, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 

@@ -39,8 +39,8 @@ from gpuyard.control.projections.following import Projection, checked, registere
 from gpuyard.control.retention import Keeper
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
-from gpuyard.core.dump import dump
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.dump import dump
 from gpuyard.engines.contract import EngineError, Phase
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED

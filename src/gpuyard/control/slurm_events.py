@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.observed import key_of
 from gpuyard.engines.slurm.states import AGAIN, OUTCOMES

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import After, AfterKind
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store

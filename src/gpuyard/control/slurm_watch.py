@@ -18,7 +18,7 @@ from gpuyard.control.compare import Difference
 from gpuyard.control.loop import Step
 from gpuyard.control.slurm_events import Kind, Moment
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import EngineError
 from gpuyard.engines.slurm.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of

@@ -28,7 +28,7 @@ from gpuyard.control.people import Person, Roster
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
-from gpuyard.core.words import span
+from gpuyard.core.phrases import span
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.store import StoreError, TokenRow
 

@@ -20,9 +20,9 @@ from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import files, recipe_of
 from gpuyard.control.tries import tries_of
 from gpuyard.core import State, decide
-from gpuyard.core.estimate import estimate
-from gpuyard.core.line import ahead
-from gpuyard.core.records import JobRecord
+from gpuyard.core.estimate.estimate import estimate
+from gpuyard.core.jobs.queue_position import ahead
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import JobState, Plan, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 

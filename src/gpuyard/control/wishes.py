@@ -15,7 +15,7 @@ from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.rights import DOES, MOVES, Action
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
 
 BATCH = 100

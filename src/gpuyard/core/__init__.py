@@ -3,13 +3,13 @@
 Pure: no clock, no randomness, no files. What it knows comes in as arguments, what it thinks goes out as values.
 """
 
-from gpuyard.core.decide import decide
-from gpuyard.core.dump import dump, load
-from gpuyard.core.explain import Explanation, explain
-from gpuyard.core.fold import apply
-from gpuyard.core.policy import Policy
-from gpuyard.core.state import InvalidEvent, State
-from gpuyard.core.why import why
+from gpuyard.core.explain.explain import Explanation, explain
+from gpuyard.core.explain.why import why
+from gpuyard.core.schedule.decide import decide
+from gpuyard.core.schedule.policy import Policy
+from gpuyard.core.state.dump import dump, load
+from gpuyard.core.state.fold import apply
+from gpuyard.core.state.state import InvalidEvent, State
 
 __all__ = [
     "Explanation",

@@ -12,7 +12,7 @@ import yaml
 
 from gpuyard.config.problems import ConfigError, quoted, remedy
 from gpuyard.config.syntax import syntax_problem
-from gpuyard.core.geometry import Place, layout_text
+from gpuyard.core.fleet.mig_geometry import Place, layout_text
 from gpuyard.errors import BadInput
 from gpuyard.model.layouts import WHOLE, read_layout
 

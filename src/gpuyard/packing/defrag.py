@@ -10,13 +10,13 @@ the plan is made on a copy.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuyard.core.bits import each, positions
-from gpuyard.core.dump import dump, load
-from gpuyard.core.nodes import Nodes, barred
-from gpuyard.core.placing import Placer
-from gpuyard.core.preempt import protected_until_ms
-from gpuyard.core.records import JobRecord
-from gpuyard.core.state import State
+from gpuyard.core.fleet.bits import each, positions
+from gpuyard.core.fleet.nodes import Nodes, barred
+from gpuyard.core.fleet.placing import Placer
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.preempt import protected_until_ms
+from gpuyard.core.state.dump import dump, load
+from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Milli, Whole
 from gpuyard.model.units import MILLI
 

@@ -10,8 +10,8 @@ The control loop and the simulator both ask a `Learner`, so that a simulated yar
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpuyard.core.geometry import charge_of
-from gpuyard.core.state import State
+from gpuyard.core.fleet.mig_geometry import charge_of
+from gpuyard.core.state.state import State
 from gpuyard.model import Ask, Memory, Mig, Milli
 from gpuyard.model.units import MILLI
 

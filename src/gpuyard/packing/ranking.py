@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Callable
 
-from gpuyard.core.nodes import DirtyNodes, Nodes
+from gpuyard.core.fleet.nodes import DirtyNodes, Nodes
 from gpuyard.packing.values import NO_ROOM
 
 

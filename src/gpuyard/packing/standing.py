@@ -8,11 +8,11 @@ the same choices.
 from bisect import bisect_left
 from functools import lru_cache
 
-from gpuyard.core.bits import each
-from gpuyard.core.geometry import charge_of
-from gpuyard.core.mig_placing import uncut_free
-from gpuyard.core.nodes import Nodes
-from gpuyard.core.shapes import Shape
+from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.mig_geometry import charge_of
+from gpuyard.core.fleet.mig_placing import uncut_free
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Shape
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
 from gpuyard.packing.slices.standing import SliceStanding

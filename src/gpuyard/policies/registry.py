@@ -1,9 +1,9 @@
 """The one list of policies: parts by name, presets, and how a policy is put together."""
 
-from gpuyard.core.order import Criterion, FairShare, Order
-from gpuyard.core.passes import Rule
-from gpuyard.core.placing import Placer, Ranker
-from gpuyard.core.policy import BackfillFactory, Policy
+from gpuyard.core.fleet.placing import Placer, Ranker
+from gpuyard.core.jobs.order import Criterion, FairShare, Order
+from gpuyard.core.schedule.passes import Rule
+from gpuyard.core.schedule.policy import BackfillFactory, Policy
 from gpuyard.model import PolicySpec
 from gpuyard.policies.backfill.conservative import Conservative
 from gpuyard.policies.backfill.easy import Easy

@@ -7,7 +7,7 @@ with a dozen others, on its way in and on its way out; here most are compared on
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 
 NEVER_MS = 1 << 62
 """Later than anything in a trace."""

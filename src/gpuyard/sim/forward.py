@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 from random import Random
 
 from gpuyard.core import Policy, State, apply, decide
-from gpuyard.core.admission import never
-from gpuyard.core.records import JobRecord
+from gpuyard.core.explain.admission import never
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,

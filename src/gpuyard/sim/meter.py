@@ -7,8 +7,8 @@ from operator import mul, sub
 from struct import Struct
 
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
-from gpuyard.core.tenants import ROOT
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import ROOT
 from gpuyard.model import Ask, Pool
 from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.sim.result import Result

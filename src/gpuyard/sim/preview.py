@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuyard.core import State, apply
-from gpuyard.core.admission import never
-from gpuyard.core.words import names_text
+from gpuyard.core.explain.admission import never
+from gpuyard.core.phrases import names_text
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies import registry

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuyard.core import State
-from gpuyard.core.dependencies import task_ids
-from gpuyard.core.plain import from_plain
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.dependencies import task_ids
 from gpuyard.model import After, AfterKind, JobSpec
+from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, NO_LIMIT_MS
 from gpuyard.sim.trace import Trace
 

@@ -11,9 +11,9 @@ from operator import attrgetter
 from time import perf_counter_ns, process_time
 
 from gpuyard.core import Policy, State, apply, decide
-from gpuyard.core.admission import never
-from gpuyard.core.life import complete, end, start, submit
-from gpuyard.core.records import JobRecord, waited_ms
+from gpuyard.core.explain.admission import never
+from gpuyard.core.jobs.records import JobRecord, waited_ms
+from gpuyard.core.state.lifecycle import complete, end, start, submit
 from gpuyard.model import (
     AttemptStopping,
     ConfigSet,

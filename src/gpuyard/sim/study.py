@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
-from gpuyard.core.admission import never
+from gpuyard.core.explain.admission import never
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, Market, Milli, PolicySpec, Pool, Reason, Settings, Whole
 from gpuyard.model.units import HOUR_MS, MILLI

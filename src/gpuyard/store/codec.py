@@ -13,8 +13,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-from gpuyard.core.plain import Plain, from_plain, to_plain
 from gpuyard.model import Event, Job, JobSpec, JobSubmitted, TasksSubmitted
+from gpuyard.model.serialise import Plain, from_plain, to_plain
 from gpuyard.store.errors import StoreDamaged, StoreError
 
 Upcaster = Callable[[Plain], Plain]

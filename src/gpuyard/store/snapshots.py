@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, insert, select
 
 from gpuyard import __version__
-from gpuyard.core.plain import Plain
+from gpuyard.model.serialise import Plain
 from gpuyard.model.units import DAY_MS
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.errors import StoreDamaged, StoreError

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gpuyard.core.plain import Plain
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
+from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Counters
 from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Conflict, StoreError

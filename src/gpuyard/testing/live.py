@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.loop import Controller, Step
-from gpuyard.core.plain import to_plain
 from gpuyard.engines.contract import Engine, Recipe
 from gpuyard.model import (
     Ask,
@@ -21,6 +20,7 @@ from gpuyard.model import (
     Settings,
     Verb,
 )
+from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Submission
 from gpuyard.testing.memory_store import MemoryStore

@@ -6,8 +6,8 @@ Events pass through the codec both ways, so that what is simulated is what a log
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
-from gpuyard.core.plain import Plain
 from gpuyard.model import Event
+from gpuyard.model.serialise import Plain
 from gpuyard.store import (
     CODEC,
     HISTORY_ROWS,

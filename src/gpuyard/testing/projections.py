@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from json import loads
 
 from gpuyard.control.projections.following import Projection, Rows, facts
-from gpuyard.core.plain import Plain
 from gpuyard.model import Event
+from gpuyard.model.serialise import Plain
 
 
 def projected(projection: Projection, events: Iterable[Event]) -> dict[str, Plain]:

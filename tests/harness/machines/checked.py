@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.dump import derived, dump, load
+from gpuyard.core.state.dump import derived, dump, load
 from gpuyard.model import Event, Plan, ReasonCode
 from harness.reference.books import Books
 from harness.reference.invariants import (

@@ -1,8 +1,8 @@
 """The state machine on GPUs that can be cut: slices by demand, layouts that are pinned and released, and the reserve.
 
-Layouts are pinned in two ways. As people do it: what is wanted goes through `core.pinning`, and what comes back is
-judged, a refusal too. And as an event that anyone might have written, lawful or not: the fold takes it if and only if
-the judge does.
+Layouts are pinned in two ways. As people do it: what is wanted goes through `layout_plan`, and its answer is judged,
+also a refusal. And as an event that anyone might have written, lawful or not: the fold takes it if and only if the
+judge does.
 """
 
 from collections import Counter
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from gpuyard.core import apply
-from gpuyard.core.dump import derived, dump, load
-from gpuyard.core.geometry import Place
-from gpuyard.core.pinning import fate
-from gpuyard.core.state import InvalidEvent
+from gpuyard.core.explain.layout_plan import fate
+from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.state.dump import derived, dump, load
+from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import (
     Ask,
     ConfigSet,

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from gpuyard.core import Explanation, State, apply, decide
-from gpuyard.core.dump import dump, load
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import (
     AddNodes,
     AskFor,

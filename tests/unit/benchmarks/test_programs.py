@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from gpuyard.core.geometry import fit
+from gpuyard.core.fleet.mig_geometry import fit
 from gpuyard.model.layouts import read_layout
 from gpuyard.model.mig import MOLDS
 from gpuyard.sim.generate import poisson

@@ -7,7 +7,7 @@ import pytest
 from gpuyard.cli import demo
 from gpuyard.config import loads
 from gpuyard.core import State, apply
-from gpuyard.core.admission import never
+from gpuyard.core.explain.admission import never
 from gpuyard.model import ConfigSet, NodeAdded
 from gpuyard.sim import generate
 from gpuyard.sim.study import first_jobs

@@ -7,7 +7,7 @@ from gpuyard.api.schemas import DrainRequest, checked
 from gpuyard.cli import nodes
 from gpuyard.cli.options import Output
 from gpuyard.cli.tables import span_words
-from gpuyard.core.words import hours_counted, span
+from gpuyard.core.phrases import hours_counted, span
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 
 NODE = dict.fromkeys(nodes.FIELDS, "") | {

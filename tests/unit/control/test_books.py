@@ -14,9 +14,9 @@ from gpuyard.control.aside import Aside
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.newjobs import NewJob, events_of
 from gpuyard.core import State
-from gpuyard.core.dump import canonical, load
-from gpuyard.core.plain import Plain
+from gpuyard.core.state.dump import canonical, load
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
+from gpuyard.model.serialise import Plain
 from gpuyard.store import Commit, Fenced, Store, StoreFull, Submission, open_store, packed
 from gpuyard.testing import MemoryStore
 

@@ -10,8 +10,8 @@ from gpuyard.control.desk import Desk
 from gpuyard.control.loop import Controller
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import CouldNever, Impossible
-from gpuyard.core.admission import never
-from gpuyard.core.dump import canonical, dump, load
+from gpuyard.core.explain.admission import never
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (
     Ask,
     Capability,

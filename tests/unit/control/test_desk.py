@@ -14,7 +14,6 @@ from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.control.wishes import Gone
-from gpuyard.core.plain import from_plain
 from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
     Ask,
@@ -31,6 +30,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull

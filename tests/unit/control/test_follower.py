@@ -18,7 +18,7 @@ from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.control.views import Views
 from gpuyard.control.wishes import BATCH
-from gpuyard.core.dump import canonical
+from gpuyard.core.state.dump import canonical
 from gpuyard.model import Verb
 from gpuyard.model.units import HOUR_MS
 from rigs.desk import ANA, ROOT, Rig, granted, rig

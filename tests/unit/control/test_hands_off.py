@@ -16,7 +16,7 @@ from gpuyard.control.loop import Controller
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.partitions import Partitions, Wanted
 from gpuyard.control.refusals import Impossible, Unacceptable
-from gpuyard.core.geometry import Place
+from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.local import engine as local
 from gpuyard.engines.local import machine
 from gpuyard.engines.local.engine import LocalEngine

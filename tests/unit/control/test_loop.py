@@ -13,8 +13,7 @@ from gpuyard.control.books import Books
 from gpuyard.control.labels import Label
 from gpuyard.control.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
 from gpuyard.control.views import Views
-from gpuyard.core.dump import canonical
-from gpuyard.core.plain import to_plain
+from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import (
     Answer,
     Busy,
@@ -44,6 +43,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.model.serialise import to_plain
 from gpuyard.packing.learning import FIRST_JOBS, JOB
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Fenced

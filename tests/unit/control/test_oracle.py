@@ -7,8 +7,8 @@ import pytest
 from gpuyard.control.foresight.answers import answer_of
 from gpuyard.control.foresight.oracle import Foresight, Question, foresee
 from gpuyard.control.foresight.thought import Own
-from gpuyard.core import long_line
-from gpuyard.core.dump import dump, load
+from gpuyard.core.explain import long_line
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.sim.forward import Forward

@@ -13,8 +13,8 @@ from gpuyard.control.configs import Proposal
 from gpuyard.control.foresight import previews
 from gpuyard.control.foresight.previews import Previews
 from gpuyard.control.refusals import Overloaded
-from gpuyard.core.plain import to_plain
 from gpuyard.model import Ask, JobSpec, Quota, Settings, Tenant, Whole
+from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import HISTORY_ROWS, HistoryRow

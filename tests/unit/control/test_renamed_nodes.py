@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.control.observe import node_events
 from gpuyard.core import InvalidEvent, apply, decide
-from gpuyard.core.dump import canonical, dump, load
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import Busy, NodeReport
 from gpuyard.model import (
     AttemptEnded,

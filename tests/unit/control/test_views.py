@@ -20,7 +20,7 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
 from gpuyard.core import State
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
 from rigs.desk import ROOT, Rig, granted, listed, rig

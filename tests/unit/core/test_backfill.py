@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.core import apply
-from gpuyard.core.quota_promise import QuotaPromise
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.quota_promise import QuotaPromise
 from gpuyard.model import (
     ConfigSet,
     GpusTaken,

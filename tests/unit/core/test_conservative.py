@@ -6,7 +6,7 @@ from itertools import combinations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core.profile import Profile
+from gpuyard.core.schedule.profile import Profile
 from gpuyard.model import Ask, Grant, Node, NodeCordoned, Plan, PolicySpec, ReasonCode, Whole
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share, tenant

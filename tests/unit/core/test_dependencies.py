@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from gpuyard.core import apply, dependencies, explain
-from gpuyard.core.dump import canonical, derived, dump, load
-from gpuyard.core.plain import from_plain
+from gpuyard.core import apply, explain
+from gpuyard.core.state import dependencies
+from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import (
     After,
     AfterKind,
@@ -25,6 +25,7 @@ from gpuyard.model import (
     Verb,
     Whole,
 )
+from gpuyard.model.serialise import from_plain
 from gpuyard.testing import nodes
 from harness.yard import Yard
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from gpuyard.core import apply
-from gpuyard.core.dump import canonical, derived, dump, load
-from gpuyard.core.plain import from_plain, to_plain
+from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,
@@ -32,6 +31,7 @@ from gpuyard.model import (
     Tenant,
     Whole,
 )
+from gpuyard.model.serialise import from_plain, to_plain
 from gpuyard.testing import URGENT, ask, node, nodes, share, tenant
 from harness.machines.checked import CheckedYard, replayed
 from harness.yard import Yard

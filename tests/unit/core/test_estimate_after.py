@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.core import apply, explain
-from gpuyard.core.estimate import Estimate, estimate
+from gpuyard.core.estimate.estimate import Estimate, estimate
 from gpuyard.model import After, AfterKind, Ask, Job, JobSpec, JobSubmitted, Requested, Verb, Whole
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.testing import nodes

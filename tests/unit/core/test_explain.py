@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.core import Explanation, Policy, explain
-from gpuyard.core.estimate import estimate_starts
-from gpuyard.core.line import ahead, in_order
-from gpuyard.core.why import why as judged_why
-from gpuyard.core.words import span
+from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.explain.why import why as judged_why
+from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.phrases import span
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuyard.core.dump import dump
+from gpuyard.core.state.dump import dump
 from gpuyard.model import ConfigSet, Settings, Tenant
 from gpuyard.testing import BATCH, ask, nodes, share, tenant
 from harness.yard import Yard

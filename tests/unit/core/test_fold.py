@@ -3,8 +3,8 @@
 import pytest
 
 from gpuyard.core import InvalidEvent, apply
-from gpuyard.core.dump import canonical
-from gpuyard.core.transitions import FROM
+from gpuyard.core.state.dump import canonical
+from gpuyard.core.state.transitions import FROM
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core.geometry import (
+from gpuyard.core.fleet.mig_geometry import (
     Held,
     Place,
     best_start,

@@ -2,11 +2,12 @@
 
 import pytest
 
-from gpuyard.core import long_line, why
-from gpuyard.core.dump import canonical, derived, dump, load
-from gpuyard.core.lifting import Trial
-from gpuyard.core.line import ahead, in_order
-from gpuyard.core.long_line import Cut, shorten
+from gpuyard.core import why
+from gpuyard.core.explain import long_line
+from gpuyard.core.explain.long_line import Cut, shorten
+from gpuyard.core.explain.what_if import Trial
+from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import (
     After,
     AfterKind,

@@ -3,8 +3,8 @@
 import pytest
 
 from gpuyard.core import why
-from gpuyard.core.dump import canonical, dump, load
-from gpuyard.core.line import ahead, in_order
+from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobReleased, Requested, Verb
 from gpuyard.policies import registry
 from gpuyard.testing import nodes, tenant

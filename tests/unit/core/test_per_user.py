@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuyard.core.admission import never
-from gpuyard.core.caps import caps
-from gpuyard.core.why import why
+from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.caps import caps
+from gpuyard.core.explain.why import why
 from gpuyard.model import ConfigSet, EndJobs, JobSpec, RaiseAttempts, RaisePerUser, ReasonCode, Settings
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
 from harness.yard import Yard

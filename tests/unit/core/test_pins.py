@@ -5,13 +5,13 @@ import random
 import pytest
 
 from gpuyard.core import apply
-from gpuyard.core.dump import canonical, derived, dump, load
-from gpuyard.core.estimate import estimate
-from gpuyard.core.geometry import Place, layout_text
-from gpuyard.core.mig_placing import whole_free
-from gpuyard.core.pinning import Fate, fate
-from gpuyard.core.state import InvalidEvent
-from gpuyard.core.why import why
+from gpuyard.core.estimate.estimate import estimate
+from gpuyard.core.explain.layout_plan import Fate, fate
+from gpuyard.core.explain.why import why
+from gpuyard.core.fleet.mig_geometry import Place, layout_text
+from gpuyard.core.fleet.mig_placing import whole_free
+from gpuyard.core.state.dump import canonical, derived, dump, load
+from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings
 from gpuyard.model.layouts import read_layout
 from gpuyard.model.mig import MOLDS, Slice

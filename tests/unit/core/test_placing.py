@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from gpuyard.core.bits import choose_gpus, each, lowest, positions
+from gpuyard.core.fleet.bits import choose_gpus, each, lowest, positions
 from gpuyard.model import Ask, Node, NodeCordoned, NodeDown, NodeUncordoned, PolicySpec, Start
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share

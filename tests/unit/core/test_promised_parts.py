@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.core.why import why
+from gpuyard.core.explain.why import why
 from gpuyard.model import EndJobs, Mig, Milli
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes

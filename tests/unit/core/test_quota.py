@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gpuyard.core.admission import never
+from gpuyard.core.explain.admission import never
 from gpuyard.model import Ask, Budget, ConfigSet, JobSpec, ReasonCode, Settings, Tenant
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.policies import registry

@@ -3,8 +3,8 @@
 import pytest
 
 from gpuyard.core import InvalidEvent, apply, decide, explain
-from gpuyard.core.dump import canonical, dump, load
-from gpuyard.core.life import RETRY_FIRST_MS, RETRY_MAX_MS
+from gpuyard.core.state.dump import canonical, dump, load
+from gpuyard.core.state.lifecycle import RETRY_FIRST_MS, RETRY_MAX_MS
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,

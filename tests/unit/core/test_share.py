@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from gpuyard.core.share import PPM, Row, percent, position, share
+from gpuyard.core.explain.share import PPM, Row, percent, position, share
 from gpuyard.model import Budget, JobClass, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.testing import nodes, tenant

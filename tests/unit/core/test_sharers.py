@@ -6,9 +6,9 @@ import pytest
 
 from gpuyard.control.newjobs import owned
 from gpuyard.control.people import RunAs
-from gpuyard.core.dump import canonical, derived, dump, load
-from gpuyard.core.estimate import estimate_starts
-from gpuyard.core.why import why
+from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.explain.why import why
+from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import Ask, EndJobs, JobSpec, Mig, Milli, Settings, Whole
 from gpuyard.testing import ask, nodes
 from harness.yard import Yard

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.admission import never
-from gpuyard.core.dump import canonical, derived, dump, load
-from gpuyard.core.estimate import estimate_starts
-from gpuyard.core.geometry import Place, charge_of
-from gpuyard.core.mig_placing import whole_free
+from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.explain.admission import never
+from gpuyard.core.fleet.mig_geometry import Place, charge_of
+from gpuyard.core.fleet.mig_placing import whole_free
+from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.learning import merged

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.core import InvalidEvent, apply
-from gpuyard.core.dump import canonical, derived
+from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import (
     After,
     AfterKind,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.core.geometry import Place, fit
+from gpuyard.core.fleet.mig_geometry import Place, fit
 from gpuyard.engines.contract import Answer, Permanent, Transient
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here

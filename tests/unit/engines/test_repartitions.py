@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.core.bits import positions
-from gpuyard.core.geometry import Place
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import NoMps

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.core.geometry import Place
+from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.contract import Part, Permanent, Transient
 from gpuyard.engines.local.mig import Slices
 from gpuyard.engines.local.mig_emulated import EmulatedCutter

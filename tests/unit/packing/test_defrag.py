@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core import State, apply, claims
-from gpuyard.core.dump import canonical, dump, load
+from gpuyard.core import State, apply
+from gpuyard.core.fleet import claims
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,

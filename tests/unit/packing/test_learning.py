@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.core.dump import dump, load
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Ask, DemandLearned, Mig, Whole
 from gpuyard.packing.learning import (
     ASKS_MAX,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core.geometry import Place
-from gpuyard.core.mig_placing import place_slices, sliceable, slices_on, whole_free
+from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_placing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MOLDS
 from gpuyard.packing.slices.standing import SliceStanding

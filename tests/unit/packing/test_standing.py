@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.dump import dump, load
+from gpuyard.core.state.dump import dump, load
 from gpuyard.model import (
     Ask,
     AttemptEnded,

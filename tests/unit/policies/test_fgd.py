@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.admission import never
-from gpuyard.core.dump import canonical, dump, load
-from gpuyard.core.placing import gang
+from gpuyard.core.explain.admission import never
+from gpuyard.core.fleet.placing import gang
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (
     Ask,
     AttemptEnded,

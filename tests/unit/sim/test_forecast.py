@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gpuyard.core.dump import canonical, dump, load
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobSpec
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.policies.registry import PRESETS

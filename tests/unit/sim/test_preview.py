@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from gpuyard.core import State, apply
-from gpuyard.core.plain import to_plain
 from gpuyard.model import (
     After,
     AfterKind,
@@ -26,6 +25,7 @@ from gpuyard.model import (
     Tenant,
     Whole,
 )
+from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.sim.preview import Asked, preview

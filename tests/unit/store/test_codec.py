@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core.plain import to_plain
 from gpuyard.model import Event, Job, JobSubmitted, TasksSubmitted, Ticked
+from gpuyard.model.serialise import to_plain
 from gpuyard.store import CODEC, Codec, StoreDamaged, StoreError
 from rigs.stores import SPEC, array, submission
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from gpuyard.core import State, apply
-from gpuyard.core.dump import canonical, dump, load
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.store import Store, StoreDamaged, StoreError
 from gpuyard.store.schema import SNAPSHOTS
 from gpuyard.store.snapshots import ANCHOR_MS

@@ -114,7 +114,7 @@ CELLS |= {head.lower(): Cell(head, width, lambda _: "") for head, width in _EMPT
 
 
 def _waited(job: SlurmJob) -> str:
-    from gpuyard.core.records import waited_ms
+    from gpuyard.core.jobs.records import waited_ms
 
     until_ms = job.started_ms or job.ended_ms or job.now_ms
     return full_span(waited_ms(job.submitted_ms, until_ms, job.ran_ms) // 1000)

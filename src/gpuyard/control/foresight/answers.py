@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuyard.control.foresight.oracle import Foresight
-from gpuyard.core.words import count_text, span
+from gpuyard.core.phrases import count_text, span
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS
 from gpuyard.sim.calibration import ONE, SCORES_MIN
 

@@ -2,7 +2,7 @@
 
 The server says which question and how far the log has come; nothing is copied for it. A fork has the whole state
 at no cost, may do with it what it likes, and is gone when it has answered, or when its time is up. What a question
-tries out on the state (`core/lifting.py`) is done in forks of that fork.
+tries out on the state (`core/explain/what_if.py`) is done in forks of that fork.
 
 The process ends when the server does, and when nobody has asked for a while: its memory is as large as the server's.
 """
@@ -26,7 +26,7 @@ from gpuyard.control.books import Books
 from gpuyard.control.foresight.thought import Behind, Own
 from gpuyard.control.refusals import Overloaded, Refusal
 from gpuyard.core import State
-from gpuyard.core.lifting import Apart
+from gpuyard.core.explain.what_if import Apart
 from gpuyard.errors import YardError
 from gpuyard.store import StoreDamaged, open_store
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from gpuyard.control.foresight.thought import Own
 from gpuyard.core import State, apply, decide
-from gpuyard.core.bits import positions
-from gpuyard.core.estimate import estimate
-from gpuyard.core.estimate_after import stuck
-from gpuyard.core.explain import explain
-from gpuyard.core.long_line import is_long, shorten
-from gpuyard.core.policy import Policy
-from gpuyard.core.quota_reasons import without_names
-from gpuyard.core.records import JobRecord
+from gpuyard.core.estimate.after import stuck
+from gpuyard.core.estimate.estimate import estimate
+from gpuyard.core.explain.explain import explain
+from gpuyard.core.explain.long_line import is_long, shorten
+from gpuyard.core.explain.quota_reasons import without_names
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.policy import Policy
 from gpuyard.model import Event, JobState
 from gpuyard.sim.forecast import RUNS, Past, forecast
 from gpuyard.sim.pastjobs import LEVELS, Arrivals, PastJob, RunTimes

@@ -3,8 +3,8 @@
 import threading
 from dataclasses import replace
 
-from gpuyard.core.plain import from_plain
 from gpuyard.model import JobSpec
+from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import HistoryQuery, HistoryRow, Store

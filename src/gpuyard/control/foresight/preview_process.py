@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from gpuyard.core.dump import load
+from gpuyard.core.state.dump import load
 from gpuyard.sim.preview import Asked, preview
 
 TOLD_EVERY_S = 0.2

@@ -15,7 +15,7 @@ from typing import Any
 from gpuyard.control.books import Books
 from gpuyard.control.configs import Proposal
 from gpuyard.control.refusals import Overloaded
-from gpuyard.core.dump import dump
+from gpuyard.core.state.dump import dump
 from gpuyard.model.units import DAY_MS
 
 JOBS_MAX = 100_000

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gpuyard.control.books import Books
 from gpuyard.core import Policy, State, dump, load
-from gpuyard.core.lifting import Apart
+from gpuyard.core.explain.what_if import Apart
 from gpuyard.store import Store
 
 P = ParamSpec("P")

@@ -10,10 +10,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gpuyard.core import State
-from gpuyard.core.bits import positions
-from gpuyard.core.plain import Plain, to_plain
-from gpuyard.core.records import JobRecord
-from gpuyard.core.words import span
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import span
 from gpuyard.model import (
     AttemptEnded,
     Event,
@@ -24,6 +23,7 @@ from gpuyard.model import (
     Requested,
     StopCause,
 )
+from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import SECOND_MS
 from gpuyard.store import HISTORY_ROWS, TRY_ROWS, BoundTable, HistoryRow, TryRow
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gpuyard.core.plain import Plain
 from gpuyard.errors import YardError
 from gpuyard.model import Event, JobHeld, JobSubmitted, TasksSubmitted
+from gpuyard.model.serialise import Plain
 from gpuyard.store.tables.bound import kept_text
 
 ENTRY_POINTS = "gpuyard.projections"

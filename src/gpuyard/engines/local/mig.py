@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from gpuyard.core.geometry import Place, flaw
+from gpuyard.core.fleet.mig_geometry import Place, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.local import files
 from gpuyard.model.mig import Mold

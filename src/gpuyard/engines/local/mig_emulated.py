@@ -8,7 +8,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gpuyard.core.geometry import Place, flaw
+from gpuyard.core.fleet.mig_geometry import Place, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.local import files
 from gpuyard.model.mig import Mold

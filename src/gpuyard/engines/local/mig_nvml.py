@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from gpuyard.core.geometry import Place
+from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.contract import Transient
 from gpuyard.model.mig import Mold, Profile
 

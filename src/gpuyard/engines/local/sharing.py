@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.core.geometry import Place
+from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
 from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices, own_slices

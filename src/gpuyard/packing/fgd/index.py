@@ -6,10 +6,10 @@ moves it from one set to another, and the best node is the lowest bit of the hig
 
 from bisect import bisect_right
 
-from gpuyard.core.bits import each
-from gpuyard.core.mig_placing import uncut_free
-from gpuyard.core.nodes import DirtyNodes, Nodes
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.mig_placing import uncut_free
+from gpuyard.core.fleet.nodes import DirtyNodes, Nodes
+from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.packing.fgd.measure import Idle, Task, Uses, thresholds
 
 _IDLE_MAX = 50_000

@@ -7,9 +7,9 @@ cheapest place, and a change of one node moves it from one set to another.
 
 from collections.abc import Mapping
 
-from gpuyard.core.bits import each
-from gpuyard.core.geometry import Held, Place, book_milli, idle_harm, starts
-from gpuyard.core.mig_placing import (
+from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.mig_geometry import Held, Place, book_milli, idle_harm, starts
+from gpuyard.core.fleet.mig_placing import (
     KEPT,
     Found,
     kept_for,
@@ -19,8 +19,8 @@ from gpuyard.core.mig_placing import (
     spare_whole,
     taken_by_force,
 )
-from gpuyard.core.nodes import Nodes
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI

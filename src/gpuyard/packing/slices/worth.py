@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from gpuyard.core.geometry import Held, Place, gpu_milli, starts
+from gpuyard.core.fleet.mig_geometry import Held, Place, gpu_milli, starts
 from gpuyard.model.mig import Mold, Profile
 from gpuyard.model.units import MILLI
 

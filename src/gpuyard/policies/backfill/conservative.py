@@ -1,7 +1,7 @@
 """`conservative`: every job that cannot start is promised a time, and nobody may start who breaks any promise.
 
 Promises are worked out anew in each pass, in order, so whoever is first never loses. As long as jobs end when
-promised, the others do not lose either: a place is chosen by what is ahead of the job alone (see `core.profile`), and
+promised, the others do not lose either: a place is chosen by what is ahead of the job alone (see `Profile`), and
 what starts past it stays out of its way. An early end lets jobs move up, and one that moved up may then be in the way
 of one behind it.
 
@@ -9,9 +9,9 @@ A job goes where it was promised to go. The `placement` of the policy chooses fo
 most of what starts past others: behind them nobody was promised anything.
 """
 
-from gpuyard.core.passes import Pass
-from gpuyard.core.profile import Profile, Slot
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.profile import Profile, Slot
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
 

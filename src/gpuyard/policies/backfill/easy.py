@@ -4,10 +4,10 @@ A job that will be over by the promised time may use anything that is free; one 
 the promise leaves over, node by node, and of the quota of its tenants.
 """
 
-from gpuyard.core.passes import Pass
-from gpuyard.core.quota_promise import QuotaPromise
-from gpuyard.core.records import JobRecord
-from gpuyard.core.reserve import Promise, promise, untold
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.quota_promise import QuotaPromise
+from gpuyard.core.schedule.reserve import Promise, promise, untold
 from gpuyard.model import Grant, ReasonCode, Reservation
 
 _RESERVATION = ReasonCode.RESERVATION

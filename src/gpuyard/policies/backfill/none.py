@@ -1,7 +1,7 @@
 """`none`: nobody overtakes. The first job that finds no room ends the pass; one that lacks quota stops its tenant."""
 
-from gpuyard.core.passes import Pass
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.passes import Pass
 from gpuyard.model import Grant, ReasonCode
 
 _BLOCKS_ALL = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})

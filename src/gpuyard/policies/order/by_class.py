@@ -1,6 +1,6 @@
 """`class`: the class's priority."""
 
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 
 
 class ByClass:

@@ -4,8 +4,8 @@ Laxity is the deadline less now less what is left to do. Now is the same for all
 clock.
 """
 
-from gpuyard.core.nodes import NEVER_MS
-from gpuyard.core.records import JobRecord
+from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.jobs.records import JobRecord
 
 
 class Deadline:

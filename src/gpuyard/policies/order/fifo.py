@@ -1,6 +1,6 @@
 """`fifo`: first come, first served."""
 
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 
 
 class Fifo:

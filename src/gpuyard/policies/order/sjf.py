@@ -1,6 +1,6 @@
 """`sjf`: shortest job first, by its time limit, which is all that is known before it has run."""
 
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 
 
 class Sjf:

@@ -1,6 +1,6 @@
 """`srtf`: shortest remaining time first. With the preemption rule `srtf` a much longer job makes room."""
 
-from gpuyard.core.records import JobRecord
+from gpuyard.core.jobs.records import JobRecord
 
 
 class Srtf:

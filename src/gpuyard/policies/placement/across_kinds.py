@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from gpuyard.core.nodes import Nodes
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Shape, Way
 
 Best = Callable[[Nodes, Shape, int], int]
 """The best node of a set for one task; -1: none has room."""

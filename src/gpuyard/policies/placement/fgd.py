@@ -8,8 +8,8 @@ no demand has been learned, are placed like `best-fit`.
 
 from collections.abc import Iterable
 
-from gpuyard.core.nodes import Nodes
-from gpuyard.core.placing import (
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.placing import (
     grant_tasks,
     placer,
     share_best_fit,
@@ -17,7 +17,7 @@ from gpuyard.core.placing import (
     share_grant,
     whole_best_fit,
 )
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.packing.fgd.index import FgdIndex
 from gpuyard.policies.placement.across_kinds import ranked

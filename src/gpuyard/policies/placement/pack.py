@@ -9,9 +9,9 @@ and everything as long as nobody is expected to want parts of GPUs, are placed l
 
 from collections.abc import Iterable
 
-from gpuyard.core.mig_placing import place_slices
-from gpuyard.core.nodes import Nodes
-from gpuyard.core.placing import (
+from gpuyard.core.fleet.mig_placing import place_slices
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.placing import (
     grant_tasks,
     placer,
     share_best_fit,
@@ -19,7 +19,7 @@ from gpuyard.core.placing import (
     share_grant,
     whole_best_fit,
 )
-from gpuyard.core.shapes import Shape, Way
+from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.packing.standing import Standing
 from gpuyard.policies.placement.across_kinds import ranked

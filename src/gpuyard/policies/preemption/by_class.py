@@ -5,8 +5,8 @@ It never takes another tenant below its guarantee: a promise made to a tenant is
 
 from collections.abc import Callable
 
-from gpuyard.core.records import JobRecord
-from gpuyard.core.state import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
 

@@ -5,8 +5,8 @@ A tenant that reclaims ends within its guarantee, so nobody can reclaim from it 
 
 from collections.abc import Callable
 
-from gpuyard.core.records import JobRecord
-from gpuyard.core.state import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
 

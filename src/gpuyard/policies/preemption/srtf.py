@@ -5,8 +5,8 @@ Far more is four times as much: with less, two jobs of like length would push ea
 
 from collections.abc import Callable
 
-from gpuyard.core.records import JobRecord
-from gpuyard.core.state import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
 _RATIO = 4

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, false, func, or_, select
 
-from gpuyard.core.plain import Plain
+from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import HISTORY
 from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text

@@ -1,0 +1,276 @@
+"""When a waiting job will start, if everything that runs ends when promised.
+
+The jobs ahead of it are booked in, in the policy's order, and then the job itself. That is what `conservative`
+promises. Other policies let jobs overtake for whom that finds no time: they start no later than told here as long as
+nobody new comes ahead of them, and often sooner.
+"""
+
+from typing import NamedTuple
+
+from gpuyard.core.estimate.after import Ready, Times, ready, stuck
+from gpuyard.core.estimate.cut import uncut
+from gpuyard.core.estimate.pinned import handed_on, kept_somewhere
+from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.schedule.decide import rehearse
+from gpuyard.core.schedule.policy import Policy
+from gpuyard.core.schedule.profile import Profile, Slot, freed_ms
+from gpuyard.core.state.state import State
+from gpuyard.model import JobState, ReasonCode
+from gpuyard.model.units import NO_LIMIT_MS
+
+AHEAD_MAX = 200
+"""How many of the jobs ahead are taken into account."""
+
+
+class Estimate(NamedTuple):
+    """A time, and how it was arrived at."""
+
+    at_ms: int | None
+    how: str
+
+
+def estimate_starts(state: State, policy: Policy, now_ms: int, job_id: int) -> int | None:
+    """When a job will start (or did); None where that cannot be told."""
+    record = state.jobs.get(job_id)
+    return None if record is None else estimate(state, policy, now_ms, record).at_ms
+
+
+def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
+    """The same, with the reasoning."""
+    if record.state is not JobState.PENDING:
+        return Estimate(record.started_ms, f"it started {span(now_ms - record.started_ms)} ago")
+    if record.held:
+        return Estimate(None, "it is on hold, and nobody has said for how long")
+    if record.earmark is not None:
+        # Something that should have ended and has not is expected to end right away.
+        at_ms = max(freed_ms(state, record, now_ms), now_ms + 1)
+        return Estimate(at_ms, "its room is kept for it and will be free then")
+    if state.queue.order is not policy.order:
+        state.reindex(policy.order)
+    never = stuck(state, record) or unforeseen(state, policy, record)
+    if never:
+        return Estimate(None, never)
+    return _booked(state, policy, now_ms, record)
+
+
+def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
+    """What keeps a job from starting that no promised end will change; None: nothing."""
+    if not record.shape.ways:
+        return "never: no node could hold it"
+    if not policy.spec.quotas:
+        return None
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    refusal = tenants.lasting_refusal(record.party, milli, record.limit_ms)
+    if refusal is not None:
+        name = tenants.path[refusal[1]] or "everyone"
+        spend = tenants.spend[refusal[1]]
+        if refusal[0] is not ReasonCode.BUDGET or spend is None:
+            return f"never: {name} does not allow jobs of this size"
+        if record.limit_ms >= NO_LIMIT_MS:
+            return f"never: {name} has a budget, and the job has no time limit"
+        if milli * record.limit_ms > spend.budget_milli_ms:
+            return f"never: the job may take more than the whole budget of {name}"
+        return f"it waits for the budget of {name}"
+    found = ""
+    for way in record.shape.ways:
+        if tenants.held_back_for_good(record.party, way.model, milli, state.nodes.up_milli):
+            found = found or "others hold back so much that it does not fit beside that, whatever ends"
+        else:
+            return None
+    return found
+
+
+def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
+    """Book in those ahead, then the job."""
+    profile = Profile(state, policy, now_ms)
+    strict = policy.backfill.name == "none"
+    from_ms = now_ms
+    bookings: list[tuple[JobRecord, Slot]] = []
+    waits = record.id not in state.deferred
+    seen = 0
+    before: list[JobRecord] = []
+    untold: JobRecord | None = None
+    for other in in_order(state.queue):
+        if other is record or seen == AHEAD_MAX:
+            break
+        seen += 1
+        if other.earmark is not None or unforeseen(state, policy, other) is not None:
+            continue
+        before.append(other)
+        slot = profile.earliest(other, from_ms)
+        if slot is not None:
+            profile.book(other, slot)
+            bookings.append((other, slot))
+            if strict:
+                from_ms = max(from_ms, slot.at_ms)
+        else:
+            untold = untold or other
+    others = _waited_for(state, policy, now_ms, record, profile, bookings)
+    if others.at_ms is None:
+        return Estimate(None, others.how)
+    # A job that is not in line yet does not start in this very moment.
+    from_ms = max(from_ms, record.begin_ms, others.at_ms, now_ms + (not waits))
+    slot = profile.earliest(record, from_ms)
+    if slot is not None and slot.at_ms <= now_ms and not _starts(state, policy, now_ms, record):
+        # Those ahead of it are served in another way than they are booked here: nothing changes before something ends.
+        from_ms = _change_ms(state, now_ms, bookings)
+        slot = profile.earliest(record, from_ms) if from_ms < NEVER_MS else None
+    total = ahead(state.queue, record) if waits else state.queue.count
+    if slot is None and seen == total and kept_somewhere(state, record):
+        # In strict order whoever is ahead keeps all others waiting: for each of them the time has to be known.
+        booked = {other.id for other, _slot in bookings}
+        known = [o.id in booked or o.shape.profile == record.shape.profile for o in before]
+        return _pinned(state, now_ms, from_ms, record, before if all(known) or not strict else None)
+    if strict and untold is not None:
+        how = f"it waits for job {untold.job.label}, ahead of it, and when that starts cannot be told"
+        return Estimate(None, how)
+    if slot is None:
+        return _uncut(state, profile, now_ms, from_ms, record)
+    if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
+        endless, several = _endless(state, now_ms, slot, bookings)
+        if not endless:
+            return Estimate(None, "its room is promised to jobs without a time limit")
+        return Estimate(None, f"it waits for {endless}, which {'have' if several else 'has'} no time limit")
+    first = others.how if slot.at_ms == others.at_ms else ""
+    when = first or _when(state, now_ms, slot, bookings)
+    return Estimate(
+        slot.at_ms, "; ".join(filter(None, [when, _after(seen, total, waits=waits, first=first)]))
+    )
+
+
+def _uncut(state: State, profile: Profile, now_ms: int, from_ms: int, record: JobRecord) -> Estimate:
+    """When a GPU that is cut now takes a share, where it finds room nowhere else."""
+    found = uncut(state, profile.quotas, now_ms, from_ms, record)
+    if found is None or found.at_ms >= NEVER_MS:
+        return Estimate(None, "what it asks for does not come free by anything that runs ending")
+    jobs, several = _jobs(state, set(found.job_ids))
+    if found.at_ms - now_ms >= NO_LIMIT_MS // 2:
+        endless = {i for i in found.job_ids if state.jobs[i].end_ms - now_ms >= NO_LIMIT_MS // 2}
+        jobs, several = _jobs(state, endless or set(found.job_ids))
+        return Estimate(None, f"it waits for {jobs}, which {'have' if several else 'has'} no time limit")
+    end = "end" if several else "ends"
+    return Estimate(found.at_ms, f"when {jobs} {end} as promised, if nobody cuts more from that GPU before")
+
+
+def _starts(state: State, policy: Policy, now_ms: int, record: JobRecord) -> bool:
+    """Whether the job starts now."""
+    # Not `decide`, which would remember what it found.
+    plan = rehearse(state, policy, now_ms, lambda: None)
+    return any([start.job_id == record.id for start in plan.starts])
+
+
+def _change_ms(state: State, now_ms: int, bookings: list[tuple[JobRecord, Slot]]) -> int:
+    """When something ends next, as promised, or somebody who waits starts; `NEVER_MS`: nothing does."""
+    times = [max(record.end_ms, now_ms + 1) for record in state.running.values()]
+    times += [slot.at_ms for _record, slot in bookings if slot.at_ms > now_ms]
+    return min(times, default=NEVER_MS)
+
+
+def _pinned(
+    state: State, now_ms: int, from_ms: int, record: JobRecord, before: list[JobRecord] | None
+) -> Estimate:
+    """When it has its slice of a pinned GPU, where it finds room nowhere else."""
+    found = None if before is None else handed_on(state, now_ms, record, before)
+    if found is None:
+        return Estimate(None, "slices of its size are on pinned GPUs; when they are free cannot be told")
+    label = state.jobs[found.job_id].job.label if found.job_id else ""
+    if found.at_ms - now_ms >= NO_LIMIT_MS // 2:
+        return Estimate(None, f"it waits for a slice that job {label} has, which has no time limit")
+    if found.job_id and found.at_ms >= from_ms:
+        return Estimate(found.at_ms, f"when job {label} hands on its slice of a pinned GPU as promised")
+    return Estimate(max(from_ms, found.at_ms), "a slice of a pinned GPU is free for it then")
+
+
+def _waited_for(
+    state: State,
+    policy: Policy,
+    now_ms: int,
+    record: JobRecord,
+    profile: Profile,
+    bookings: list[tuple[JobRecord, Slot]],
+) -> Ready:
+    """From when on it need not wait for other jobs any more; those that wait themselves are booked in for that."""
+    if not record.pending:
+        return Ready(now_ms, "")
+
+    def book(other: JobRecord, from_ms: int) -> Times | None:
+        if unforeseen(state, policy, other) is not None:
+            return None
+        slot = profile.earliest(other, from_ms)
+        if slot is None:
+            return None
+        profile.book(other, slot)
+        bookings.append((other, slot))
+        return Times(slot.at_ms, slot.at_ms + other.estimate_ms)
+
+    booked = {other.id: Times(slot.at_ms, slot.at_ms + other.estimate_ms) for other, slot in bookings}
+    return ready(state, now_ms, record, booked, book)
+
+
+def _when(state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> str:
+    if slot.at_ms <= now_ms:
+        return "there is room for it now"
+    ending, several = _ending(state, slot, bookings)
+    if not ending:
+        return "at its begin time, when there is room"
+    return f"when {ending} {'end' if several else 'ends'} as promised"
+
+
+def _after(seen: int, total: int, *, waits: bool, first: str) -> str:
+    """Whom it was booked behind. One that is not in line yet may well come before some of them."""
+    if seen < total:
+        return f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
+    if not total or first:
+        return ""
+    jobs = count_text(total, "job")
+    return f"after {jobs} ahead of it" if waits else f"at the latest, behind {jobs} in line now"
+
+
+def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> tuple[str, bool]:
+    """What ends at that time and makes the room: jobs that run or are booked in on the same nodes; if several."""
+    where = {grant.node for grant in slot.grants}
+    found = {
+        job_id
+        for number in where
+        for job_id, (end_ms, _grant) in state.nodes.on[number].items()
+        if end_ms == slot.at_ms
+    }
+    for other, booked in bookings:
+        if booked.at_ms + other.estimate_ms == slot.at_ms and any(g.node in where for g in booked.grants):
+            found.add(other.id)
+    for other in state.earmarks.values():
+        if freed_ms(state, other, state.now_ms) + other.estimate_ms == slot.at_ms:
+            found.add(other.id)
+    if not found:
+        # It waited for quota, not for room.
+        found = {r.id for r in state.running.values() if r.end_ms == slot.at_ms}
+    return _jobs(state, found)
+
+
+def _endless(
+    state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]
+) -> tuple[str, bool]:
+    """The jobs without a time limit that it waits for: they run on its nodes, or are booked in there; if several."""
+    far_ms = now_ms + NO_LIMIT_MS // 2
+    where = {grant.node for grant in slot.grants}
+    found = {
+        job_id
+        for number in where
+        for job_id, (end_ms, _grant) in state.nodes.on[number].items()
+        if far_ms <= end_ms <= slot.at_ms
+    }
+    for other, booked in bookings:
+        ends_ms = booked.at_ms + other.estimate_ms
+        if other.estimate_ms >= NO_LIMIT_MS // 2 and ends_ms <= slot.at_ms:
+            found |= {other.id} if any(g.node in where for g in booked.grants) else set()
+    # Else it waited for quota, not for room.
+    return _jobs(state, found or {r.id for r in state.running.values() if far_ms <= r.end_ms <= slot.at_ms})
+
+
+def _jobs(state: State, found: set[int]) -> tuple[str, bool]:
+    labels = [state.jobs[job_id].job.label for job_id in sorted(found)]
+    several = len(labels) > 1
+    return f"job{'s' if several else ''} {names_text(labels)}" if labels else "", several

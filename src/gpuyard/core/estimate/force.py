@@ -1,0 +1,53 @@
+"""When others may be stopped for a job: not before they have had their minimum run time."""
+
+from typing import NamedTuple
+
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import names_text, span
+from gpuyard.core.schedule.decide import rehearse
+from gpuyard.core.schedule.policy import Policy
+from gpuyard.core.schedule.preempt import protected_until_ms
+from gpuyard.core.state.state import State
+
+LOOKS_MAX = 4
+"""So many times at which someone is no longer protected are tried."""
+
+
+class Forced(NamedTuple):
+    """When a job starts by force, and whom that stops."""
+
+    at_ms: int
+    how: str
+
+
+def forced(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forced | None:
+    """The first time at which a plan would stop others for the job, if nothing changes before; None: none is seen."""
+    rights = [
+        rule.rights(state, record, now_ms) for rule in policy.rules if rule.applies(state, record, now_ms)
+    ]
+    if not rights or record.id in state.deferred:
+        return None
+    times = sorted(
+        {
+            protected_until_ms(victim)
+            for victim in state.running.values()
+            if victim.klass.preemptible
+            and protected_until_ms(victim) > now_ms
+            and any([may_stop(victim) for may_stop in rights])
+        }
+    )
+    for at_ms in times[:LOOKS_MAX]:
+        # Not `decide`, which would remember for now what it found for then.
+        plan = rehearse(state, policy, at_ms, lambda: None)
+        victims = [state.jobs[stop.job_id] for stop in plan.stops if stop.for_job == record.id]
+        if victims:
+            grace_ms = max([victim.klass.grace_ms for victim in victims])
+            labels = names_text([victim.job.label for victim in victims])
+            several = len(victims) > 1
+            how = (
+                f"job{'s' if several else ''} {labels} {'are' if several else 'is'} stopped for it in "
+                f"{span(at_ms - now_ms)}, once {'they have' if several else 'it has'} had "
+                f"{'their' if several else 'its'} minimum run time, with {span(grace_ms)} to end"
+            )
+            return Forced(at_ms + grace_ms, how)
+    return None

@@ -1,0 +1,88 @@
+"""When a slice of a pinned GPU comes free, if everything that runs ends when promised.
+
+Such slices are there already and only change hands. So those who want one size stand in a line for them: each takes
+the one that is free first. A job that could be served elsewhere too is counted in that line all the same: then it is no
+later than told here.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from gpuyard.core.fleet.bits import each
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.state import State
+from gpuyard.model.mig import Slice
+from gpuyard.model.plans import Grant
+
+
+class Handed(NamedTuple):
+    """When a slice is handed on, and by which job."""
+
+    at_ms: int
+    job_id: int
+    """0: nobody has it."""
+
+
+def kept_somewhere(state: State, record: JobRecord) -> bool:
+    """Whether any GPU is pinned to slices of the size that the job wants."""
+    pins = [pin for row in state.nodes.pins.values() for pin in row.values()]
+    return any([place.profile == record.shape.profile for pin in pins for place in pin.held])
+
+
+def handed_on(state: State, now_ms: int, record: JobRecord, before: Iterable[JobRecord]) -> Handed | None:
+    """When the job has its slice of a pinned GPU, after those before it in line; None: that cannot be told.
+
+    Only where all of them want one slice: several have to be free at the same time, and on the same node.
+    """
+    shape = record.shape
+    if not shape.profile or shape.slices > 1:
+        return None
+    free = _free_from(state, now_ms, record)
+    heapify(free)
+    for other in before:
+        if other.shape.profile != shape.profile:
+            continue
+        if not free or other.shape.slices > 1:
+            return None
+        heappush(free, Handed(heappop(free).at_ms + other.estimate_ms, other.id))
+    return free[0] if free else None
+
+
+def _free_from(state: State, now_ms: int, record: JobRecord) -> list[Handed]:
+    """From when on each slice of the size is free, on GPUs that are pinned to such and that the job may have."""
+    nodes, shape = state.nodes, record.shape
+    found: list[Handed] = []
+    for way in shape.ways:
+        for number in each(nodes.kinds[way.kind].members & way.pools):
+            if nodes.closed[number] or number not in nodes.pins or _lacks_quota(state, record, way.model):
+                continue
+            holders = {
+                piece: (end_ms, job_id, grant)
+                for job_id, (end_ms, grant) in nodes.on[number].items()
+                for piece in grant.slices
+            }
+            for gpu, pin in nodes.pins[number].items():
+                used = nodes.cut.get(number, {}).get(gpu, ())
+                for place in pin.held:
+                    if place.profile != shape.profile:
+                        continue
+                    holder = holders.get(Slice(gpu, *place))
+                    if holder is not None and _has_room(state, record, number, holder[2]):
+                        # Something that should have ended and has not is expected to end right away.
+                        found.append(Handed(max(holder[0], now_ms + 1), holder[1]))
+                    elif place not in used and _has_room(state, record, number, None):
+                        found.append(Handed(now_ms, 0))
+    return found
+
+
+def _has_room(state: State, record: JobRecord, number: int, gone: Grant | None) -> bool:
+    """Cores and memory on the node, what one job gives back counted."""
+    cpu_milli = state.nodes.cpu_free[number] + (gone.cpu_milli if gone else 0)
+    memory_mib = state.nodes.memory_free[number] + (gone.memory_mib if gone else 0)
+    return record.shape.cpu_milli <= cpu_milli and record.shape.memory_mib <= memory_mib
+
+
+def _lacks_quota(state: State, record: JobRecord, model: int) -> bool:
+    """Whether it waits for more than a slice."""
+    return state.tenants.refusal(record.party, model, record.shape.gpu_milli, record.limit_ms) is not None

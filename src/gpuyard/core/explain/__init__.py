@@ -1,0 +1,1 @@
+"""Why a job waits, what would help, what a tenant has, and what can never run."""

@@ -1,0 +1,234 @@
+"""Jobs that could never start, told apart at the door instead of waiting for ever."""
+
+from dataclasses import replace
+from typing import Any
+
+from gpuyard.core.fleet.mig_geometry import gpus_on
+from gpuyard.core.fleet.shapes import Shape
+from gpuyard.core.fleet.ways import Shapes
+from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_text, memory_text, span
+from gpuyard.core.quota.tenants import UNLIMITED
+from gpuyard.core.state.state import State
+from gpuyard.model import Ask, Capability, JobSpec, Mig, Milli, Reason, ReasonCode
+from gpuyard.model.gpu_names import mig_profile
+from gpuyard.model.mig import MOLDS
+from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
+
+_CANNOT = {
+    Capability.GANG: "cluster {} cannot start several tasks as one job",
+    Capability.SHARES: "cluster {} gives whole GPUs only, no shares of them",
+    Capability.SLICES: "cluster {} gives whole GPUs only, and cuts none into slices",
+}
+
+
+def gpus_text(milli: int) -> str:
+    """Milli-GPU for people: `8`, `0.25`."""
+    whole, part = divmod(milli, MILLI)
+    return str(whole) if part == 0 else f"{milli / MILLI:g}"
+
+
+def gpus_counted(milli: int) -> str:
+    """The same with its unit: `8 GPUs`, `1 GPU`."""
+    return f"{gpus_text(milli)} GPU{'' if milli == MILLI else 's'}"
+
+
+def ask_text(shape: Shape) -> str:
+    """What a job asks for, in words: `2 x 8 H100 GPUs, each 8 on one node`."""
+    ask = shape.ask
+    request = ask.gpus
+    models = " or ".join(ask.models) + " " if ask.models else ""
+    if isinstance(request, Mig):
+        each = f"{request.count} {request.profile} slices"
+    elif isinstance(request, Milli):
+        each = f"{request.count} x {request.milli / MILLI:g} {models}GPU"
+    elif request.count == 0:
+        each = "CPU only"
+    else:
+        each = f"{request.count} {models}GPU{'s' if request.count != 1 else ''}"
+    return f"{ask.tasks} x ({each})" if ask.tasks > 1 else each
+
+
+def never(state: State, spec: JobSpec) -> Reason | None:
+    """Why a job could never start on this fleet under these settings; None if it could."""
+    shape = state.shape_of(spec.ask)
+    if not shape.supported:
+        return Reason(
+            ReasonCode.UNSUPPORTED,
+            "engine",
+            f"asks for {ask_text(shape)}: this kind of GPU sharing cannot be served yet",
+            False,
+            "ask for whole GPUs, or for a part of one as a fraction",
+        )
+    if not shape.ways:
+        return Reason(
+            ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, _instead(state, shape)
+        )
+    tenants = state.tenants
+    nearest = tenants.nearest(spec.tenant)
+    chain = tenants.chain[nearest]
+    is_leaf = tenants.path[nearest] == spec.tenant and not tenants.children[nearest]
+    own = tenants.user_limit(chain[1:] if is_leaf and not spec.user else chain)
+    if shape.gpu_milli > own:
+        return Reason(
+            ReasonCode.PER_USER,
+            spec.tenant,
+            f"asks for {gpus_counted(shape.gpu_milli)}; {spec.user or spec.tenant} may use {gpus_text(own)} there, as "
+            "may each user",
+            False,
+            "fewer GPUs, or more for each user (max_gpus_per_user)",
+        )
+    for number in chain:
+        name = tenants.path[number]
+        if shape.gpu_milli > tenants.max_job[number]:
+            most = gpus_text(tenants.max_job[number])
+            return Reason(
+                ReasonCode.JOB_TOO_LARGE,
+                name,
+                f"asks for {gpus_counted(shape.gpu_milli)}; a job of {name} may have {most}",
+                False,
+                "fewer GPUs, or more for each job (max_gpus_per_job)",
+            )
+        ways_out = []
+        for way in shape.ways:
+            most_milli = min(
+                min(tenants.limit[number][c], tenants.ceiling[number][c]) for c in (0, 1 + way.model)
+            )
+            ways_out.append(most_milli)
+        if max(ways_out) < shape.gpu_milli:
+            return Reason(
+                ReasonCode.LIMIT,
+                name,
+                f"asks for {gpus_counted(shape.gpu_milli)}; {name} may never use more than "
+                f"{gpus_text(max(ways_out)) if max(ways_out) < UNLIMITED else 'unlimited'}",
+                False,
+                f"fewer GPUs, or a higher limit for {name}",
+            )
+    return None
+
+
+def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
+    """Why no window of a budget could pay for a job that may run for so long; None if all could."""
+    tenants = state.tenants
+    if not (tenants.budgeted and state.settings.policy.quotas):
+        return None
+    gpu_milli = state.shape_of(spec.ask).gpu_milli
+    for number in tenants.chain[tenants.nearest(spec.tenant)]:
+        spend = tenants.spend[number]
+        name = tenants.path[number] or "the whole yard"
+        if spend is not None and (reason := beyond(name, spend.budget_milli_ms, gpu_milli, limit_ms)):
+            return reason
+    return None
+
+
+def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Reason | None:
+    """The reason where a job alone may take more than the whole budget of a tenant."""
+    asked = gpu_milli * limit_ms
+    if asked <= budget_milli_ms:
+        return None
+    if limit_ms >= NO_LIMIT_MS:
+        text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
+        return Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit (-t)")
+    takes = hours_text(asked + MILLI * HOUR_MS // 100 - 1)
+    text = f"{name} has a budget of {hours_counted(budget_milli_ms)}, and this job may take {takes}"
+    longest_ms = budget_milli_ms // gpu_milli
+    shorter = f"a time limit of at most {span(longest_ms)}, " if longest_ms >= SECOND_MS else ""
+    return Reason(ReasonCode.BUDGET, name, text, False, f"{shorter}fewer GPUs, or a higher budget")
+
+
+def _instead(state: State, shape: Shape) -> str:
+    """What else to ask for: the same on other nodes of the fleet, where they could hold it; else less."""
+    ask = shape.ask
+    if lacking := _lacking(state, shape):
+        slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
+        if slices:
+            return f"GPU model {slices[0]}, which is such a slice"
+        return "a job of one task" if lacking[1] is Capability.GANG else "whole GPUs, as in --gpus 1"
+
+    def fits(**fields: Any) -> bool:
+        return bool(Shapes().of(replace(ask, **fields), state.nodes, state.weights).ways)
+
+    if ask.models:
+        others = [name for name in state.models if name and name not in ask.models and fits(models=(name,))]
+        if others:
+            return f"another GPU model: {' or '.join(others)}"
+    if ask.pools:
+        pools = [
+            pool for pool in sorted(state.nodes.by_pool) if pool not in ask.pools and fits(pools=(pool,))
+        ]
+        if pools:
+            return f"another pool: {' or '.join(pools)}"
+    if (ask.on_nodes or ask.not_nodes or ask.features) and fits(on_nodes=(), not_nodes=(), features=()):
+        return "other nodes than those it asks for"
+    if ask.cpu_milli and fits(cpu_milli=0):
+        return "fewer cores a task, or none (--cpus)"
+    sizes = [MOLDS[name].profile(shape.profile) for name in state.models if name in MOLDS]
+    if shape.profile and not any(sizes):
+        return "a size of slice that the fleet has: `yard mig` lists them"
+    return "a smaller ask"
+
+
+def _why_no_way(state: State, shape: Shape) -> str:
+    """The dimension in which even an empty node is too small."""
+    ask, kinds = shape.ask, state.nodes.kinds
+    wants = ask_text(shape)
+    if not kinds:
+        return f"asks for {wants}; the fleet has no nodes"
+    if lacking := _lacking(state, shape):
+        return f"asks for {wants}; {_CANNOT[lacking[1]].format(lacking[0])}"
+    names = [name for name, number in state.models.items() if any(k.model == number for k in kinds)]
+    if ask.models and not set(ask.models) & set(names):
+        return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"
+    fitting = [k for k in kinds if not ask.models or _name(state, k.model) in ask.models]
+    most_gpus = max((k.gpus for k in fitting), default=0)
+    if shape.profile and (text := _too_many_slices(state, shape, wants)):
+        return text
+    if shape.gpus > most_gpus:
+        return f"asks for {wants} on one node; the largest node has {most_gpus}"
+    most_cpu = max((k.cpu_milli for k in fitting), default=0)
+    if ask.cpu_milli > most_cpu:
+        return (
+            f"asks for {ask.cpu_milli / MILLI:g} cores on one node; the largest node has {most_cpu / MILLI:g}"
+        )
+    most_memory = max((k.memory_mib for k in fitting), default=0)
+    if ask.memory_mib > most_memory:
+        return f"asks for {memory_text(ask.memory_mib)} on one node; the largest node has {memory_text(most_memory)}"
+    nodes = count_text(sum([k.members.bit_count() for k in fitting]), "node")
+    cores = sum([k.cpu_milli * k.members.bit_count() for k in fitting])
+    if ask.tasks * ask.cpu_milli > cores:
+        return f"asks for {ask.tasks} x {cores_text(ask.cpu_milli)}; there are {cores_text(cores)} on {nodes}"
+    total = sum([k.gpus * k.members.bit_count() for k in fitting])
+    return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} cannot hold it"
+
+
+def never_able(ask: Ask, state: State) -> bool:
+    """Whether no cluster's engine can do what an ask needs, whatever room there is."""
+    return bool(state.nodes.lacks) and _lacking(state, state.shape_of(ask)) is not None
+
+
+def _lacking(state: State, shape: Shape) -> tuple[str, Capability] | None:
+    """A cluster, and what its engine cannot do for a job, where none of the clusters can."""
+    lacks = state.nodes.lacks
+    clusters = sorted({k.cluster for k in state.nodes.kinds if k.members and (k.gpus or not shape.gpus)})
+    missing = [shape.needs & lacks.get(cluster, frozenset()) for cluster in clusters]
+    if not clusters or not all(missing):
+        return None
+    return clusters[0], min(missing[0], key=lambda each: each.value)
+
+
+def _too_many_slices(state: State, shape: Shape, wants: str) -> str:
+    """Slices go on GPUs in equal numbers, so some numbers take more GPUs than they seem to; empty: that is not it."""
+    rows = []
+    for kind in state.nodes.kinds:
+        name = _name(state, kind.model)
+        size = MOLDS[name].profile(shape.profile) if name in MOLDS else None
+        if size is not None and (not shape.ask.models or name in shape.ask.models):
+            rows.append((kind.gpus, gpus_on(size, shape.slices)))
+    if not rows or any([need <= gpus for gpus, need in rows]):
+        return ""
+    need, most = min([need for _gpus, need in rows]), max([gpus for gpus, _need in rows])
+    takes = f"the same number on each GPU, which takes {count_text(need, 'GPU')}"
+    return f"asks for {wants} on one node, {takes}; the largest node has {most}"
+
+
+def _name(state: State, model: int) -> str:
+    return next(name for name, number in state.models.items() if number == model)

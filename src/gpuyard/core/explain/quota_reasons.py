@@ -1,0 +1,267 @@
+"""Which quotas forbid a start: every rule of every tenant on the job's way up, with numbers.
+
+`Tenants.refusal` stops at the first rule, because one is enough to wait. Here all of them are told, from the same
+columns.
+"""
+
+from dataclasses import replace
+
+from gpuyard.core.explain.admission import beyond, gpus_counted, gpus_text
+from gpuyard.core.explain.room_reasons import model_name
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import count_text, hours_counted, hours_text, less_time, names_text, span
+from gpuyard.core.quota.tenants import ROOT, UNLIMITED
+from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.state.state import State
+from gpuyard.model import (
+    LeaveLine,
+    LendMore,
+    Lift,
+    LimitTime,
+    Quota,
+    RaiseAttempts,
+    RaiseBorrow,
+    RaiseBudget,
+    RaiseLimit,
+    RaisePerJob,
+    RaisePerUser,
+    RaiseRunningJobs,
+    Reason,
+    ReasonCode,
+)
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+
+_HELD_BY = ": held back by "
+
+
+def quota_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
+    """All quotas in the way at the job's turn, the job's own tenant first."""
+    if not current.policy.spec.quotas:
+        return []
+    models = sorted({way.model for way in record.shape.ways})
+    reasons = [
+        *tenant_reasons(current.state, record, models, current.now_ms, may_force),
+        *_walls(current, record),
+    ]
+    return list(dict.fromkeys(reasons))
+
+
+def tenant_reasons(
+    state: State, record: JobRecord, models: list[int], now_ms: int, may_force: bool
+) -> list[Reason]:
+    """Every rule of every tenant that forbids a start on these GPU models."""
+    reasons: list[Reason] = []
+    for number in state.tenants.chain[record.leaf]:
+        reasons += _amounts(state, record, number, models, may_force)
+        reasons += _counts(state, record, number)
+        reasons += _budget(state, record, number, now_ms)
+    reasons += _per_user(state, record, may_force)
+    for model in models:
+        reasons += _held_back(state, record, model, may_force)
+    return reasons
+
+
+def tenant_name(state: State, number: int) -> str:
+    """A tenant's path; the root has none."""
+    return state.tenants.path[number] or "the whole yard"
+
+
+def configured(state: State, path: str) -> Quota:
+    """What is set for a tenant itself; nothing, if nobody has set anything."""
+    return next((each.quota for each in state.settings.tenants if each.path == path), Quota())
+
+
+def _amounts(
+    state: State, record: JobRecord, number: int, models: list[int], may_force: bool
+) -> list[Reason]:
+    """Limit and borrowing, in total and by GPU model."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    name, path = tenant_name(state, number), tenants.path[number]
+    own = configured(state, path)
+    reasons = []
+    for column in (0, *[1 + model for model in models]):
+        key = _key(state, column)
+        used, limit = tenants.used[number][column], own.limit.get(key, UNLIMITED)
+        ceiling, guarantee = tenants.ceiling[number][column], tenants.guarantee[number][column]
+        unit = f" {model_name(state, column - 1)}" if column else ""
+        asks = f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
+        ends = f"jobs of {name} ending"
+        if used + milli > limit:
+            over = _amount(used + milli - limit, unit)
+            text = f"{name} would be {over} over its limit of {gpus_text(limit)}{unit} {asks}"
+            lifted_by = f"{ends if milli <= limit else 'fewer GPUs'}, or a higher limit"
+            lift: Lift = RaiseLimit(path, key, used + milli)
+            reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
+        if used + milli > ceiling:
+            over, borrow = gpus_text(used + milli - ceiling), _amount(ceiling - guarantee, unit)
+            text = (
+                f"{name} may borrow {borrow} above its guarantee of {gpus_text(guarantee)} "
+                f"and would be {over} over that {asks}"
+            )
+            lift = RaiseBorrow(path, key, used + milli - guarantee)
+            reasons.append(Reason(ReasonCode.BORROW, name, text, False, f"{ends}, or a higher borrow", lift))
+    return reasons
+
+
+def _key(state: State, column: int) -> str:
+    """The name under which a quota of this column is set."""
+    return next(name for name, number in state.models.items() if number == column - 1) if column else TOTAL
+
+
+def _per_user(state: State, record: JobRecord, may_force: bool) -> list[Reason]:
+    """What tenants on its way up, and the yard, allow each user."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    reasons = []
+    for seat in tenants.chain[record.party]:
+        rule = tenants.rule_of.get(seat)
+        if rule is None:
+            continue
+        name, used, most = tenants.path[seat], tenants.used[seat][0], tenants.limit[seat][0]
+        whose, path = tenant_name(state, rule), tenants.path[rule]
+        if used + milli > most:
+            text = (
+                f"each user of {whose} may use {gpus_counted(most)}, and {name} would use "
+                f"{gpus_text(used + milli)} (uses {gpus_text(used)}, asks for {gpus_text(milli)})"
+            )
+            ends = f"jobs of {name} ending" if milli <= most else "fewer GPUs"
+            lifted_by = f"{ends}, or more for each user of {whose} (max_gpus_per_user)"
+            lift: Lift = RaisePerUser(path, used + milli)
+            reasons.append(Reason(ReasonCode.PER_USER, name, text, may_force, lifted_by, lift))
+        runs, most_runs = tenants.running[seat], tenants.max_running[seat]
+        if runs >= most_runs:
+            text = f"{name} runs {count_text(runs, 'job')}, and one user may run {most_runs} at a time"
+            lifted_by = f"a job of {name} ending, or more for each user (attempts_per_user)"
+            lift = RaiseAttempts(runs + 1)
+            reasons.append(Reason(ReasonCode.PER_USER, name, text, False, lifted_by, lift))
+    return reasons
+
+
+def _amount(milli: int, unit: str) -> str:
+    """`1 GPU`, `4 GPUs`, `4 H100`."""
+    return f"{gpus_text(milli)}{unit}" if unit else gpus_counted(milli)
+
+
+def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
+    """GPUs of one job, and running jobs."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    name = tenant_name(state, number)
+    reasons = []
+    if milli > tenants.max_job[number]:
+        most = gpus_text(tenants.max_job[number])
+        text = f"asks for {gpus_counted(milli)}; a job of {name} may have {most}"
+        lifted_by = "fewer GPUs, or more for each job (max_gpus_per_job)"
+        lift: Lift = RaisePerJob(tenants.path[number], milli)
+        reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by, lift))
+    if tenants.running[number] >= tenants.max_running[number]:
+        runs = count_text(tenants.running[number], "job")
+        text = f"{name} runs {runs} and may run {tenants.max_running[number]}"
+        lifted_by = f"a job of {name} ending, or more jobs at a time (max_running_jobs)"
+        lift = RaiseRunningJobs(tenants.path[number], tenants.running[number] + 1)
+        reasons.append(Reason(ReasonCode.RUNNING_JOBS, name, text, False, lifted_by, lift))
+    return reasons
+
+
+def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[Reason]:
+    spend = state.tenants.spend[number]
+    if spend is None:
+        return []
+    name = tenant_name(state, number)
+    asked = record.shape.gpu_milli * record.limit_ms
+    after = spend.spent_milli_ms + spend.committed_milli_ms + asked
+    if after <= spend.budget_milli_ms:
+        return []
+    raised = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
+    alone = beyond(name, spend.budget_milli_ms, record.shape.gpu_milli, record.limit_ms)
+    if alone is not None and alone.code is ReasonCode.NO_TIME_LIMIT:
+        left = spend.budget_milli_ms - spend.spent_milli_ms - spend.committed_milli_ms
+        limit_ms = max(SECOND_MS, left // record.shape.gpu_milli // SECOND_MS * SECOND_MS)
+        return [replace(alone, lift=LimitTime(record.id, limit_ms))]
+    if alone is not None:
+        return [replace(alone, text=f"it can never start: {alone.text}", lift=raised)]
+    ends = span(max(0, spend.window_start_ms + spend.window_ms - now_ms))
+    text = (
+        f"{name} has a budget of {hours_counted(spend.budget_milli_ms)}: "
+        f"{hours_text(spend.spent_milli_ms)} spent, {hours_text(spend.committed_milli_ms)} promised to "
+        f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
+    )
+    lifted_by = "the next window, a shorter time limit, or a higher budget"
+    return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, raised)]
+
+
+def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> list[Reason]:
+    """What is free, but guaranteed to tenants that do not lend it."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    if not tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
+        return []
+    up_milli, mine = state.nodes.up_milli, set(tenants.chain[record.leaf])
+    reasons = []
+    for column, capacity in ((0, sum(up_milli)), (1 + model, up_milli[model])):
+        claimed = tenants.claimed[ROOT][column]
+        if not tenants.eats_held_back(record.leaf, column, milli, capacity):
+            continue
+        unit = f" {model_name(state, model)}" if column else ""
+        idle = [
+            (held - used, n)
+            for n in range(len(tenants.path))
+            for held, used in [(tenants.held_back[n][column], tenants.used[n][column])]
+            if n not in mine and held > used
+        ]
+        idle.sort(key=lambda each: (-each[0], each[1]))
+        holders = [
+            f"{tenant_name(state, n)} ({gpus_text(tenants.held_back[n][column])}, "
+            f"uses {gpus_text(tenants.used[n][column])})"
+            for _idle, n in idle
+        ]
+        text = (
+            f"{gpus_text(claimed)} of {_amount(capacity, unit)} that are up are in use or held back, "
+            f"and it asks for {gpus_text(milli)}"
+        )
+        if holders:
+            text += f"{_HELD_BY}{names_text(holders)}"
+        lifted_by = "use of others going down, more GPUs, or a higher lend"
+        lift = _lend(state, record, column, capacity, [n for _idle, n in idle])
+        reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by, lift))
+    return reasons
+
+
+def without_names(reason: Reason) -> Reason:
+    """A reason for someone who does not know of every tenant: only what is held back names others than one's own."""
+    if reason.code is not ReasonCode.HELD_BACK:
+        return reason
+    said, held, _holders = reason.text.partition(_HELD_BY)
+    return replace(reason, text=f"{said}{held}other tenants" if held else said, lift=None)
+
+
+def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: list[int]) -> LendMore:
+    """The fewest tenants, those with most to spare first, that would have to lend; where these do not do, all."""
+    tenants, lenders = state.tenants, []
+    over = tenants.claimed[ROOT][column] + record.shape.gpu_milli - capacity
+    for number in idle:
+        if over <= 0:
+            break
+        over -= tenants.held_back[number][column] - tenants.used[number][column]
+        lenders.append(number)
+    if over > 0:
+        lenders = [n for n in range(len(tenants.path)) if tenants.held_back[n][column]]
+    return LendMore(tuple([tenants.path[n] for n in lenders]), _key(state, column))
+
+
+def _walls(current: Pass, record: JobRecord) -> list[Reason]:
+    """Earlier jobs of the same tenants that wait for quota, and whom this one would delay."""
+    state, now_ms = current.state, current.now_ms
+    reasons = []
+    for number in state.tenants.chain[record.party]:
+        wall = current.walls.get(number)
+        if wall is None or wall.for_job == record.id or not current.delays(record, wall):
+            continue
+        name, first = tenant_name(state, number), state.jobs[wall.for_job].job.label
+        text = f"job {first}, ahead of it, waits for the quota of {name}"
+        if wall.at_ms - now_ms < NO_LIMIT_MS // 2:
+            text += f", which is free in {span(max(0, wall.at_ms - now_ms))}"
+        if record.estimate_ms < NO_LIMIT_MS:
+            text += f"; this one may run for {span(record.estimate_ms)}"
+        lifted_by = f"job {first} starting, or {less_time(record.limit_ms)}"
+        lift = LeaveLine((wall.for_job,))
+        reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))
+    return reasons

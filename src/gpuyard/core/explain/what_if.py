@@ -1,0 +1,258 @@
+"""Lifts as ordinary events, and what becomes of a job when they are applied.
+
+Nothing is worked out here: a lift is turned into the events that would be in the log if it had come about, they are
+folded into a state apart from the true one, and `decide` is asked again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from gpuyard.core.fleet.claims import pinned_mask
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.decide import decide
+from gpuyard.core.schedule.policy import Policy
+from gpuyard.core.state.dump import dump, load
+from gpuyard.core.state.fold import apply
+from gpuyard.core.state.state import State
+from gpuyard.model import (
+    AddNodes,
+    AskFor,
+    AttemptEnded,
+    BeginNow,
+    Budget,
+    ConfigSet,
+    EndJobs,
+    Event,
+    ForeignGone,
+    GpusTaken,
+    Job,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    LayoutReleased,
+    LeaveLine,
+    LendMore,
+    Lift,
+    LimitTime,
+    NodeAdded,
+    NodeUncordoned,
+    NodeUp,
+    OpenNode,
+    Outcome,
+    Plan,
+    Quota,
+    QuotaLift,
+    RaiseAttempts,
+    RaiseBorrow,
+    RaiseBudget,
+    RaiseLimit,
+    RaisePerJob,
+    RaisePerUser,
+    RaiseRunningJobs,
+    ReleaseHold,
+    ReleaseLayout,
+    Requested,
+    Settings,
+    Tenant,
+    Ticked,
+    Verb,
+    WithoutAfter,
+)
+from gpuyard.model.lifts import JobLift
+
+T = TypeVar("T")
+
+_MANY = 100
+"""Jobs that leave the line together."""
+
+
+class Apart(Protocol):
+    """Work on a state of which nothing stays: on a copy of it, or in a process that is thrown away."""
+
+    def __call__(self, work: Callable[[State], T]) -> T:
+        """What the work gives. It may change the state that it gets."""
+        ...
+
+
+def copies(state: State) -> Apart:
+    """Each work on a copy of its own."""
+    plain = dump(state)
+
+    def apart(work: Callable[[State], T]) -> T:
+        return work(load(plain))
+
+    return apart
+
+
+class Trial:
+    """A state on which things may come about that have not."""
+
+    def __init__(self, state: State, policy: Policy, job_id: int, now_ms: int) -> None:
+        self.state = state
+        self.policy = policy
+        self.job_id = job_id
+        """The job that is watched. It has another id once it was submitted anew."""
+        self.now_ms = max(now_ms, self.state.now_ms)
+        wake_ms = self.state.wake_ms()
+        if wake_ms is not None and wake_ms <= self.now_ms:
+            apply(self.state, Ticked(self.now_ms))
+
+    @property
+    def record(self) -> JobRecord:
+        """The job that is watched."""
+        return self.state.jobs[self.job_id]
+
+    def lift(self, lifts: Iterable[Lift]) -> None:
+        """Let these come about."""
+        wanted = list(lifts)
+        around = _around(self.state, wanted, self.now_ms)
+        leaving = [event.job_id for event in around if type(event) is JobCancelled]
+        if len(leaving) > _MANY:
+            _step_aside(self.state, leaving)
+        for event in around:
+            apply(self.state, event)
+        # What comes about around a job may have freed it from others that it waited for.
+        events, self.job_id = _of_job(self.state, self.job_id, wanted, self.now_ms)
+        for event in events:
+            apply(self.state, event)
+
+    def decide(self) -> Plan:
+        """What is decided then."""
+        return decide(self.state, self.policy, self.now_ms)
+
+    def starts(self) -> bool:
+        """Whether the job starts at once. One for which others are told to stop does not: it waits for that."""
+        return any([start.job_id == self.job_id for start in self.decide().starts])
+
+
+class Trials:
+    """As many trials of one state as are needed, each from the beginning."""
+
+    def __init__(self, apart: Apart, policy: Policy, job_id: int, now_ms: int) -> None:
+        self._apart = apart
+        self._policy = policy
+        self._job_id = job_id
+        self._now_ms = now_ms
+
+    def ask(self, work: Callable[[Trial], T]) -> T:
+        """What is found in a fresh trial."""
+        return self._apart(lambda state: work(Trial(state, self._policy, self._job_id, self._now_ms)))
+
+    def starts(self, lifts: Sequence[Lift]) -> bool:
+        """Whether the job starts once these have come about and nothing else."""
+
+        def started(trial: Trial) -> bool:
+            trial.lift(lifts)
+            return trial.starts()
+
+        return self.ask(started)
+
+
+def _step_aside(state: State, job_ids: Iterable[int]) -> None:
+    """Take jobs that are about to be cancelled out of the line together: one by one, each would move all behind it."""
+    records = [state.jobs[job_id] for job_id in job_ids if job_id not in state.deferred]
+    state.queue.remove_all(records)
+    state.deferred.update({record.id: record for record in records})
+
+
+def _around(state: State, lifts: Sequence[Lift], at_ms: int) -> list[Event]:
+    """The events with which lifts come about that change anything but the job itself."""
+    events: list[Event] = []
+    quota_lifts = [lift for lift in lifts if isinstance(lift, QuotaLift)]
+    if quota_lifts:
+        events.append(ConfigSet(at_ms, _settings(state.settings, quota_lifts)))
+    for lift in lifts:
+        match lift:
+            case OpenNode(number):
+                events += [NodeUp(at_ms, number)] if state.nodes.down[number] else []
+                events += [NodeUncordoned(at_ms, number)] if state.nodes.cordoned[number] else []
+            case ForeignGone(number):
+                events.append(GpusTaken(at_ms, number, 0, ""))
+            case ReleaseLayout(number):
+                events.append(LayoutReleased(at_ms, number, pinned_mask(state.nodes, number)))
+            case AddNodes(like, count):
+                names = [f"{like.name}+{number}" for number in range(len(state.nodes.node), 1 << 30)[:count]]
+                events += [NodeAdded(at_ms, replace(like, name=name)) for name in names]
+            case EndJobs(job_ids):
+                attempts = [(each, state.jobs[each].attempt) for each in job_ids]
+                events += [AttemptEnded(at_ms, *each, Outcome.COMPLETED) for each in attempts]
+            case LeaveLine(job_ids):
+                events += [JobCancelled(at_ms, each) for each in job_ids]
+            case _:
+                pass
+    return events
+
+
+def _of_job(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tuple[list[Event], int]:
+    """The events with which the job is changed, and the id under which it then waits."""
+    events: list[Event] = []
+    of_job = [lift for lift in lifts if isinstance(lift, JobLift)]
+    record, released = state.jobs[job_id], any(isinstance(lift, ReleaseHold) for lift in lifts)
+    if of_job:
+        job = _changed(record, of_job, state.last_job_id + 1)
+        events += [JobCancelled(at_ms, job_id), JobSubmitted(at_ms, job)]
+        job_id = job.id
+        if record.held and not released:
+            events.append(JobHeld(at_ms, job_id))
+        if record.boost:
+            events.append(Requested(at_ms, job_id, Verb.TOP, record.moved_by))
+    elif released:
+        events.append(JobReleased(at_ms, job_id))
+    return events, job_id
+
+
+def _changed(record: JobRecord, lifts: list[JobLift], new_id: int) -> Job:
+    """The job as it would be submitted: of the same age, and changed only where that was asked for."""
+    job, spec = record.job, record.job.spec
+    begin_ms, limit_ms = record.begin_ms, job.limit_ms
+    if not record.doomed:
+        # What has become of the others need not be told again, and where one will do, none may count against it.
+        spec = replace(spec, after=tuple(record.pending))
+    for lift in lifts:
+        match lift:
+            case BeginNow():
+                begin_ms = 0
+            case WithoutAfter(_id, others):
+                spec = replace(spec, after=tuple([a for a in spec.after if a.job_id not in others]))
+            case AskFor(_id, ask):
+                spec = replace(spec, ask=ask)
+            case LimitTime(_id, most_ms):
+                limit_ms = min(limit_ms or most_ms, most_ms)
+    return job._replace(id=new_id, spec=spec, begin_ms=begin_ms, limit_ms=limit_ms)
+
+
+def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
+    """Settings with some quotas changed."""
+    tenants = {tenant.path: tenant for tenant in settings.tenants}
+
+    def quota(path: str) -> Quota:
+        return tenants[path].quota if path in tenants else Quota()
+
+    def change(path: str, **fields: Any) -> None:
+        tenant = tenants.get(path) or Tenant(path)
+        tenants[path] = replace(tenant, quota=replace(tenant.quota, **fields))
+
+    for lift in lifts:
+        match lift:
+            case RaiseLimit(path, model, to):
+                change(path, limit={**quota(path).limit, model: to})
+            case RaiseBorrow(path, model, to):
+                change(path, borrow={**quota(path).borrow, model: to})
+            case RaisePerUser(path, to):
+                change(path, max_gpus_per_user=to)
+            case RaiseAttempts(to):
+                settings = replace(settings, attempts_per_user=to)
+            case RaisePerJob(path, to):
+                change(path, max_gpus_per_job=to)
+            case RaiseRunningJobs(path, to):
+                change(path, max_running_jobs=to)
+            case LendMore(paths, model):
+                for path in paths:
+                    change(path, lend={n: milli for n, milli in quota(path).lend.items() if n != model})
+            case RaiseBudget(path, to):
+                tenant = tenants[path]
+                assert tenant.budget is not None
+                tenants[path] = replace(tenant, budget=Budget(to, tenant.budget.window_ms))
+    return replace(settings, tenants=tuple(tenants.values()))

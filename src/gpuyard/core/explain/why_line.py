@@ -1,0 +1,129 @@
+"""Who in line is in a job's way, once it has the quota and the room: found in the plan that is made then."""
+
+from collections.abc import Iterable
+
+from gpuyard.core.explain.admission import ask_text
+from gpuyard.core.explain.what_if import Trial
+from gpuyard.core.jobs.queue_position import in_order
+from gpuyard.core.phrases import count_text, less_time, names_text, span
+from gpuyard.core.state.state import State
+from gpuyard.model import EndJobs, LeaveLine, Plan, Reason, ReasonCode
+from gpuyard.model.units import NO_LIMIT_MS
+
+_FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
+_NARROW_ROUNDS = 3
+"""So often those are taken that the plan names. After that all who were looked at, all ahead, and all who wait."""
+
+
+def in_line(trial: Trial, number: int) -> list[Reason]:
+    """Those who are in the way in line: the `number`th time that someone is."""
+    plan = trial.decide()
+    own = [stop.job_id for stop in plan.stops if stop.for_job == trial.job_id]
+    if own:
+        return [victims_of(trial.state, own)]
+    code, job_ids = _named(trial, plan) if number < _NARROW_ROUNDS else (ReasonCode.AHEAD, [])
+    if not job_ids and number <= _NARROW_ROUNDS:
+        job_ids = [job_id for job_id in plan.examined if job_id != trial.job_id]
+    if not job_ids and number <= _NARROW_ROUNDS + 1:
+        job_ids = _ahead(trial)
+    if not job_ids:
+        job_ids = [job_id for job_id, r in trial.state.jobs.items() if r.phase is None]
+    job_ids = sorted({job_id for job_id in job_ids if job_id != trial.job_id})
+    if not job_ids:
+        return []
+    return [line_reason(trial, plan, code, job_ids)]
+
+
+def victims_of(state: State, job_ids: Iterable[int]) -> Reason:
+    """Jobs that are to be stopped for it."""
+    stops = sorted(job_ids)
+    labels = names_text([state.jobs[job_id].job.label for job_id in stops])
+    text = f"{_jobs(stops, labels)} {_verb(stops, 'is', 'are')} to be stopped for it"
+    lifted_by = "the engine's word that they have stopped"
+    return Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, EndJobs(tuple(stops)))
+
+
+def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
+    """Whom the plan itself names as being in the way, and how."""
+    state, job_id = trial.state, trial.job_id
+    codes = {each: ReasonCode(code) for each, code in zip(plan.examined, plan.codes, strict=True)}
+    said = codes.get(job_id, ReasonCode.NOT_EXAMINED)
+    promised = [r.job_id for r in plan.reservations if r.job_id != job_id]
+    if said in (ReasonCode.RESERVATION, ReasonCode.NOT_EXAMINED) and promised and not plan.starts:
+        # A job that was not looked at asks for the same as one that was refused for their sake.
+        return ReasonCode.RESERVATION, promised
+    if said is ReasonCode.QUOTA_AHEAD:
+        mine = set(state.tenants.chain[trial.record.party])
+        alike = [e for e in codes if e != job_id and mine & set(state.tenants.chain[state.jobs[e].party])]
+        waits = [each for each in alike if codes[each] in _FOR_QUOTA]
+        if waits:
+            return said, waits
+    if said is ReasonCode.NOT_EXAMINED and trial.policy.backfill.name == "none" and plan.examined:
+        last = plan.examined[-1]
+        if codes[last] in (ReasonCode.ROOM, ReasonCode.RESERVATION):
+            return ReasonCode.HEAD_BLOCKED, [last]
+    # They start first, or room is made for them: what is left after that does not do.
+    served = [start.job_id for start in plan.starts] + [earmark.job_id for earmark in plan.earmarks]
+    kept = list(state.earmarks)
+    return ReasonCode.AHEAD, served or kept
+
+
+def _ahead(trial: Trial) -> list[int]:
+    """All who are before it in line."""
+    found = []
+    for other in in_order(trial.state.queue):
+        if other.id == trial.job_id:
+            break
+        found.append(other.id)
+    return found
+
+
+def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> Reason:
+    """A blocker of which certain jobs that wait are the cause."""
+    state, now_ms, record = trial.state, trial.now_ms, trial.record
+    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
+    jobs = _jobs(job_ids, labels)
+    lift, shorter = LeaveLine(tuple(job_ids)), less_time(record.limit_ms)
+    if code is ReasonCode.RESERVATION:
+        runs = (
+            "has no time limit"
+            if record.estimate_ms >= NO_LIMIT_MS
+            else f"may run {span(record.estimate_ms)}"
+        )
+        text = f"what it could use is promised to {_promised(state, plan, job_ids, jobs, now_ms)}, and this job {runs}"
+        return Reason(code, "backfill", text, False, f"{shorter}, or the start of {jobs}", lift)
+    if code is ReasonCode.QUOTA_AHEAD:
+        text = f"{jobs}, ahead of it, {_verb(job_ids, 'waits', 'wait')} for quota that this one would use"
+        return Reason(code, "order", text, False, f"{jobs} starting, or {shorter}", lift)
+    if code is ReasonCode.HEAD_BLOCKED:
+        text = (
+            f"{jobs} {_verb(job_ids, 'is', 'are')} ahead of it and {_verb(job_ids, 'waits', 'wait')} for room; "
+            f"policy {trial.policy.spec.name} lets nobody overtake"
+        )
+        return Reason(code, "order", text, False, f"the start of {jobs}", lift)
+    text = (
+        f"{count_text(len(job_ids), 'job')} {_verb(job_ids, 'comes', 'come')} before it and "
+        f"{_verb(job_ids, 'takes', 'take')} what there is: {labels}"
+    )
+    return Reason(code, "order", text, False, f"the start of {jobs}", lift)
+
+
+def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: int) -> str:
+    """To whom room is promised, and of the first of them what and when."""
+    due = [(r.at_ms, r.job_id) for r in plan.reservations if r.job_id in job_ids]
+    if not due:
+        return jobs
+    at_ms, first = min(due)
+    other = state.jobs[first]
+    what = ask_text(other.shape)
+    if at_ms - now_ms < NO_LIMIT_MS // 2:
+        what += f" in {span(max(0, at_ms - now_ms))}"
+    return f"{jobs} ({what})" if len(job_ids) == 1 else f"{jobs} (first job {other.job.label}: {what})"
+
+
+def _jobs(job_ids: list[int], labels: str) -> str:
+    return f"job{'s' if len(job_ids) > 1 else ''} {labels}"
+
+
+def _verb(job_ids: list[int], one: str, several: str) -> str:
+    return one if len(job_ids) == 1 else several

@@ -1,0 +1,97 @@
+"""The blockers of room, one for each thing that would have to change: jobs ending, nodes opened, room given up."""
+
+from gpuyard.core.estimate.room_lifts import Obstacles
+from gpuyard.core.explain.room_reasons import model_name, pinned_text, shortage
+from gpuyard.core.fleet.shapes import Way
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.state.state import State
+from gpuyard.model import EndJobs, ForeignGone, LeaveLine, OpenNode, Reason, ReasonCode, ReleaseLayout
+from gpuyard.model.units import NO_LIMIT_MS
+
+
+def obstacle_reasons(
+    state: State, record: JobRecord, way: Way, found: Obstacles, now_ms: int
+) -> list[Reason]:
+    """Each thing in the way by itself, of a job that is served one way."""
+    reasons = []
+    lacks = shortage(state, record.shape, way)
+    if found.running:
+        text, lifted_by = lacks, ending(state, found.running, now_ms)
+        if found.closed:
+            where = names_text([state.nodes.node[number].name for number in found.closed])
+            text += f"; on {where}, where it could go, others have its room too"
+        reasons.append(Reason(ReasonCode.ROOM, "placement", text, False, lifted_by, EndJobs(found.running)))
+    reasons += [_closed(state, number, lacks) for number in found.closed]
+    for number in found.foreign:
+        mask, who = state.nodes.foreign[number]
+        node, model = state.nodes.node[number].name, model_name(state, state.nodes.home[number].model)
+        are = "is" if mask.bit_count() == 1 else "are"
+        text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {who}"
+        lift = ForeignGone(number, node)
+        reasons.append(Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift))
+    reasons += [_pinned(state, number) for number in found.pinned]
+    return [*reasons, *[kept_for(state, found.kept)]] if found.kept else reasons
+
+
+def _pinned(state: State, number: int) -> Reason:
+    """GPUs that somebody has pinned to slices."""
+    name = state.nodes.node[number].name
+    text, lifted_by = pinned_text(state, number)
+    return Reason(ReasonCode.ROOM, f"node {name}", text, False, lifted_by, ReleaseLayout(number, name))
+
+
+def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:
+    """Room that was freed for others."""
+    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
+    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels}"
+    text, lift = f"room that it could use is kept for {jobs}", LeaveLine(job_ids)
+    return Reason(ReasonCode.AHEAD, "preemption", text, False, f"the start of {jobs}", lift)
+
+
+def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms: int) -> list[Reason]:
+    """The same for a job whose room is being freed."""
+    assert record.earmark is not None
+    where = names_text([state.nodes.node[grant.node].name for grant in record.earmark.grants])
+    left = span(max(0, record.earmark.expires_ms - now_ms))
+    reasons = []
+    if found.running:
+        text = f"its room on {where} is being freed and is kept for it for another {left}"
+        lifted_by = stopped(state, found.running)
+        lift = EndJobs(found.running)
+        reasons.append(Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift))
+    return [*reasons, *[_closed(state, number, "its room is kept there") for number in found.closed]]
+
+
+def _closed(state: State, number: int, lacks: str) -> Reason:
+    """A node that takes nothing new, and why."""
+    nodes = state.nodes
+    node, name = nodes.node[number], nodes.node[number].name
+    what, why = ("down", nodes.down[number]) if nodes.down[number] else ("drained", nodes.cordoned[number])
+    because = f": {why}" if why not in (what, "cordoned", "drain") else ""
+    if node.gpus:
+        are = "is" if node.gpus == 1 else "are"
+        text = f"{count_text(node.gpus, 'GPU')} on node {name} {are} {what}{because}"
+    else:
+        text = f"node {name} is {what}{because}"
+    lifted_by = f"yard resume {name}" if what == "drained" else f"node {name} coming back"
+    return Reason(
+        ReasonCode.ROOM, f"node {name}", f"{text} ({lacks})", False, lifted_by, OpenNode(number, name)
+    )
+
+
+def stopped(state: State, job_ids: tuple[int, ...]) -> str:
+    """What a job waits for whose room is being freed."""
+    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
+    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} {'have' if len(job_ids) > 1 else 'has'}"
+    return f"the engine's word that {jobs} stopped"
+
+
+def ending(state: State, job_ids: tuple[int, ...], now_ms: int) -> str:
+    """Which jobs would have to end, and when the last of them is promised to."""
+    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
+    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} ending"
+    last_ms = max([state.jobs[job_id].end_ms for job_id in job_ids]) - now_ms
+    if last_ms >= NO_LIMIT_MS // 2:
+        return f"{jobs} (no time limit)"
+    return f"{jobs} (promised within {span(last_ms)})" if last_ms > 0 else f"{jobs} (overdue)"

@@ -1,0 +1,43 @@
+"""Choices that stay the same when something that was not chosen goes away.
+
+A booking is worked out anew in every pass. It comes out the same if each choice is the first of a fixed order over
+all possible answers: then a job that took a place nobody was promised has removed only answers that were not taken.
+"""
+
+from functools import lru_cache
+from itertools import combinations
+
+from gpuyard.core.fleet.bits import lowest_bits
+from gpuyard.core.fleet.shapes import Way
+
+
+@lru_cache(maxsize=65_536)
+def fixed_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
+    """`count` of the free GPUs: 1. in the fewest NVLink groups; 2. in the first such groups; 3. the lowest."""
+    if group_size <= 1 or group_size >= gpus or count == 0:
+        return lowest_bits(free, count)
+    parts = [free & (((1 << group_size) - 1) << first) for first in range(0, gpus, group_size)]
+    for together in range(1, len(parts) + 1):
+        for groups in combinations(parts, together):
+            if sum([part.bit_count() for part in groups]) >= count:
+                return lowest_bits(sum(groups), count)
+    raise AssertionError(f"{count} of {free:b} were said to be free")
+
+
+def fixed_nodes(
+    able: list[int], rest: list[int], way: Way, switches: dict[str, int]
+) -> tuple[list[int], list[int]]:
+    """Nodes for a gang's full shares, and those that may take what is left over.
+
+    1. all on one switch, the first that has enough; 2. otherwise the lowest numbers.
+    """
+    wanted = way.full_nodes + (way.rest_tasks > 0)
+    if len(switches) > 1:
+        for members in switches.values():
+            here = [number for number in able if members >> number & 1]
+            beside = [number for number in rest if members >> number & 1]
+            if len(here) >= way.full_nodes and (not way.rest_tasks or len(beside) >= wanted):
+                able, rest = here, beside
+                break
+    full = able[: way.full_nodes]
+    return full, [number for number in rest if number not in full]

@@ -1,0 +1,140 @@
+"""MIG slices in the books: which GPUs are cut and into what, which keep a layout, and whether more fits.
+
+A GPU that is cut counts in the ordinary books as partly taken, by the compute its slices have, so that a job that waits
+for a whole GPU sees when it will be whole again. What else may be cut from it geometry alone says.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.mig_geometry import Held, Place, book_milli, flaw
+from gpuyard.model import Node
+from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.plans import Grant
+from gpuyard.model.units import MILLI
+
+Cut = dict[int, dict[int, Held]]
+"""GPUs that are cut, by node and number, with what is on them."""
+
+
+class Pin(NamedTuple):
+    """A layout that a GPU keeps until it is released."""
+
+    held: Held
+    """Where its slices lie; none: it stays whole."""
+    made: bool = False
+    """Whether the engine has said that it is so."""
+    why: str = ""
+    """What went wrong when it was last tried."""
+    took_ms: int = 0
+    """How long the engine took."""
+    found: bool = False
+    """Whether it was found so: the yard keeps its hands off this GPU (`card_settings: leave`)."""
+
+
+Pins = dict[int, dict[int, Pin]]
+"""Pinned GPUs, by node and number."""
+
+
+class ByForce(NamedTuple):
+    """While victims are drafted away: how many GPUs might be cut before, and which were free then.
+
+    A GPU that a victim leaves may be cut: it was not free for whole jobs. Nobody is stopped so that others stay whole.
+    """
+
+    spare: int
+    free_mask: tuple[int, ...]
+
+
+class Cards(NamedTuple):
+    """The GPUs of one node that can be cut: what is on them, and what is free."""
+
+    mold: Mold
+    cut: Mapping[int, Held]
+    pins: Mapping[int, Pin]
+    free: Sequence[int]
+    """Milli free on each."""
+
+    def fits(self, grant: Grant) -> bool:
+        """Whether the slices of a grant could be made now."""
+        for gpu in {piece.gpu for piece in grant.slices}:
+            new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+            held = self.cut.get(gpu, ())
+            if not self.only_slices(gpu) or flaw(self.mold, [*held, *new]):
+                return False
+            if gpu in self.pins and not (set(self.pins[gpu].held) - set(held)).issuperset(new):
+                return False
+        return True
+
+    def only_slices(self, gpu: int) -> bool:
+        """Whether a GPU has slices and nothing else, or nothing at all.
+
+        Where slices are kept for someone, whoever is being stopped for them may still have the GPU in another way.
+        """
+        held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
+        own = self.free[gpu] + (MILLI if pin and pin.held else 0)
+        return own == MILLI - _booked(self.mold, held)
+
+    def clashes(self, grant: Grant) -> bool:
+        """Whether slices that were promised still lie where others are: other slices, or a job without any."""
+        for gpu in {piece.gpu for piece in grant.slices}:
+            held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
+            if pin is not None and not set(held) <= set(pin.held):
+                return True
+            if flaw(self.mold, held) or not self.only_slices(gpu):
+                return True
+        return False
+
+
+@cache
+def _booked(mold: Mold, held: Held) -> int:
+    """What slices take of their GPU in the books."""
+    return sum([book_milli(mold, size) for place in held if (size := mold.profile(place.profile))])
+
+
+def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
+    """Enter slices (-1) or strike them (1)."""
+    row = cut.setdefault(number, {})
+    for gpu, profile, start in slices:
+        held = list(row.get(gpu, ()))
+        if sign < 0:
+            held.append(Place(profile, start))
+        else:
+            held.remove(Place(profile, start))
+        row[gpu] = tuple(sorted(held, key=lambda place: (place.start, place.profile)))
+        if not held:
+            del row[gpu]
+    if not row:
+        del cut[number]
+
+
+def rest(idle: Cut, grants: tuple[Grant, ...]) -> None:
+    """Slices are no longer in use. The engine leaves them where they are for a while."""
+    for grant in grants:
+        row = idle.setdefault(grant.node, {})
+        for gpu, profile, start in grant.slices:
+            row[gpu] = tuple(
+                sorted({*row.get(gpu, ()), Place(profile, start)}, key=lambda p: (p.start, p.profile))
+            )
+
+
+def wake(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> None:
+    """An attempt starts: idle slices of its GPUs are used again, or taken away if they are in its way."""
+    for grant in grants:
+        row = idle.get(grant.node)
+        if row is None:
+            continue
+        mold = MOLDS[nodes[grant.node].gpu_model]
+        for gpu in positions[grant.gpus]:
+            new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+            left = tuple([place for place in row.pop(gpu, ()) if new and not _in_way(mold, place, new)])
+            if left:
+                row[gpu] = left
+        if not row:
+            del idle[grant.node]
+
+
+def _in_way(mold: Mold, place: Place, others: Sequence[Place]) -> bool:
+    return any([flaw(mold, [other, place]) for other in others])

@@ -1,0 +1,204 @@
+"""Where MIG slices go.
+
+A job that waits for slices is promised whole GPUs: where one is free, its slices fit.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from gpuyard.core.fleet.bits import each, positions
+from gpuyard.core.fleet.mig_book import ByForce, Cards
+from gpuyard.core.fleet.mig_geometry import Held, Place, best_start, book_milli, flaw, harm, layout_text
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Shape, Way
+from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.plans import Grant
+from gpuyard.model.units import MILLI
+
+Cheapest = Callable[[Mold, Held, str, Held], "tuple[int, int] | None"]
+"""Where on a GPU, with these idle slices on it, one more of a profile is best made, and what that costs: as (cost,
+first slot). Idle slices change the place and never the cost."""
+
+KEPT = -1
+"""What a slice costs that is kept for such asks: it is of no use to anybody else."""
+
+Found = tuple[int, tuple[Slice, ...], int]
+"""Room for all slices of a task: the cost, the slices, and what each of their GPUs is charged."""
+
+
+@cache
+def _overlap(mold: Mold, held: Held) -> bool:
+    return bool(flaw(mold, held))
+
+
+def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
+    """Why a GPU cannot keep this layout from now on; empty: it can. Nothing that runs is moved."""
+    node = nodes.node[number]
+    mold = MOLDS.get(node.gpu_model)
+    if not 0 <= gpu < node.gpus:
+        return f"{node.name} has no GPU {gpu}"
+    if mold is None:
+        return f"{node.gpu_model or 'a node without GPUs'} cannot be cut: it has no MIG"
+    there = nodes.cut.get(number, {}).get(gpu, ())
+    if wrong := flaw(mold, held):
+        return wrong
+    if stays := [place for place in there if place not in held]:
+        return f"{layout_text(stays)} is in use there and not part of it"
+    if held and not nodes.cards(number).only_slices(gpu):
+        return "the GPU is in use, and not by slices"
+    return ""
+
+
+def uncut_free(nodes: Nodes, number: int) -> Sequence[int]:
+    """Milli free on each GPU of a node for whoever wants no slices: nothing on those that are cut."""
+    free, cut = nodes.gpu_free[number], nodes.cut.get(number)
+    return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
+
+
+def whole_free(nodes: Nodes) -> int:
+    """Wholly free GPUs of schedulable nodes."""
+    buckets = [pair for kind in nodes.kinds for pair in enumerate(kind.buckets)]
+    return sum([free * bucket.bit_count() for free, bucket in buckets])
+
+
+def by_force(nodes: Nodes) -> ByForce | None:
+    """How things are before anyone is drafted away; None: it makes no difference, as any GPU may be cut."""
+    return ByForce(spare_whole(nodes), tuple(nodes.free_mask)) if nodes.whole_reserve else None
+
+
+def spare_whole(nodes: Nodes) -> int:
+    """How many GPUs that are free and whole may be cut, so that enough stay."""
+    return whole_free(nodes) - nodes.whole_reserve if nodes.by_force is None else nodes.by_force.spare
+
+
+def place_slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """All slices of a task on one node, the same number on each GPU: on GPUs that are pinned to such; else on GPUs
+    that are cut already, where it does the least harm; else one more GPU is cut, unless too few would stay whole."""
+    kind = nodes.kinds[way.kind]
+    members = kind.members & among
+    best: tuple[int, int, Found] | None = None
+    for number in each(members):
+        used = nodes.cut.get(number, {}).keys() | nodes.pins.get(number, {}).keys()
+        if used and not nodes.closed[number] and _has_room(nodes, shape, number):
+            found = slices_on(nodes, shape, number, sliceable(nodes, number, 0), _least_harm)
+            # 1. the least harm; 2. the lowest node.
+            if found is not None and (best is None or (found[0], number) < best[:2]):
+                best = (found[0], number, found)
+    if best is None:
+        best = _on_new(nodes, shape, way, members)
+    return None if best is None else slice_grant(shape, best[1], best[2])
+
+
+def slice_grant(shape: Shape, number: int, found: Found) -> tuple[Grant, ...]:
+    """The grant of a task whose slices have their room."""
+    _cost, slices, milli = found
+    gpus = 0
+    for piece in slices:
+        gpus |= 1 << piece.gpu
+    return (Grant(number, gpus, milli, shape.cpu_milli, shape.memory_mib, 1, slices),)
+
+
+def _on_new(nodes: Nodes, shape: Shape, way: Way, members: int) -> tuple[int, int, Found] | None:
+    """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
+    kind = nodes.kinds[way.kind]
+    spare = spare_whole(nodes)
+    if spare <= 0 and nodes.by_force is None:
+        return None
+    for bucket in kind.buckets[1:]:
+        for number in each(bucket & members):
+            if _has_room(nodes, shape, number):
+                found = slices_on(nodes, shape, number, sliceable(nodes, number, spare), _least_harm)
+                if found is not None:
+                    return found[0], number, found
+    return None
+
+
+def sliceable(nodes: Nodes, number: int, spare: int) -> tuple[int, ...]:
+    """GPUs of a node that may take slices: those that are cut, and of the whole ones as many as may be cut.
+
+    The last ones first: whole jobs take the first ones, so slices that come and go between them are cut on the same GPU
+    again, which need not be made whole in between.
+    """
+    pins = nodes.pins.get(number, {})
+    used = nodes.cut.get(number, {}).keys() | pins.keys()
+    whole = [gpu for gpu in reversed(positions[nodes.free_mask[number]]) if gpu not in pins]
+    left = [gpu for gpu in whole if taken_by_force(nodes, number) >> gpu & 1]
+    return (*sorted(used, reverse=True), *left, *[gpu for gpu in whole if gpu not in left][: max(0, spare)])
+
+
+def taken_by_force(nodes: Nodes, number: int) -> int:
+    """GPUs of a node that are free and whole only because victims are drafted away."""
+    return nodes.free_mask[number] & ~nodes.by_force.free_mask[number] if nodes.by_force else 0
+
+
+def kept_for(kept: Held, held: Held, profile: str) -> list[int]:
+    """First slots of the slices of a pinned GPU that nobody has."""
+    return [place.start for place in kept if place.profile == profile and place not in held]
+
+
+def _has_room(nodes: Nodes, shape: Shape, number: int) -> bool:
+    return shape.cpu_milli <= nodes.cpu_free[number] and shape.memory_mib <= nodes.memory_free[number]
+
+
+@cache
+def _least_harm(mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
+    start = best_start(mold, held, profile, idle)
+    return None if start is None else (harm(mold, held, Place(profile, start)), start)
+
+
+def slices_on(
+    nodes: Nodes, shape: Shape, number: int, gpus: tuple[int, ...], cheapest: Cheapest
+) -> Found | None:
+    """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs the first of these."""
+    mold = MOLDS.get(nodes.node[number].gpu_model)
+    size = mold.profile(shape.profile) if mold else None
+    if mold is None or size is None:
+        return None
+    cards, milli, idle = nodes.cards(number), book_milli(mold, size), nodes.idle.get(number, {})
+    row, pins, free = cards.cut, cards.pins, cards.free
+    gpus = tuple(
+        [
+            gpu
+            for gpu in gpus
+            if (free[gpu] >= milli or gpu in pins)
+            and (_open(cards, gpu) if gpu in pins or gpu in row else free[gpu] == MILLI)
+        ]
+    )
+    for each_gpu in range(min(shape.slices, size.count_max), 0, -1):
+        if shape.slices % each_gpu:
+            continue
+        found: list[tuple[int, int, tuple[Slice, ...]]] = []
+        for turn, gpu in enumerate(gpus):
+            held: Held = row.get(gpu, ())
+            if gpu in pins:
+                able = kept_for(pins[gpu].held, held, shape.profile)
+                if len(able) >= each_gpu:
+                    made = [Slice(gpu, shape.profile, start) for start in able[:each_gpu]]
+                    found.append((KEPT, turn, tuple(made)))
+                continue
+            lost, made = 0, []
+            for _ in range(each_gpu):
+                best = cheapest(mold, held, shape.profile, idle.get(gpu, ()))
+                if best is None:
+                    break
+                cost, start = best
+                lost += cost
+                held = tuple(sorted((*held, Place(shape.profile, start)), key=_order))
+                made.append(Slice(gpu, shape.profile, start))
+            if len(made) == each_gpu:
+                found.append((lost, turn, tuple(made)))
+        wanted = shape.slices // each_gpu
+        if len(found) >= wanted:
+            chosen = sorted(found)[:wanted]
+            lost = sum([part[0] for part in chosen])
+            return lost, tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
+    return None
+
+
+def _open(cards: Cards, gpu: int) -> bool:
+    """Whether more slices may be put on a GPU; not while one lies where another is kept for somebody."""
+    return not _overlap(cards.mold, cards.cut.get(gpu, ())) and cards.only_slices(gpu)
+
+
+def _order(place: Place) -> tuple[int, str]:
+    return place.start, place.profile

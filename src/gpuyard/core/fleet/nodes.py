@@ -1,0 +1,549 @@
+"""The nodes as columns, indexed by how much they have free.
+
+A *kind* is a set of nodes that are alike (cluster, GPU model, GPUs, cores, memory). Each kind keeps one set of nodes
+per number of wholly free GPUs, so that "a node with at least four free, as few more as possible" is a look into five
+sets. A placement changes a few cells and is undone by changing them back.
+
+Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those that a stopping attempt still holds,
+and is ready when nothing it took is below zero.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+from gpuyard.core.fleet import mig_book
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.shapes import Expected
+from gpuyard.model import Capability, Grant, Node
+from gpuyard.model.mig import MOLDS
+from gpuyard.model.units import MILLI
+
+NEVER_MS = 1 << 60
+"""Later than any time that is dealt with."""
+
+_PLAIN = (0, MILLI)
+
+_TOUCHED_MAX = 200_000
+"""Length of the log of changed nodes at which it and the caches that read it start over."""
+
+
+Sharers = dict[int, dict[int, dict[str, int]]]
+"""By node and GPU: how many shares each user has there."""
+
+
+class GpuFree:
+    """What is free on each GPU, by node: kept only where it does not follow from the mask of wholly free GPUs."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self, nodes: "Nodes") -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, number: int) -> Sequence[int]:
+        row = self._nodes.odd.get(number)
+        return (
+            row
+            if row is not None
+            else _plain_row(self._nodes.free_mask[number], self._nodes.home[number].gpus)
+        )
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return map(self.__getitem__, range(len(self._nodes.node)))
+
+
+@cache
+def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
+    return tuple([MILLI if mask >> gpu & 1 else 0 for gpu in range(gpus)])
+
+
+class Nodes:
+    """All nodes. A node's number is its index here."""
+
+    def __init__(self) -> None:
+        self.node: list[Node] = []
+        self.kind: list[int] = []
+        self.kinds: list[Kind] = []
+        self.by_pool: dict[str, int] = {}
+        self.free_mask: list[int] = []
+        """The wholly free GPUs of each node."""
+        self.odd: dict[int, list[int]] = {}
+        """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
+        self.gpu_free = GpuFree(self)
+        """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
+        self.cut: mig_book.Cut = {}
+        """GPUs that are cut into MIG slices."""
+        self.idle: mig_book.Cut = {}
+        """Slices that were in use and that nobody has taken the place of: they may still be there."""
+        self.sharers: Sharers = {}
+        """Whose shares are on which GPU, where that matters."""
+        self.whole_reserve = 0
+        """How many GPUs stay whole: no further one is cut."""
+        self.by_force: mig_book.ByForce | None = None
+        """Set while victims are drafted away for slices."""
+        self.foreign: dict[int, tuple[int, str]] = {}
+        """GPUs used by someone outside the yard, by node: mask and by whom."""
+        self.lacks: dict[str, frozenset[Capability]] = {}
+        """What engines cannot do, by cluster; one that is not named can do everything."""
+        self.pins: mig_book.Pins = {}
+        """GPUs that keep a layout of slices until somebody releases them."""
+        self.cpu_free: list[int] = []
+        self.memory_free: list[int] = []
+        self.down: list[str] = []
+        """Why a node is down; empty: it is up."""
+        self.cordoned: list[str] = []
+        """Why a node takes nothing new; empty: it does."""
+        self.attempts_max = 0
+        """How many attempts one node may have; 0: any number."""
+        self.full: set[int] = set()
+        """Nodes that have so many."""
+        self.closed: list[bool] = []
+        """Down, cordoned or full."""
+        self.special: set[int] = set()
+        """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
+        self.home: list[Kind] = []
+        """The kind itself, by node."""
+        self.bit: list[int] = []
+        """Each node as a set of its own."""
+        self.on: list[dict[int, tuple[int, Grant]]] = []
+        """Per node, what runs there: job id -> (promised end, grant)."""
+        self.closed_count = 0
+        self.freed = 0
+        """Grows when room may have been gained, or is promised sooner. Until then what did not fit does not."""
+        self.kept = 0
+        """How many grants are taken for someone who does not run: by earmarks, or from outside the yard."""
+        self.touched: list[int] = []
+        """Numbers of changed nodes, for caches that keep a value per node."""
+        self.epoch = 0
+        """Grows when `touched` starts over: caches of another epoch are void."""
+        self.shifted = 0
+        """Nodes whose books are moved for the moment, without an entry in `touched`."""
+        self.demand: Expected | None = None
+        """What is to be expected; None: nothing is known. Derived: never dumped."""
+        self.up_milli: list[int] = []
+        """Milli-GPU of nodes that are up, by GPU model number."""
+
+    # -- the fleet ---------------------------------------------------------------------------------------------
+
+    def add(self, node: Node, model: int) -> int:
+        """Take a node into the fleet; returns its number."""
+        number = len(self.node)
+        index = self._join(number, node, model)
+        kind = self.kinds[index]
+        bit = 1 << number
+        self.node.append(node)
+        self.kind.append(index)
+        self.free_mask.append((1 << node.gpus) - 1)
+        self.cpu_free.append(node.cpu_milli)
+        self.memory_free.append(node.memory_mib)
+        self.down.append("")
+        self.cordoned.append("")
+        self.closed.append(False)
+        self.home.append(kind)
+        self.bit.append(bit)
+        self.on.append({})
+        kind.buckets[node.gpus] |= bit
+        kind.most = -1
+        while len(self.up_milli) <= model:
+            self.up_milli.append(0)
+        self.up_milli[model] += node.gpus * MILLI
+        self._changed(number)
+        self.freed += 1
+        return number
+
+    def _join(self, number: int, node: Node, model: int) -> int:
+        """Make a node a member of the kind, the switch and the pool it belongs to; which kind that is."""
+        index = next((i for i, k in enumerate(self.kinds) if k.same(node, model)), len(self.kinds))
+        if index == len(self.kinds):
+            self.kinds.append(Kind(node, model))
+        kind, bit = self.kinds[index], 1 << number
+        kind.members |= bit
+        kind.switches[node.switch] = kind.switches.get(node.switch, 0) | bit
+        self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
+        return index
+
+    def change(self, number: int, node: Node, model: int) -> None:
+        """Give a node that nothing holds, and of which nothing is said (`claims.drop`), other hardware."""
+        self._regroup(number, node, model, (1 << node.gpus) - 1)
+        self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
+
+    def may_rename(self, number: int, node: Node) -> bool:
+        """Whether a node is as it was but for the name of its GPUs and how they are wired, and no layout is on it."""
+        now = self.node[number]
+        same = replace(now, gpu_model=node.gpu_model, nvlink_group_size=node.nvlink_group_size) == node
+        return same and not any([number in each for each in (self.cut, self.idle, self.pins)])
+
+    def rename(self, number: int, node: Node, model: int) -> None:
+        """Call the GPUs of a node by another name. What runs there stays."""
+        self._regroup(number, node, model, self.free_mask[number])
+
+    def _regroup(self, number: int, node: Node, model: int, free_mask: int) -> None:
+        """Make a node a member of another kind, with these GPUs wholly free."""
+        self._leave(number)
+        before, kind, bit = self.node[number], self.home[number], 1 << number
+        kind.members &= ~bit
+        kind.switches[before.switch] &= ~bit
+        self.by_pool[before.pool] &= ~bit
+        up = not self.down[number]
+        self.up_milli[kind.model] -= kind.gpus * MILLI * up
+        index = self._join(number, node, model)
+        self.node[number], self.kind[number], self.home[number] = node, index, self.kinds[index]
+        self.free_mask[number] = free_mask
+        while len(self.up_milli) <= model:
+            self.up_milli.append(0)
+        self.up_milli[model] += node.gpus * MILLI * up
+        self._enter(number)
+        self._changed(number)
+        self.freed += 1
+
+    def set_down(self, number: int, why: str) -> None:
+        """Mark a node down (or up again with an empty `why`)."""
+        was_down = bool(self.down[number])
+        self._leave(number)
+        self.down[number] = why
+        self._close(number, bool(why or self.cordoned[number] or number in self.full))
+        self._enter(number)
+        kind = self.kinds[self.kind[number]]
+        self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
+        self._changed(number)
+        self.freed += 1
+
+    def set_cordoned(self, number: int, why: str) -> None:
+        """Close a node to new work (or open it with an empty `why`)."""
+        self._leave(number)
+        self.cordoned[number] = why
+        self._close(number, bool(why or self.down[number] or number in self.full))
+        self._enter(number)
+        self._changed(number)
+        self.freed += 1
+
+    def shut(self, number: int) -> bool:
+        """Whether a node is out of use, however few attempts it has."""
+        return bool(self.down[number] or self.cordoned[number])
+
+    def allow(self, attempts_max: int) -> None:
+        """Let each node have so many attempts; 0: any number."""
+        self.attempts_max = attempts_max
+        for number in range(len(self.node)):
+            self.recount(number)
+
+    def recount(self, number: int) -> None:
+        """A node that has as many attempts as it may takes nothing new until one of them has ended."""
+        full = 0 < self.attempts_max <= len(self.on[number])
+        if full is (number in self.full):
+            return
+        self._leave(number)
+        if full:
+            self.full.add(number)
+        else:
+            self.full.remove(number)
+        self._close(number, full or self.shut(number))
+        self._enter(number)
+        self._changed(number)
+
+    def _close(self, number: int, closed: bool) -> None:
+        self.closed_count += closed - self.closed[number]
+        self.closed[number] = closed
+        self._mark(number)
+
+    def _mark(self, number: int) -> None:
+        """Keep in mind whether a node needs a closer look."""
+        overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
+        if overdrawn or self.closed[number] or number in self.odd:
+            self.special.add(number)
+        else:
+            self.special.discard(number)
+
+    def _leave(self, number: int) -> None:
+        if not self.closed[number]:
+            kind = self.kinds[self.kind[number]]
+            bit = 1 << number
+            kind.buckets[self.free_mask[number].bit_count()] &= ~bit
+            kind.most = -1
+            kind.partial &= ~bit
+
+    def _enter(self, number: int) -> None:
+        if not self.closed[number]:
+            kind = self.kinds[self.kind[number]]
+            bit = 1 << number
+            kind.buckets[self.free_mask[number].bit_count()] |= bit
+            kind.most = -1
+            if self._has_partial(number):
+                kind.partial |= bit
+
+    def _has_partial(self, number: int) -> bool:
+        return any(0 < free < MILLI for free in self.gpu_free[number])
+
+    def _changed(self, number: int) -> None:
+        self.touched.append(number)
+
+    def start_over(self) -> None:
+        """Let a log of changed nodes that has grown long start over. Not asked within a pass."""
+        if len(self.touched) > _TOUCHED_MAX:
+            self.touched.clear()
+            self.epoch += 1
+
+    # -- room --------------------------------------------------------------------------------------------------
+
+    def fits(self, grants: Iterable[Grant]) -> bool:
+        """Whether the room is there now. The same question at decision and at commit."""
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
+            if self.closed[number]:
+                return False
+            if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
+                return False
+            if slices:
+                if not self.cards(number).fits(grant):
+                    return False
+            elif milli == MILLI:
+                if gpus & ~self.free_mask[number]:
+                    return False
+            else:
+                free = self.gpu_free[number]
+                if barred(self, number, user) & gpus or any(free[gpu] < milli for gpu in positions[gpus]):
+                    return False
+        return True
+
+    def cards(self, number: int) -> mig_book.Cards:
+        """The GPUs of a node that can be cut."""
+        mold = MOLDS[self.node[number].gpu_model]
+        return mig_book.Cards(
+            mold, self.cut.get(number, {}), self.pins.get(number, {}), self.gpu_free[number]
+        )
+
+    def overdrawn(self, grants: Iterable[Grant]) -> bool:
+        """Whether an earmark still waits for something it took to become free."""
+        for grant in grants:
+            number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
+            if self.cards(number).clashes(grant) if slices else barred(self, number, user) & gpus:
+                return True
+            if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
+                return True
+            free = self.gpu_free[number]
+            if any(free[gpu] < 0 for gpu in positions[gpus]):
+                return True
+        return False
+
+    def take(self, grants: tuple[Grant, ...]) -> None:
+        """Enter grants in the books."""
+        self._shift(grants, -1)
+        self.kept += len(grants)
+        self._log(grants)
+
+    def give(self, grants: tuple[Grant, ...]) -> None:
+        """Strike grants from the books: the exact inverse of `take`."""
+        self._shift(grants, 1)
+        self.kept -= len(grants)
+        self._log(grants)
+
+    def _log(self, grants: tuple[Grant, ...]) -> None:
+        touched = self.touched
+        for grant in grants:
+            touched.append(grant[0])
+
+    def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
+        """Move the books (-1) for a question that is put on top of the state, and move them back (1).
+
+        Nothing is logged. Caches that keep a value per node pass over those that are `shifted`.
+        """
+        self._shift(grants, sign)
+        self.shifted = 0
+        if sign < 0:
+            for grant in grants:
+                self.shifted |= 1 << grant[0]
+
+    def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
+            if slices:
+                mig_book.shift(self.cut, number, slices, sign)
+            elif user:
+                _enter_share(self.sharers, grant, sign)
+            if cpu_milli or memory_mib:
+                self.cpu_free[number] += sign * cpu_milli
+                self.memory_free[number] += sign * memory_mib
+                self._mark(number)
+            if gpus:
+                before = self.free_mask[number]
+                if milli != MILLI or number in self.odd or (sign < 0 and gpus & ~before):
+                    self._move_gpus(number, gpus, sign * milli)
+                    continue
+                # By far the most frequent: whole GPUs that are wholly free, or become so.
+                self.free_mask[number] = after = before ^ gpus
+                if not self.closed[number]:
+                    kind = self.home[number]
+                    kind.most = -1
+                    buckets = kind.buckets
+                    bit = 1 << number
+                    buckets[before.bit_count()] ^= bit
+                    buckets[after.bit_count()] ^= bit
+
+    def _move_gpus(self, number: int, gpus: int, milli: int) -> None:
+        free = list(self.gpu_free[number])
+        mask = before = self.free_mask[number]
+        partial = number in self.odd or milli % MILLI != 0
+        for gpu in positions[gpus]:
+            left = free[gpu] = free[gpu] + milli
+            if left == MILLI:
+                mask |= 1 << gpu
+            else:
+                mask &= ~(1 << gpu)
+                partial = partial or left % MILLI != 0
+        self.free_mask[number] = mask
+        kind = self.home[number]
+        if mask != before and not self.closed[number]:
+            kind.most = -1
+            kind.buckets[before.bit_count()] ^= 1 << number
+            kind.buckets[mask.bit_count()] ^= 1 << number
+        if any(left not in _PLAIN for left in free):
+            self.odd[number] = free
+        else:
+            self.odd.pop(number, None)
+        self._mark(number)
+        if partial and not self.closed[number]:
+            if self._has_partial(number):
+                kind.partial |= 1 << number
+            else:
+                kind.partial &= ~(1 << number)
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> int:
+        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing.
+
+        The number of the kind of node it is on; -1: its room is not there.
+        """
+        grant = grants[0]
+        number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
+        before = self.free_mask[number]
+        if (
+            cpu_milli
+            or memory_mib
+            or milli != MILLI
+            or slices
+            or gpus & ~before
+            or number in self.special
+            or len(grants) > 1
+        ):
+            if not self.fits(grants):
+                return -1
+            self._shift(grants, -1)
+            for other in grants[1:]:
+                self.on[other[0]][job_id] = (end_ms, other)
+                self.touched.append(other[0])
+        else:
+            # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
+            self.free_mask[number] = after = before ^ gpus
+            kind = self.home[number]
+            kind.most = -1
+            buckets, bit = kind.buckets, self.bit[number]
+            buckets[before.bit_count()] ^= bit
+            buckets[after.bit_count()] ^= bit
+        self.on[number][job_id] = (end_ms, grant)
+        self.touched.append(number)
+        if self.attempts_max:
+            for grant in grants:
+                self.recount(grant[0])
+        return self.kind[number]
+
+    def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
+        """The exact inverse of `place`."""
+        for grant in grants:
+            number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
+            del self.on[number][job_id]
+            self.touched.append(number)
+            if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:
+                self._shift((grant,), 1)
+                continue
+            before = self.free_mask[number]
+            self.free_mask[number] = after = before ^ gpus
+            kind = self.home[number]
+            kind.most = -1
+            buckets, bit = kind.buckets, self.bit[number]
+            buckets[before.bit_count()] ^= bit
+            buckets[after.bit_count()] ^= bit
+        if self.attempts_max:
+            for grant in grants:
+                self.recount(grant[0])
+
+    def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
+        """What runs on these nodes is now expected to end at another time."""
+        for grant in grants:
+            self.on[grant[0]][job_id] = (end_ms, grant)
+            self._changed(grant[0])
+        self.freed += 1
+
+    def ends(self, number: int) -> list[tuple[int, int, Grant]]:
+        """What runs on a node as (promised end, job id, grant), soonest first."""
+        return sorted([(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.on[number].items()])
+
+
+class DirtyNodes:
+    """Which nodes have changed since it was last asked."""
+
+    __slots__ = ("_epoch", "_late", "_read")
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._read = 0
+        self._late: set[int] = set()
+        """Changed while they were shifted, and to be looked at when they no longer are."""
+
+    def changed(self, nodes: Nodes) -> Collection[int]:
+        """Their numbers, without those that are shifted now."""
+        touched, late = nodes.touched, self._late
+        if self._epoch == nodes.epoch:
+            if self._read == len(touched) and not late:
+                return ()
+            found = set(touched[self._read :])
+            found |= late
+        else:
+            self._epoch = nodes.epoch
+            found = set(range(len(nodes.node)))
+        self._read = len(touched)
+        self._late = set()
+        if nodes.shifted:
+            self._late = {number for number in found if nodes.shifted >> number & 1}
+            found -= self._late
+        return found
+
+
+# -- shares ------------------------------------------------------------------------------------------------------------
+# One MPS server serves one user at a time, so shares of two users would take turns instead of running side by side, and
+# what one breaks may reach the other. A share that names its user (`Milli.user`) is put beside that user's own only.
+
+
+def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
+    """Note a share (-1) or strike it (1)."""
+    row = sharers.setdefault(grant.node, {})
+    for gpu in positions[grant.gpus]:
+        users = row.setdefault(gpu, {})
+        users[grant.user] = users.get(grant.user, 0) - sign
+        if not users[grant.user]:
+            del users[grant.user]
+        if not users:
+            del row[gpu]
+    if not row:
+        del sharers[grant.node]
+
+
+def barred(nodes: Nodes, number: int, user: str) -> int:
+    """The GPUs of a node that take no share of this user, however much of them is free, as a mask."""
+    cut = nodes.cut.get(number)
+    mask = strangers(nodes, number, user)
+    return mask if cut is None else mask | cut_mask(nodes, number)
+
+
+def cut_mask(nodes: Nodes, number: int) -> int:
+    """The GPUs of a node that are cut into slices: a share goes beside no slice."""
+    return sum([1 << gpu for gpu in nodes.cut.get(number, ())])
+
+
+def strangers(nodes: Nodes, number: int, user: str) -> int:
+    """The GPUs of a node on which others than this user have shares, as a mask; none for a share of nobody's own."""
+    row = nodes.sharers.get(number)
+    if not user or row is None:
+        return 0
+    return sum([1 << gpu for gpu, users in row.items() if users.keys() - {user}])

@@ -1,0 +1,281 @@
+"""Finding room: what every placement policy shares.
+
+A placement policy says which node it likes best; what "fits" means is said here once, for single tasks, for shares of
+a GPU and for gangs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gpuyard.core.fleet.bits import choose_gpus, each, lowest, positions
+from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.mig_placing import place_slices
+from gpuyard.core.fleet.nodes import Nodes, barred
+from gpuyard.core.fleet.shapes import Shape, Way
+from gpuyard.model import Grant
+from gpuyard.model.units import MILLI
+
+_new = tuple.__new__
+"""What a named tuple's own constructor calls, without the Python function around it: half the time."""
+
+_GRANTS_MAX = 10_000
+"""Grants of one ask that are kept to be given out again."""
+
+Placer = Callable[[Nodes, Shape, Way, int], "tuple[Grant, ...] | None"]
+"""Finds room for a shape served one way, among a set of nodes, or says there is none."""
+
+Ranker = Callable[[Nodes, Shape], Iterable[Way]]
+"""In which order the ways to serve a shape are tried."""
+
+
+def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
+    """`tasks` tasks of a whole-GPU shape on a node that has the room."""
+    count = shape.gpus * tasks
+    gpus = 0
+    if count:
+        kind = nodes.kinds[nodes.kind[number]]
+        gpus = choose_gpus(nodes.free_mask[number], count, kind.group_size, kind.gpus)
+    return _new(
+        Grant, (number, gpus, MILLI, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks, (), "")
+    )
+
+
+def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
+    """Cores and memory for `tasks` tasks; GPUs are known from the bucket the node was found in."""
+    return (
+        shape.cpu_milli * tasks <= nodes.cpu_free[number]
+        and shape.memory_mib * tasks <= nodes.memory_free[number]
+    )
+
+
+def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """One task on the node with the fewest free GPUs that holds it; the lowest number among equals."""
+    kind = nodes.kinds[way.kind]
+    gpus, room_for_sure = shape.gpus, shape.plain and not nodes.special
+    for bucket in kind.buckets[gpus:]:
+        if not bucket:
+            continue
+        members = bucket & among
+        while members:
+            low = members & -members
+            number = low.bit_length() - 1
+            if room_for_sure or has_room(nodes, shape, number, 1):
+                free = nodes.free_mask[number]
+                if gpus == 1 and kind.one_group:
+                    mask = free & -free
+                else:
+                    mask = choose_gpus(free, gpus, kind.group_size, kind.gpus) if gpus else 0
+                grants = shape.grants.get((number, mask))
+                if grants is None:
+                    grants = _grants_of_one(shape, number, mask)
+                return grants
+            members ^= low
+    return None
+
+
+def _grants_of_one(shape: Shape, number: int, mask: int) -> tuple[Grant, ...]:
+    """Equal grants are one value: a node has few GPUs, and the same are given out again and again."""
+    if len(shape.grants) >= _GRANTS_MAX:
+        shape.grants.clear()
+    grant = Grant(number, mask, MILLI, shape.cpu_milli, shape.memory_mib, 1)
+    grants = shape.grants[number, mask] = (grant,)
+    return grants
+
+
+def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """One task on the lowest-numbered node that holds it."""
+    members = 0
+    for bucket in nodes.kinds[way.kind].buckets[shape.gpus :]:
+        members |= bucket
+    for number in each(members & among):
+        if has_room(nodes, shape, number, 1):
+            return (grant_tasks(nodes, shape, number, 1),)
+    return None
+
+
+def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
+    """GPUs of a node for one task that wants parts of GPUs: those with the least left that will do; 0: none."""
+    free = nodes.gpu_free[number]
+    out = barred(nodes, number, shape.user)
+    fitting = sorted(
+        (left, gpu) for gpu, left in enumerate(free) if left >= shape.milli and not out >> gpu & 1
+    )
+    if len(fitting) < shape.gpus:
+        return 0
+    mask = 0
+    for _left, gpu in fitting[: shape.gpus]:
+        mask |= 1 << gpu
+    return mask
+
+
+def share_candidates(nodes: Nodes, way: Way, among: int) -> Iterator[int]:
+    """Nodes that might hold parts of GPUs: those that already share one first, then by fewest free GPUs."""
+    kind = nodes.kinds[way.kind]
+    yield from each(kind.partial & among)
+    for free in range(1, len(kind.buckets)):
+        yield from each(kind.buckets[free] & among & ~kind.partial)
+
+
+def share_grant(shape: Shape, number: int, gpus: int) -> tuple[Grant, ...]:
+    """The grant of one task on parts of GPUs."""
+    return (Grant(number, gpus, shape.milli, shape.cpu_milli, shape.memory_mib, 1, (), shape.user),)
+
+
+def share_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """Parts of GPUs where the least is left over; a GPU is broken into only where no shared one will do."""
+    best: tuple[int, int, int] | None = None
+    kind = nodes.kinds[way.kind]
+    for number in each(kind.partial & among):
+        if not has_room(nodes, shape, number, 1):
+            continue
+        gpus = share_gpus(nodes, shape, number)
+        if gpus:
+            free = nodes.gpu_free[number]
+            left = sum(free[gpu] - shape.milli for gpu in positions[gpus])
+            if best is None or (left, number) < best[:2]:
+                best = (left, number, gpus)
+    if best is not None:
+        return share_grant(shape, best[1], best[2])
+    return share_first_fit(nodes, shape, way, among)
+
+
+def share_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """Parts of GPUs on the first node that has them."""
+    for number in share_candidates(nodes, way, among):
+        if has_room(nodes, shape, number, 1):
+            gpus = share_gpus(nodes, shape, number)
+            if gpus:
+                return share_grant(shape, number, gpus)
+    return None
+
+
+# -- gangs -----------------------------------------------------------------------------------------------------
+
+
+def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """All tasks or none, on the fewest nodes, then the fewest switches; the rest on the fullest node that holds it."""
+    found = _gang(nodes, shape, way, among)
+    if found is not None and not shape.cpu_milli and not shape.memory_mib:
+        # Who asks for no cores was not asked about them. A node that an earmark has overdrawn takes nobody at all.
+        for grant in found:
+            if nodes.cpu_free[grant[0]] < 0 or nodes.memory_free[grant[0]] < 0:
+                return gang(nodes, shape, way, among & ~(1 << grant[0]))
+    return found
+
+
+def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    kind = nodes.kinds[way.kind]
+    full = _with_room(nodes, shape, kind, among, way.tasks_per_node)
+    if full.bit_count() >= way.full_nodes:
+        if len(kind.switches) > 1:
+            full = _near(full, way.full_nodes + (way.rest_tasks > 0), kind)
+        chosen = _take_lowest(full, way.full_nodes)
+        if not way.rest_tasks:
+            return tuple(grant_tasks(nodes, shape, n, way.tasks_per_node) for n in each(chosen))
+        rest = _rest_node(nodes, shape, way, among & ~chosen, chosen)
+        if rest >= 0:
+            grants = [grant_tasks(nodes, shape, n, way.tasks_per_node) for n in each(chosen)]
+            return (*grants, grant_tasks(nodes, shape, rest, way.rest_tasks))
+    if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
+        return _spread(nodes, shape, way, among)
+    return None
+
+
+def _with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
+    """Nodes that hold so many tasks."""
+    members = 0
+    for bucket in kind.buckets[shape.gpus * tasks :]:
+        members |= bucket
+    members &= among
+    if shape.cpu_milli or shape.memory_mib:
+        fitting = 0
+        for number in each(members):
+            if has_room(nodes, shape, number, tasks):
+                fitting |= 1 << number
+        members = fitting
+    return members
+
+
+def _near(members: int, wanted: int, kind: Kind) -> int:
+    """Keep to as few switches as possible: the one with the fewest nodes that is enough, else the fullest first."""
+    counts = sorted(
+        ((members & nodes).bit_count(), switch, members & nodes) for switch, nodes in kind.switches.items()
+    )
+    enough = [row for row in counts if row[0] >= wanted]
+    if enough:
+        return enough[0][2]
+    near = 0
+    for count, _switch, there in sorted(counts, key=lambda row: (-row[0], row[1])):
+        near |= there
+        wanted -= count
+        if wanted <= 0:
+            break
+    return near
+
+
+def _take_lowest(members: int, count: int) -> int:
+    chosen = 0
+    for _ in range(count):
+        low = members & -members
+        chosen |= low
+        members ^= low
+    return chosen
+
+
+def _rest_node(nodes: Nodes, shape: Shape, way: Way, among: int, chosen: int) -> int:
+    """The node with the fewest free GPUs that holds the rest, on a switch already in use where possible."""
+    kind = nodes.kinds[way.kind]
+    same_switch = 0
+    for members in kind.switches.values():
+        if members & chosen:
+            same_switch |= members
+    for where in (same_switch, ~same_switch):
+        for bucket in kind.buckets[shape.gpus * way.rest_tasks :]:
+            for number in each(bucket & among & where):
+                if has_room(nodes, shape, number, way.rest_tasks):
+                    return number
+    return -1
+
+
+def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+    """More nodes than needed, where the job allows it: most tasks to a node first."""
+    kind = nodes.kinds[way.kind]
+    left, used = shape.tasks, 0
+    grants: list[Grant] = []
+    for tasks in range(min(way.tasks_per_node, shape.tasks), 0, -1):
+        for number in each(_with_room(nodes, shape, kind, among, tasks) & ~used):
+            if left == 0 or len(grants) == way.nodes_max:
+                break
+            here = min(tasks, left)
+            grants.append(grant_tasks(nodes, shape, number, here))
+            used |= 1 << number
+            left -= here
+    return tuple(grants) if left == 0 else None
+
+
+def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Placer:
+    """Join a policy's choices for single tasks, shares and slices with the common rule for gangs."""
+
+    by_form = (single, gang, share, slices)
+
+    def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+        return by_form[shape.form](nodes, shape, way, among)
+
+    return place
+
+
+__all__ = [
+    "Placer",
+    "Ranker",
+    "gang",
+    "grant_tasks",
+    "has_room",
+    "lowest",
+    "placer",
+    "share_best_fit",
+    "share_candidates",
+    "share_first_fit",
+    "share_gpus",
+    "share_grant",
+    "whole_best_fit",
+    "whole_first_fit",
+]

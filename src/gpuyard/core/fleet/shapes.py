@@ -1,0 +1,161 @@
+"""Asks as the scheduler sees them, and the ways to serve them, which `ways` works out.
+
+Many jobs ask for the same, so what is known about an ask ("nothing free now has room for it") is known once for all
+of them.
+"""
+
+from dataclasses import dataclass
+
+from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.mig_geometry import charge_of, gpus_for
+from gpuyard.core.quota.charges import Bill
+from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
+from gpuyard.model.units import MILLI
+
+ONE, GANG, SHARE, SLICES = range(4)
+"""Forms of an ask: one task on whole GPUs, several, parts of GPUs, and slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to serve an ask: on nodes of one kind. Its index is unique over all ways."""
+
+    index: int
+    kind: int
+    model: int
+    """The GPU model's number; quotas per model are judged with it."""
+    tasks_per_node: int
+    """Tasks an empty node holds (of this job: never more than it has)."""
+    full_nodes: int
+    """Nodes filled so."""
+    rest_tasks: int
+    """Tasks left for one more node."""
+    nodes_max: int
+    pools: int
+    """Nodes of the pools, names and features asked for; -1: all."""
+    gpus: int
+    """GPUs of one task; of slices, the whole GPUs on which they go in equal numbers."""
+    node_gpus: int
+    """Wholly free GPUs that some node must have: with fewer on every node there is no room."""
+    rate: int
+    """What the whole job is charged per millisecond, served this way."""
+
+
+class Shape:
+    """An ask as the scheduler sees it. Filled anew, in place, when the fleet changes."""
+
+    __slots__ = (
+        "ask",
+        "bills",
+        "cpu_milli",
+        "form",
+        "gpu_milli",
+        "gpus",
+        "grants",
+        "hopeless_at",
+        "index",
+        "memory_mib",
+        "milli",
+        "needs",
+        "node_gpus",
+        "plain",
+        "profile",
+        "slices",
+        "supported",
+        "tasks",
+        "user",
+        "way_on",
+        "ways",
+    )
+
+    def __init__(self, index: int, ask: Ask) -> None:
+        self.index = index
+        self.ask = ask
+        request = ask.gpus
+        self.supported = True
+        self.gpus = request.count
+        self.milli = MILLI
+        if isinstance(request, Milli):
+            self.milli = request.milli
+            if ask.tasks > 1:
+                self.supported = False
+        elif isinstance(request, Mig):
+            # Who waits for slices waits for whole GPUs that are enough for them.
+            self.gpus = gpus_for(request.profile, request.count)
+            self.supported = charge_of(request.profile) > 0 and ask.tasks == 1
+        elif isinstance(request, Memory):
+            self.supported = False
+        else:
+            assert isinstance(request, Whole)
+        self.tasks = ask.tasks
+        self.cpu_milli = ask.cpu_milli
+        self.memory_mib = ask.memory_mib
+        self.profile = request.profile if isinstance(request, Mig) else ""
+        """The MIG profile it wants slices of; empty: none."""
+        self.slices = request.count if isinstance(request, Mig) else 0
+        self.form = ONE if self.tasks == 1 else GANG
+        """How room for it is looked for."""
+        if self.profile or self.milli != MILLI:
+            self.form = SLICES if self.profile else SHARE
+        self.plain = (
+            isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
+        )
+        """Whether it wants whole GPUs and nothing else."""
+        self.user = request.user if isinstance(request, Milli) else ""
+        """Whose share it is, where it goes beside that user's only."""
+        self.needs = _needs(ask)
+        """What an engine must be able to do for it."""
+        self.gpu_milli = self.gpus * self.milli * self.tasks
+        """What it counts against quotas."""
+        if self.profile:
+            self.gpu_milli = self.slices * charge_of(self.profile)
+        self.ways: tuple[Way, ...] = ()
+        """Cheapest GPU model first."""
+        self.way_on: dict[int, Way] = {}
+        """The ways by kind."""
+        self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
+        """Grants of one task on one node that were made before, by node and GPUs."""
+        self.node_gpus = 0
+        """Wholly free GPUs that some node must have, whichever way it is served."""
+        self.hopeless_at = -1
+        """`Nodes.freed` when it was last seen to have no room at all."""
+        self.bills: list[dict[int, Bill]] = []
+        """What it costs where and whom: by kind and tenant."""
+
+
+class Expected:
+    """The asks that are to be expected, each with its weight, and what a placement has worked out from them."""
+
+    __slots__ = ("derived", "mix", "parts")
+
+    def __init__(self, mix: list[tuple[Shape, int]]) -> None:
+        self.mix = mix
+        self.parts = any([shape.gpus and (shape.profile or shape.milli < MILLI) for shape, _weight in mix])
+        """Whether anybody is expected who wants less than a whole GPU."""
+        self.derived: object = None
+        """Kept as long as the mix is. It belongs to the placement that made it."""
+
+
+def _needs(ask: Ask) -> frozenset[Capability]:
+    found = {Capability.GANG} if ask.tasks > 1 else set()
+    if isinstance(ask.gpus, Milli | Mig):
+        found.add(Capability.SHARES if isinstance(ask.gpus, Milli) else Capability.SLICES)
+    return frozenset(found)
+
+
+def rate_on(shape: Shape, kind: Kind, weight: int) -> int:
+    """What a job is charged for a millisecond on nodes of a kind."""
+    return charge_milli(shape, kind) * shape.tasks * weight // MILLI
+
+
+def charge_milli(shape: Shape, kind: Kind) -> int:
+    """What one task is charged for, in milli-GPU: the largest of its GPU, CPU and memory parts of a node.
+
+    A task that takes half the cores of an 8-GPU node keeps four GPUs from others and is charged for four.
+    """
+    size = max(1, kind.gpus) * MILLI
+    return max(
+        shape.gpu_milli // shape.tasks,
+        shape.cpu_milli * size // max(1, kind.cpu_milli),
+        shape.memory_mib * size // max(1, kind.memory_mib),
+    )

@@ -1,0 +1,147 @@
+"""Asks compiled against the fleet: which kinds of node could serve them, and with how many tasks to a node."""
+
+from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.mig_geometry import gpus_on
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Shape, Way, rate_on
+from gpuyard.model import Ask
+from gpuyard.model.mig import MOLDS
+from gpuyard.model.units import MILLI
+
+
+class Shapes:
+    """All asks seen, compiled."""
+
+    def __init__(self) -> None:
+        self._by_ask: dict[Ask, Shape] = {}
+        # Hashing an ask costs more than placing a job, and asks are shared: look up by identity first. The value
+        # holds the ask, so its identity cannot be taken over by another one.
+        self._by_identity: dict[int, Shape] = {}
+        self._ways = 0
+        self.version = 0
+        """Grows when the fleet or the weights change."""
+
+    def of(self, ask: Ask, nodes: Nodes, weights: list[int]) -> Shape:
+        """The shape of an ask."""
+        shape = self._by_identity.get(id(ask))
+        if shape is not None and shape.ask is ask:
+            return shape
+        shape = self._by_ask.get(ask)
+        if shape is None:
+            shape = Shape(len(self._by_ask), ask)
+            self._by_ask[ask] = shape
+            self._by_identity[id(shape.ask)] = shape
+            self._compile(shape, nodes, weights)
+        return shape
+
+    def refresh(self, nodes: Nodes, weights: list[int]) -> None:
+        """The fleet or the weights changed: compile all again."""
+        self.version += 1
+        for shape in self._by_ask.values():
+            self._compile(shape, nodes, weights)
+
+    def _compile(self, shape: Shape, nodes: Nodes, weights: list[int]) -> None:
+        ways = []
+        if shape.supported:
+            for index, kind in enumerate(nodes.kinds):
+                way = self._way(shape, index, kind, nodes, weights[kind.model])
+                if way is not None:
+                    ways.append(way)
+        # 1. without GPUs before with, where none are asked; 2. cheapest model; 3. smallest node; 4. kind number.
+        ways.sort(
+            key=lambda w: (
+                shape.gpus == 0 and nodes.kinds[w.kind].gpus > 0,
+                weights[w.model],
+                nodes.kinds[w.kind].gpus,
+                w.kind,
+            )
+        )
+        shape.ways = tuple(ways)
+        shape.way_on = {way.kind: way for way in ways}
+        shape.node_gpus = min([way.node_gpus for way in ways], default=0)
+        shape.bills = [{} for _kind in nodes.kinds]
+        shape.hopeless_at = -1
+
+    def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
+        ask = shape.ask
+        if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
+            return None
+        among = _among(ask, nodes)
+        members = kind.members & among
+        if not members:
+            return None
+        if ask.models and (not kind.gpus or nodes.node[_first(members)].gpu_model not in ask.models):
+            # A node without GPUs has no GPU model, whatever it is called.
+            return None
+        gpus = shape.gpus
+        if shape.profile:
+            mold = MOLDS.get(nodes.node[_first(members)].gpu_model)
+            size = mold.profile(shape.profile) if mold else None
+            if size is None:
+                return None
+            # Models of one profile take different numbers of it: here this one's counts.
+            gpus = gpus_on(size, shape.slices)
+        per_node = shape.tasks
+        for want, have in (
+            (gpus, kind.gpus),
+            (shape.cpu_milli, kind.cpu_milli),
+            (shape.memory_mib, kind.memory_mib),
+        ):
+            if want:
+                per_node = min(per_node, have // want)
+        if ask.nodes_min > 1:
+            # As even as they go, and never so many on a node that they come to fewer nodes.
+            even = -(-shape.tasks // ask.nodes_min)
+            per_node = min(per_node, even, -(-shape.tasks // (ask.nodes_min - 1)) - 1)
+        if per_node == 0:
+            return None
+        full, rest = divmod(shape.tasks, per_node)
+        fewest = full + (rest > 0)
+        if fewest > members.bit_count() or (ask.nodes_max and fewest > ask.nodes_max):
+            return None
+        self._ways += 1
+        return Way(
+            index=self._ways,
+            kind=index,
+            model=kind.model,
+            tasks_per_node=per_node,
+            full_nodes=full,
+            rest_tasks=rest,
+            nodes_max=max(fewest, ask.nodes_max),
+            pools=among,
+            gpus=gpus,
+            node_gpus=shape.gpus * (per_node if full else rest)
+            if shape.milli == MILLI and not ask.nodes_max and not shape.profile
+            else 0,
+            rate=rate_on(shape, kind, weight),
+        )
+
+
+def _among(ask: Ask, nodes: Nodes) -> int:
+    """The nodes that an ask allows, by pool, name and feature; -1: all."""
+    among = -1
+    if ask.pools:
+        among = 0
+        for pool in ask.pools:
+            among |= nodes.by_pool.get(pool, 0)
+    if ask.on_nodes or ask.not_nodes or ask.features:
+        wanted, unwanted = frozenset(ask.on_nodes), frozenset(ask.not_nodes)
+        named = 0
+        for number, node in enumerate(nodes.node):
+            if (
+                (not wanted or node.name in wanted)
+                and node.name not in unwanted
+                and all([not set(group).isdisjoint(node.features) for group in ask.features])
+            ):
+                named |= 1 << number
+        among &= named
+    return among
+
+
+def gpus_on_node(nodes: Nodes, shape: Shape, number: int) -> int:
+    """GPUs of one task on a node that could hold it."""
+    return shape.way_on[nodes.kind[number]].gpus if shape.profile else shape.gpus
+
+
+def _first(members: int) -> int:
+    return (members & -members).bit_length() - 1

@@ -1,0 +1,33 @@
+"""The order of waiting jobs: criteria, and whether the fair share is one of them."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuyard.core.jobs.records import JobRecord
+
+
+class Criterion(Protocol):
+    """One step of a lexicographic order over waiting jobs. Its key may change only when the job is requeued."""
+
+    name: str
+
+    def key(self, record: JobRecord) -> int:
+        """The smaller, the sooner."""
+        ...
+
+
+class FairShare:
+    """The one criterion that is not a key: it goes through the tenant tree, least served first."""
+
+    name = "fair"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Criteria before the fair share, whether there is one, and criteria after it; age and id come last."""
+
+    before: tuple[Criterion, ...]
+    fair: bool
+    after: tuple[Criterion, ...]
+    by_rights: bool = False
+    """Whether who asks makes a difference to whether there is room, because the policy preempts."""

@@ -1,0 +1,399 @@
+"""Waiting jobs, kept in the policy's order.
+
+Keys of single jobs are kept in sorted lists. The fair share is not a key, because starting one job of a tenant moves
+all its others: there the tree is walked, least served first, with what the current pass has started already counted.
+
+Jobs that would get the same answer stand in one *stream*, in order. A pass that learns "there is no room for eight
+GPUs on one node" closes the stream and does not look at the other thousand jobs that ask for the same; so a pass
+costs by the number of different asks, not by the length of the queue.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
+from typing import Any
+
+from gpuyard.core.fleet.shapes import Shape
+from gpuyard.core.jobs.order import Order
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import ROOT, Tenants
+from gpuyard.model.units import NO_LIMIT_MS
+
+Row = tuple[Any, ...]
+"""(keys…, submitted, id, estimate, record): ids are unique, so what stands behind them is never compared."""
+
+_ESTIMATE_MS = itemgetter(-2)
+
+_TOP = -(1 << 62)
+"""Smaller than any key of an order: jobs that somebody moved to the top come first."""
+
+Hopeless = Callable[[JobRecord], bool]
+"""Whether a job, and all of its stream, can be seen not to start."""
+
+_SKIPPED_MAX = 200
+"""How many jobs that run too long are passed over in one stream before it is left alone."""
+
+StreamKey = tuple[int, int, int]
+"""(shape, tenant, priority): the tenant and the priority only where they make a difference."""
+
+
+class Group:
+    """Jobs that are equal before the fair share is asked. Without fair share there is one group, of one tenant."""
+
+    __slots__ = ("counts", "streams")
+
+    def __init__(self) -> None:
+        self.streams: dict[int, dict[StreamKey, list[Row]]] = {}
+        """By tenant (`ROOT` for all, without fair share)."""
+        self.counts: dict[int, int] = {}
+        """Jobs in each tenant's subtree."""
+
+
+class WaitQueue:
+    """All eligible waiting jobs under one order."""
+
+    def __init__(self, order: Order, tenants: Tenants) -> None:
+        self.order = order
+        self.tenants = tenants
+        self.groups: dict[tuple[int, ...], Group] = {}
+        self.group_keys: list[tuple[int, ...]] = []
+        self.count = 0
+        self.alone: JobRecord | None = None
+        """The only job, while it is not sorted in."""
+        self._fair = order.fair
+        self._plain = not order.before and not order.fair and not order.after
+        tenants.keep_fair_keys(order.fair)
+
+    def add(self, record: JobRecord) -> None:
+        """A job became eligible. One that waits alone is sorted in only when it has company or has to stay."""
+        self.count += 1
+        if self.count == 1:
+            self.alone = record
+            return
+        self.settle()
+        self._sort_in(record)
+
+    def settle(self) -> None:
+        """Sort in a job that has waited alone."""
+        if self.alone is not None:
+            self._sort_in(self.alone)
+            self.alone = None
+
+    def _sort_in(self, record: JobRecord) -> None:
+        order, leaf, rare = self.order, record.leaf, record.rare
+        boost = rare.boost if rare is not None else 0
+        if boost:
+            row: Row = (*[_TOP for _ in order.after], -boost, record.id, record.estimate_ms, record)
+        elif self._plain:
+            row = (record.job.submitted_ms, record.id, record.estimate_ms, record)
+        else:
+            keys = [c.key(record) for c in order.after]
+            row = (*keys, record.job.submitted_ms, record.id, record.estimate_ms, record)
+        priority = record.klass.priority if order.by_rights else 0
+        apart, party = order.by_rights or self.tenants.holding, record.party
+        whose = party if self.tenants.guarded[party] else leaf if apart else ROOT
+        record.stream = stream = (record.shape.index, whose, priority)
+        record.entry = row
+        record.group = key = self._group_of(record, boost) if self._fair else ()
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group()
+            insort(self.group_keys, key)
+        at = ROOT
+        if self._fair:
+            at = leaf
+            for number in self.tenants.chain[leaf]:
+                group.counts[number] = group.counts.get(number, 0) + 1
+        streams = group.streams.get(at)
+        if streams is None:
+            streams = group.streams[at] = {}
+        rows = streams.get(stream)
+        if rows is None:
+            streams[stream] = [row]
+        elif rows[-1] < row:
+            rows.append(row)
+        else:
+            insort(rows, row)
+
+    def _group_of(self, record: JobRecord, boost: int) -> tuple[int, ...]:
+        """Jobs that were moved to the top come one by one before all others, whoever is least served."""
+        return (-boost,) if boost else (0, *[c.key(record) for c in self.order.before])
+
+    def remove(self, record: JobRecord) -> None:
+        """A job started, or no longer waits."""
+        self.count -= 1
+        if self.alone is record:
+            self.alone = None
+            return
+        group = self.groups[record.group]
+        at = record.leaf if self._fair else ROOT
+        streams = group.streams[at]
+        rows = streams[record.stream]
+        if len(rows) > 1:
+            del rows[0 if rows[0] is record.entry else bisect_left(rows, record.entry)]
+        else:
+            self._close(record.group, at, record.stream)
+        # The row holds the record: let go of it, so that nothing is left in a circle.
+        record.entry = ()
+        if self._fair:
+            for number in self.tenants.chain[record.leaf]:
+                group.counts[number] -= 1
+
+    def remove_all(self, records: Sequence[JobRecord]) -> None:
+        """Many jobs no longer wait: their streams are gone through once, where each by itself would move all behind."""
+        self.settle()
+        self.count -= len(records)
+        leaving: dict[tuple[tuple[int, ...], int, StreamKey], set[int]] = {}
+        for record in records:
+            at = record.leaf if self._fair else ROOT
+            leaving.setdefault((record.group, at, record.stream), set()).add(record.id)
+            if self._fair:
+                counts = self.groups[record.group].counts
+                for number in self.tenants.chain[record.leaf]:
+                    counts[number] -= 1
+            record.entry = ()
+        for (key, at, stream), ids in leaving.items():
+            rows = self.groups[key].streams[at][stream]
+            rows[:] = [row for row in rows if row[-1].id not in ids]
+            if not rows:
+                self._close(key, at, stream)
+
+    def _close(self, key: tuple[int, ...], at: int, stream: StreamKey) -> None:
+        """Nobody is left in a stream."""
+        group = self.groups[key]
+        streams = group.streams[at]
+        del streams[stream]
+        if not streams:
+            del group.streams[at]
+            if not group.streams:
+                del self.groups[key]
+                self.group_keys.remove(key)
+
+    def behind(self, record: JobRecord, last_will_do: bool) -> bool:
+        """Whether a job just sorted in comes after another of its stream, or, where that will do, after everyone."""
+        if self.count == 1:
+            return False
+        if self._plain and last_will_do:
+            return True
+        at = record.leaf if self._fair else ROOT
+        return self.groups[record.group].streams[at][record.stream][0] is not record.entry
+
+    def sift(
+        self, freed: int, most: int, hopeless: Callable[[Shape], bool]
+    ) -> tuple[JobRecord, list[list[Row]]] | None:
+        """The first job in line, if there is no hope for it, and the streams for which there is some.
+
+        Not asked where the order has groups or tenants. `freed` is that of the nodes: while it stands still, whoever
+        has no hope has none. No node has more than `most` GPUs free.
+        """
+        self.settle()
+        first: Row | None = None
+        hopeful = []
+        for rows in self.groups[()].streams[ROOT].values():
+            row = rows[0]
+            if first is None or row < first:
+                first = row
+            shape = row[-1].shape
+            if shape.hopeless_at != freed:
+                if shape.node_gpus > most or hopeless(shape):
+                    shape.hopeless_at = freed
+                else:
+                    hopeful.append(rows)
+        assert first is not None
+        record: JobRecord = first[-1]
+        return None if record.shape.hopeless_at != freed else (record, hopeful)
+
+    def only(self) -> JobRecord:
+        """The job, where there is just one."""
+        if self.alone is not None:
+            return self.alone
+        (group,) = self.groups.values()
+        (streams,) = group.streams.values()
+        (rows,) = streams.values()
+        record: JobRecord = rows[0][-1]
+        return record
+
+    def walk(self, per_tenant_max: int) -> "Walk":
+        """Go through the queue once."""
+        self.settle()
+        if self._fair:
+            return FairWalk(self, per_tenant_max)
+        group = self.groups.get(())
+        return Walk(() if group is None else group.streams[ROOT].values())
+
+
+class Lane:
+    """Streams merged in order. The heap holds the next row of each open stream."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self, streams: Iterable[list[Row]]) -> None:
+        self._heap: list[tuple[Row, int, list[Row]]] = [(rows[0], 0, rows) for rows in streams]
+        if len(self._heap) > 1:
+            heapify(self._heap)
+
+    def next(self) -> JobRecord | None:
+        """The next job in order. Its stream is the one `step` closes."""
+        heap = self._heap
+        if not heap:
+            return None
+        record: JobRecord = heap[0][0][-1]
+        return record
+
+    def step(self, within_ms: int) -> None:
+        """Go past the job last seen, to the next of its stream that runs no longer than `within_ms`.
+
+        0 closes the stream, because everyone behind would get the same answer.
+        """
+        heap = self._heap
+        _row, at, rows = heap[0]
+        at += 1
+        last = len(rows)
+        if within_ms < NO_LIMIT_MS and at < last:
+            last = min(last, at + _SKIPPED_MAX) if within_ms else at
+            # Mostly all of them run longer: that is seen soonest all at once.
+            if within_ms and min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
+                at = last
+            while at < last and rows[at][-2] > within_ms:
+                at += 1
+        if at < last:
+            heapreplace(heap, (rows[at], at, rows))
+        else:
+            heappop(heap)
+
+    def done(self) -> bool:
+        """Whether all streams are closed."""
+        return not self._heap
+
+    def drop(self, hopeless: Hopeless) -> None:
+        """Close the streams whose jobs cannot start."""
+        kept = [item for item in self._heap if not hopeless(item[0][-1])]
+        if len(kept) < len(self._heap):
+            heapify(kept)
+            self._heap = kept
+
+
+class Walk(Lane):
+    """Through a queue without fair share, or through some streams of it."""
+
+    __slots__ = ()
+
+    def skip(self, _record: JobRecord) -> None:
+        """The last one, and all of its stream, are passed over as if they had been dropped."""
+        self.step(0)
+
+    def started(self, _record: JobRecord) -> None:
+        """The last one starts in this pass."""
+        self.step(NO_LIMIT_MS)
+
+    def blocked(self, _record: JobRecord, within_ms: int) -> None:
+        """The last one does not start; nor would those of its stream that run longer than this."""
+        self.step(within_ms)
+
+
+class FairWalk(Walk):
+    """Through the tenant tree, least served first, group by group."""
+
+    def __init__(self, queue: WaitQueue, per_tenant_max: int) -> None:
+        self._queue = queue
+        self._tenants = queue.tenants
+        self._groups = iter(list(queue.group_keys))
+        self._group: Group | None = None
+        self._per_tenant_max = per_tenant_max
+        self._lanes: dict[int, Lane] = {}
+        self._blocked: dict[int, int] = {}
+        self._drained: set[int] = set()
+        """Tenants whose own jobs were all seen."""
+        self._closed: set[int] = set()
+        """Tenants below which nothing is left."""
+        self._hopeless: Hopeless | None = None
+        self._leaf = -1
+        """The tenant served last, while nothing has changed the order."""
+
+    def next(self) -> JobRecord | None:
+        """The next job of the least served tenant."""
+        while True:
+            leaf = self._leaf
+            if leaf < 0:
+                leaf = self._leaf = self._pick()
+                if leaf < 0:
+                    if not self._next_group():
+                        return None
+                    continue
+            lane = self._lanes.get(leaf)
+            if lane is None:
+                assert self._group is not None
+                lane = self._lane(self._group.streams[leaf].values())
+                self._lanes[leaf] = lane
+            record = lane.next()
+            if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
+                self._drained.add(leaf)
+                self._leaf = -1
+                continue
+            return record
+
+    def _lane(self, streams: Iterable[list[Row]]) -> Lane:
+        hopeless = self._hopeless
+        return Lane(streams if hopeless is None else [rows for rows in streams if not hopeless(rows[0][-1])])
+
+    def done(self) -> bool:
+        """Never known without a look at the whole tree."""
+        return self._queue.count == 1
+
+    def drop(self, hopeless: Hopeless) -> None:
+        """Pass over all jobs that cannot start, of every tenant."""
+        self._hopeless = hopeless
+        for lane in self._lanes.values():
+            lane.drop(hopeless)
+
+    def skip(self, record: JobRecord) -> None:
+        """Passed over, and not counted against its tenant."""
+        self._lanes[record.leaf].step(0)
+
+    def started(self, record: JobRecord) -> None:
+        """Usage moved: choose the tenant anew."""
+        self._lanes[record.leaf].step(NO_LIMIT_MS)
+        self._leaf = -1
+
+    def blocked(self, record: JobRecord, within_ms: int) -> None:
+        """Usage did not move: the same tenant goes on."""
+        self._lanes[record.leaf].step(within_ms)
+        self._blocked[record.leaf] = self._blocked.get(record.leaf, 0) + 1
+
+    def _next_group(self) -> bool:
+        key = next(self._groups, None)
+        if key is None:
+            return False
+        self._group = self._queue.groups[key]
+        self._lanes.clear()
+        self._blocked.clear()
+        self._drained.clear()
+        self._closed.clear()
+        return True
+
+    def _pick(self) -> int:
+        """Down the tree: 1. least usage over weight; 2. lowest number. A tenant's own jobs go before its members'."""
+        if self._group is None:
+            return -1
+        streams, counts = self._group.streams, self._group.counts
+        drained, closed = self._drained, self._closed
+        keys, children = self._tenants.fair_key, self._tenants.children
+        while ROOT not in closed:
+            number = ROOT
+            while True:
+                if number in streams and number not in drained:
+                    return number
+                best = -1
+                for child in children[number]:
+                    if (
+                        counts.get(child, 0)
+                        and child not in closed
+                        and (best < 0 or keys[child] < keys[best])
+                    ):
+                        best = child
+                if best < 0:
+                    closed.add(number)
+                    break
+                number = best
+        return -1

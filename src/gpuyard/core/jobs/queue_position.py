@@ -1,0 +1,61 @@
+"""The line as it stands: who is ahead of whom, if nobody started meanwhile."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from heapq import merge
+
+from gpuyard.core.jobs.queue import Group, WaitQueue
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import ROOT
+
+
+def ahead(queue: WaitQueue, record: JobRecord) -> int:
+    """How many eligible jobs are ahead of one that is in the queue."""
+    queue.settle()
+    count = sum([_size(queue.groups[key]) for key in queue.group_keys if key < record.group])
+    group = queue.groups[record.group]
+    at = record.leaf if queue.order.fair else ROOT
+    count += sum([bisect_left(rows, record.entry) for rows in group.streams[at].values()])
+    if queue.order.fair:
+        for number in _served(queue, group):
+            if number == record.leaf:
+                break
+            count += sum([len(rows) for rows in group.streams[number].values()])
+    return count
+
+
+def before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[JobRecord]:
+    """Those of its own kind right before a job, at most so many; none for a job that is not in the queue."""
+    if not record.entry:
+        return []
+    rows = queue.groups[record.group].streams[record.leaf if queue.order.fair else ROOT][record.stream]
+    at = bisect_left(rows, record.entry)
+    return [row[-1] for row in rows[max(0, at - most) : at]]
+
+
+def in_order(queue: WaitQueue) -> Iterator[JobRecord]:
+    """All eligible jobs, first to last: as a walk meets them that starts none. The queue stays as it is meanwhile."""
+    queue.settle()
+    for key in queue.group_keys:
+        group = queue.groups[key]
+        for number in _served(queue, group) if queue.order.fair else (ROOT,):
+            streams = list(group.streams[number].values())
+            for row in streams[0] if len(streams) == 1 else merge(*streams):
+                yield row[-1]
+
+
+def _size(group: Group) -> int:
+    return sum([len(rows) for streams in group.streams.values() for rows in streams.values()])
+
+
+def _served(queue: WaitQueue, group: Group) -> Iterator[int]:
+    """Tenants with jobs in this group, in the order in which the fair share comes to them."""
+    tenants = queue.tenants
+    stack = [ROOT]
+    while stack:
+        number = stack.pop()
+        if number in group.streams:
+            yield number
+        # 1. least usage over weight; 2. lowest number. The next one goes on top.
+        children = [child for child in tenants.children[number] if group.counts.get(child, 0)]
+        stack += sorted(children, key=lambda child: (tenants.fair_key[child], child), reverse=True)

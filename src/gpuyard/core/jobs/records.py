@@ -1,0 +1,297 @@
+"""A live job as the scheduler keeps it: the frozen job and what has become of it.
+
+Ended jobs leave the state; the log and its readers keep them.
+"""
+
+from typing import Any
+
+from gpuyard.core.fleet.shapes import Shape
+from gpuyard.core.quota.charges import Bill
+from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
+from gpuyard.model.units import NO_LIMIT_MS
+
+_PENDING = JobState.PENDING
+
+
+def waited_ms(submitted_ms: int, until_ms: int, ran_ms: int) -> int:
+    """How long a job has waited: all the time from its submission to then in which it did not run.
+
+    The one definition, for listings, reports and simulations alike. A hold, a begin time and jobs that it waits for
+    count. A job that ran more than once has waited before each of its tries. One that is suspended keeps its GPUs, and
+    does not wait.
+    """
+    return max(0, until_ms - submitted_ms - ran_ms)
+
+
+_NO_BILL = Bill(0, 0, 0, 0)
+_NOWHERE = (0, 0, 0)
+
+
+class Rare:
+    """What few jobs ever need: kept apart, so that the others do not carry it."""
+
+    __slots__ = (
+        "boost",
+        "cause",
+        "doomed",
+        "failures",
+        "for_job",
+        "held",
+        "moved_by",
+        "pending",
+        "ran_ms",
+        "saved_ms",
+        "suspended_ms",
+        "wanted",
+        "wanted_by",
+        "wanted_ms",
+    )
+
+    def __init__(self) -> None:
+        self.held = False
+        self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = self.wanted_ms = 0
+        self.boost = 0
+        self.wanted_by = self.moved_by = ""
+        self.cause: StopCause | None = None
+        self.pending: dict[After, None] = {}
+        self.doomed = ""
+        self.wanted: Verb | None = None
+
+
+_NOTHING_RARE = Rare()
+"""Never written to."""
+
+
+class JobRecord:
+    """One live job."""
+
+    __slots__ = (
+        "attempt",
+        "begin_ms",
+        "bill",
+        "checkpoint_ms",
+        "earmark",
+        "end_ms",
+        "entry",
+        "estimate_ms",
+        "grants",
+        "group",
+        "id",
+        "job",
+        "klass",
+        "leaf",
+        "limit_ms",
+        "party",
+        "phase",
+        "preemptions",
+        "rare",
+        "shape",
+        "started_ms",
+        "state",
+        "stream",
+    )
+
+    def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int, party: int) -> None:
+        self.job = job
+        self.id = job[0]
+        self.shape = shape
+        self.klass = klass
+        self.leaf = leaf
+        """The tenant's number."""
+        self.party = party
+        """Whose quotas it is held to: the tenant's, or those of its user there besides."""
+        limit_ms = job[3]
+        most_ms = klass.limit_ms
+        self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
+        self.begin_ms = job[5]
+        """Not to start before."""
+        self.state = _PENDING
+        # How many attempts there were, the current one included; its start and promised end; when it last reported
+        # a checkpoint (0: never); how often the job was preempted.
+        self.attempt = self.started_ms = self.end_ms = self.checkpoint_ms = self.preemptions = 0
+        self.phase: AttemptState | None = None
+        self.bill = _NO_BILL
+        """What the current attempt is charged for."""
+        self.earmark: Earmark | None = None
+        self.rare: Rare | None = None
+        self.grants: tuple[Grant, ...] = ()
+        # Its place in the queue.
+        self.group: tuple[int, ...] = ()
+        self.entry: tuple[Any, ...] = ()
+        self.stream: tuple[int, int, int] = _NOWHERE
+
+    @property
+    def model(self) -> int:
+        """Number of the GPU model it runs on."""
+        return self.bill.model
+
+    @property
+    def rate(self) -> int:
+        """Charge per millisecond of the current attempt."""
+        return self.bill.rate
+
+    def clear(self) -> None:
+        """A job without an attempt carries nothing of the last one."""
+        self.grants = ()
+        self.started_ms = self.end_ms = 0
+        self.bill = _NO_BILL
+
+    def keep(self, saved_ms: int) -> None:
+        """So much work need not be done again: the next attempt takes so much less, and its restart."""
+        self.saved_ms = saved_ms
+        self.estimate_ms = self.limit_ms
+        if saved_ms and self.limit_ms < NO_LIMIT_MS:
+            self.estimate_ms = max(1, self.limit_ms - saved_ms) + self.job.spec.restart_cost_ms
+
+    def last_saved_ms(self, now_ms: int) -> int:
+        """When the running attempt last saved its work: as reported, else by its interval, else its start."""
+        if self.checkpoint_ms:
+            return self.checkpoint_ms
+        interval = self.job.spec.checkpoint_ms
+        if not interval:
+            return self.started_ms
+        worked = now_ms - self.started_ms - (self.job.spec.restart_cost_ms if self.attempt > 1 else 0)
+        return now_ms - worked % interval if worked > 0 else self.started_ms
+
+    def destroyed_gpu_ms(self, now_ms: int) -> int:
+        """What stopping it now would destroy: milli-GPU x ms since its last checkpoint, and its restart."""
+        spec = self.job.spec
+        saved_at_ms = self.started_ms
+        if self.checkpoint_ms or spec.checkpoint_ms:
+            saved_at_ms = self.last_saved_ms(now_ms)
+        return (now_ms - saved_at_ms + spec.restart_cost_ms) * (self.shape.gpu_milli or 1)
+
+    # -- rarely -------------------------------------------------------------------------------------------------
+
+    def _rarely(self) -> Rare:
+        if self.rare is None:
+            self.rare = Rare()
+        return self.rare
+
+    @property
+    def held(self) -> bool:
+        """Not to start until it is released."""
+        return (self.rare or _NOTHING_RARE).held
+
+    @held.setter
+    def held(self, value: bool) -> None:
+        if value or self.rare is not None:
+            self._rarely().held = value
+
+    @property
+    def suspended_ms(self) -> int:
+        """Since when it is frozen."""
+        return (self.rare or _NOTHING_RARE).suspended_ms
+
+    @suspended_ms.setter
+    def suspended_ms(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().suspended_ms = value
+
+    @property
+    def saved_ms(self) -> int:
+        """Work that need not be done again."""
+        return (self.rare or _NOTHING_RARE).saved_ms
+
+    @saved_ms.setter
+    def saved_ms(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().saved_ms = value
+
+    @property
+    def ran_ms(self) -> int:
+        """How long its tries ran that have ended."""
+        return (self.rare or _NOTHING_RARE).ran_ms
+
+    @ran_ms.setter
+    def ran_ms(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().ran_ms = value
+
+    @property
+    def cause(self) -> StopCause | None:
+        """Why the current attempt was told to stop."""
+        return (self.rare or _NOTHING_RARE).cause
+
+    @cause.setter
+    def cause(self, value: StopCause | None) -> None:
+        if value or self.rare is not None:
+            self._rarely().cause = value
+
+    @property
+    def for_job(self) -> int:
+        """For whom it was told to."""
+        return (self.rare or _NOTHING_RARE).for_job
+
+    @for_job.setter
+    def for_job(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().for_job = value
+
+    @property
+    def failures(self) -> int:
+        """How often it failed by itself and was tried again."""
+        return (self.rare or _NOTHING_RARE).failures
+
+    @failures.setter
+    def failures(self, value: int) -> None:
+        if value or self.rare is not None:
+            self._rarely().failures = value
+
+    @property
+    def pending(self) -> dict[After, None]:
+        """What it still waits for, in the order in which it was asked for."""
+        return (self.rare or _NOTHING_RARE).pending
+
+    @pending.setter
+    def pending(self, value: dict[After, None]) -> None:
+        if value or self.rare is not None:
+            self._rarely().pending = value
+
+    @property
+    def doomed(self) -> str:
+        """Why it can never start: one of them ended otherwise than it was to."""
+        return (self.rare or _NOTHING_RARE).doomed
+
+    @doomed.setter
+    def doomed(self, value: str) -> None:
+        if value or self.rare is not None:
+            self._rarely().doomed = value
+
+    @property
+    def wanted(self) -> Verb | None:
+        """What someone asked for about the current attempt and has not been done yet."""
+        return (self.rare or _NOTHING_RARE).wanted
+
+    @wanted.setter
+    def wanted(self, value: Verb | None) -> None:
+        if value or self.rare is not None:
+            self._rarely().wanted = value
+
+    @property
+    def wanted_by(self) -> tuple[str, int]:
+        """Who asked for the last thing about an attempt, and when; an empty name: nobody is known."""
+        rare = self.rare or _NOTHING_RARE
+        return rare.wanted_by, rare.wanted_ms
+
+    @wanted_by.setter
+    def wanted_by(self, value: tuple[str, int]) -> None:
+        if value[0] or self.rare is not None:
+            rare = self._rarely()
+            rare.wanted_by, rare.wanted_ms = value
+
+    @property
+    def boost(self) -> int:
+        """Where it stands among those that somebody moved to the top: the highest first; 0: where the order has it."""
+        return (self.rare or _NOTHING_RARE).boost
+
+    @property
+    def moved_by(self) -> str:
+        """Who moved it to the top."""
+        return (self.rare or _NOTHING_RARE).moved_by
+
+    def move(self, boost: int, by: str) -> None:
+        """Somebody moves it to the top, or (0) back."""
+        if boost or self.rare is not None:
+            rare = self._rarely()
+            rare.boost, rare.moved_by = boost, by if boost else ""

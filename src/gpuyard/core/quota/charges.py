@@ -1,0 +1,120 @@
+"""What tenants are charged: by attempt, against a budget, and over time, as usage that decays.
+
+Only the fair share reads usage. Where nobody does, what happens is put down in order and worked out when somebody asks;
+it is the same arithmetic in the same order, so it makes no difference when that is.
+"""
+
+from dataclasses import dataclass
+
+from gpuyard.model import Settings
+
+_FIXED = 32
+"""Fraction bits of the decay factor."""
+_CLOSED = -1
+_LOG_MAX = 10_000
+"""Entries that may wait until somebody asks."""
+_STEPS_UNSEEN = 16
+"""Periods that are closed between two looks at whether anything still changes."""
+
+
+class Bill:
+    """What every attempt of one ask is charged to one tenant on one kind of node, and what has moved of late.
+
+    `jobs` more attempts run than the columns of `Tenants` say; `since_ms` is the sum of the times at which they
+    started, less those at which others ended.
+    """
+
+    __slots__ = ("jobs", "key", "leaf", "milli", "model", "rate", "settled", "since_ms")
+
+    def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
+        self.key = (leaf, model)
+        """Whose columns it is entered in."""
+        self.leaf = leaf
+        self.model = model
+        self.milli = milli
+        self.rate = rate
+        self.jobs = self.since_ms = 0
+        self.settled = True
+
+
+@dataclass(slots=True)
+class Spend:
+    """A budget's state: what this window has spent and what running attempts may still spend."""
+
+    budget_milli_ms: int
+    window_ms: int
+    window_start_ms: int = 0
+    spent_milli_ms: int = 0
+    committed_milli_ms: int = 0
+
+
+class Charges:
+    """Three columns by tenant's number. Read them after `catch_up`."""
+
+    __slots__ = ("_chain", "_factor", "_period_ms", "accrued", "log", "rate", "usage")
+
+    def __init__(self, settings: Settings, chain: list[tuple[int, ...]]) -> None:
+        self._period_ms = settings.period_ms
+        self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
+        self._chain = chain
+        self.rate: list[int] = []
+        """Charge per millisecond of what runs now."""
+        self.accrued: list[int] = []
+        """Correction for what started or ended inside the current period."""
+        self.usage: list[int] = []
+        """Decayed charge of closed periods."""
+        self.log: list[tuple[int, int, int]] = []
+        """What has yet to be entered: a tenant, by how much its rate and its correction change; or `_CLOSED` and
+        how many periods were closed then."""
+
+    def add(self) -> None:
+        """One more tenant."""
+        for column in (self.rate, self.accrued, self.usage):
+            column.append(0)
+
+    def enter(self, leaf: int, rate: int, accrued: int) -> None:
+        """What a tenant is charged changes, and with it that of all above it."""
+        if self.log:
+            self.log.append((leaf, rate, accrued))
+        else:
+            self._enter(leaf, rate, accrued)
+
+    def _enter(self, leaf: int, rate: int, accrued: int) -> None:
+        rates, accrued_of = self.rate, self.accrued
+        for number in self._chain[leaf]:
+            rates[number] += rate
+            accrued_of[number] += accrued
+
+    def close(self, closed: int, at_once: bool) -> None:
+        """So many periods are over."""
+        self.log.append((_CLOSED, closed, 0))
+        if at_once or len(self.log) > _LOG_MAX:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Enter what waits."""
+        log, self.log = self.log, []
+        for leaf, rate, accrued in log:
+            if leaf == _CLOSED:
+                self._close(rate)
+            else:
+                self._enter(leaf, rate, accrued)
+
+    def _close(self, closed: int) -> None:
+        rates, accrued, usages, factor = self.rate, self.accrued, self.usage, self._factor
+        for number in range(len(usages)):
+            rate = rates[number] * self._period_ms
+            usage = usages[number] + accrued[number]
+            accrued[number] = 0
+            # Step by step, so that it makes no difference when it is done.
+            left = closed
+            while left:
+                before, usage = usage, (usage + rate) * factor >> _FIXED
+                if usage == before:
+                    # A value that stays as it is has settled.
+                    break
+                left -= 1
+                for _ in range(min(left, _STEPS_UNSEEN)):
+                    usage = (usage + rate) * factor >> _FIXED
+                left = max(0, left - _STEPS_UNSEEN)
+            usages[number] = usage

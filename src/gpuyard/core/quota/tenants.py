@@ -1,0 +1,466 @@
+"""The tenant tree as columns: what is used, what was used, and what may be.
+
+Usage is charged and decayed at the end of each period, and a running attempt counts as if it ran to the end of the
+current one. So the fair order changes only when something starts, stops or a period ends, never by the mere passing
+of time, and it is integers all the way.
+"""
+
+from collections.abc import Iterator
+
+from gpuyard.core.quota.charges import Bill, Charges, Spend
+from gpuyard.model import Quota, ReasonCode, Settings, Tenant
+from gpuyard.model.settings import TOTAL
+from gpuyard.model.units import MILLI
+
+ROOT = 0
+UNLIMITED = 1 << 62
+_PER_USER = ReasonCode.PER_USER
+_SCALE = 16
+"""Bits by which usage is shifted before it is divided by a weight."""
+
+
+class Tenants:
+    """All tenants by number; 0 is the root. Column 0 of a quota is the total, column 1 + m is GPU model m."""
+
+    def __init__(self, settings: Settings, models: dict[str, int]) -> None:
+        self.settings = settings
+        self.models = models
+        self.number: dict[str, int] = {"": ROOT}
+        self.path: list[str] = []
+        self.parent: list[int] = []
+        self.chain: list[tuple[int, ...]] = []
+        """Each tenant's way up: itself first, the root last."""
+        self.children: list[list[int]] = []
+        self.weight: list[int] = []
+        self.guarantee: list[list[int]] = []
+        self.limit: list[list[int]] = []
+        self.ceiling: list[list[int]] = []
+        """Guarantee plus what may be borrowed."""
+        self.held_back: list[list[int]] = []
+        """Guarantee that is not lent: others may not use it even while it is idle."""
+        self.max_job: list[int] = []
+        self.max_running: list[int] = []
+        self.spend: list[Spend | None] = []
+        self._used: list[list[int]] = []
+        self.claimed: list[list[int]] = []
+        """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
+        self._idle_claims: list[list[int]] = []
+        """The same where nobody uses anything."""
+        self._running: list[int] = []
+        self._charges = Charges(settings, self.chain)
+        self.unsettled: list[Bill] = []
+        """Bills with something that is not in these columns yet."""
+        self.fair_key: list[int] = []
+        """Usage, the current period included, over weight: the smaller, the sooner."""
+        self._has_rule: list[bool] = []
+        self._ruling: list[tuple[int, ...]] = []
+        """Of each tenant's way up, those that have a rule of their own."""
+        self.guarded: list[bool] = []
+        """Whether any rule applies to a tenant or above it."""
+        self.ruled = False
+        """Whether any rule applies to anyone."""
+        self.holding = False
+        """Whether anyone holds anything back."""
+        self.guaranteed: list[bool] = []
+        """Whether a tenant or one above it has a guarantee."""
+        self.budgeted = False
+        """Whether anyone has a budget."""
+        self._keyed = False
+        self.at_once = False
+        """Whether what moves is entered all the way up at once, because every decision asks for it."""
+        self.period_start_ms = 0
+        self.due_ms = 0
+        """When a period or a budget's window next ends. Events from then on close it first."""
+        self._by_path = {tenant.path: tenant for tenant in settings.tenants}
+        self.per_user: dict[int, Quota] = {}
+        """By tenant: what each person may have of all that is below it."""
+        self.seats: dict[tuple[int, str, str], int] = {}
+        """What one person has there, by the tenant whose rule it is, the person, or the leaf where nobody is known.
+        A row as those of tenants, but of no tenant."""
+        self.rule_of: dict[int, int] = {}
+        """Whose rule it is, by seat."""
+        self._parties: dict[tuple[int, str], int] = {}
+        self._add("", ROOT, Tenant(""))
+        for tenant in sorted(settings.tenants, key=lambda t: t.path):
+            number = self.find(tenant.path)
+            if tenant.quota.max_gpus_per_user is not None:
+                self.per_user[number] = Quota(limit={TOTAL: tenant.quota.max_gpus_per_user})
+        if settings.attempts_per_user:
+            self.per_user[ROOT] = Quota(max_running_jobs=settings.attempts_per_user)
+        if self.per_user:
+            self.ruled = self.at_once = True
+        self._refresh_held_back()
+
+    # -- the tree ----------------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> int:
+        """A tenant's number; one that is not configured joins the tree below its parent with weight 1."""
+        number = self.number.get(path)
+        if number is None:
+            parent = self.find(path.rpartition("/")[0])
+            number = self._add(path, parent, self._by_path.get(path) or Tenant(path))
+        return number
+
+    def leaf(self, path: str) -> int:
+        """The tenant a job of this path is counted under: jobs live on leaves.
+
+        A team that has members gets a member `-` for the jobs submitted as the team itself, so that they compete
+        with the members' jobs instead of going before them.
+        """
+        number = self.find(path)
+        return self.find(f"{path}/-") if self.children[number] and path else number
+
+    def party(self, leaf: int, user: str) -> int:
+        """Whose quotas a job is held to: its tenant's and, where each person may have only so much, its user's too.
+
+        A row whose way up has the person's seats besides the tenants; the tenant itself where there are none. A job of
+        nobody, as in a trace, counts for its leaf, by rules of those above that.
+        """
+        if not self.per_user:
+            return leaf
+        known = self._parties.get((leaf, user))
+        if known is not None:
+            return known
+        chain = self.chain[leaf]
+        rules = [number for number in (chain if user else chain[1:]) if number in self.per_user]
+        found = leaf
+        if rules:
+            seats = [self._seat(rule, user, "" if user else self.path[leaf]) for rule in rules]
+            found = self._append(user or self.path[leaf], leaf, (*seats, *chain), Tenant(""))
+            # The row itself has nothing that anybody asks for: it only leads up.
+            self.chain[found] = (*seats, *chain)
+            self.guarded[found] = True
+        self._parties[leaf, user] = found
+        return found
+
+    def _seat(self, rule: int, user: str, leaf: str) -> int:
+        key = (rule, user, leaf)
+        seat = self.seats.get(key)
+        if seat is None:
+            seat = self.seats[key] = self._append(
+                user or leaf, ROOT, (), Tenant("", quota=self.per_user[rule])
+            )
+            self.rule_of[seat] = rule
+        return seat
+
+    def places(self) -> Iterator[tuple[int, str]]:
+        """Every tenant's number and path: what other rows there are is not among them."""
+        for path, number in self.number.items():
+            yield number, path
+
+    def _add(self, path: str, parent: int, tenant: Tenant) -> int:
+        number = self.number[path] = len(self.path)
+        self._append(path, parent, () if number == ROOT else self.chain[parent], tenant)
+        if number != ROOT:
+            self.children[parent].append(number)
+        return number
+
+    def _append(self, path: str, parent: int, above: tuple[int, ...], tenant: Tenant) -> int:
+        """A row of every column, with its way up."""
+        number = len(self.path)
+        columns = 1 + len(self.models)
+        quota = tenant.quota
+        guarantee = self._columns(quota.guarantee, 0)
+        limit = self._columns(quota.limit, UNLIMITED)
+        borrow = self._columns(quota.borrow, UNLIMITED)
+        lend = self._columns(quota.lend, UNLIMITED)
+        self.path.append(path)
+        self.parent.append(parent)
+        self.chain.append((number, *above))
+        self.children.append([])
+        self.weight.append(tenant.weight)
+        self.guarantee.append(guarantee)
+        self.limit.append(limit)
+        self.ceiling.append([min(UNLIMITED, g + b) for g, b in zip(guarantee, borrow, strict=True)])
+        self.held_back.append([max(0, g - give) for g, give in zip(guarantee, lend, strict=True)])
+        self.max_job.append(UNLIMITED if quota.max_gpus_per_job is None else quota.max_gpus_per_job)
+        self.max_running.append(UNLIMITED if quota.max_running_jobs is None else quota.max_running_jobs)
+        budget = tenant.budget
+        self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
+        self.budgeted = self.budgeted or budget is not None
+        self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
+        self._used.append([0] * columns)
+        self.claimed.append([0] * columns)
+        self._idle_claims.append([0] * columns)
+        self._charges.add()
+        for column in (self._running, self.fair_key):
+            column.append(0)
+        own = (
+            any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
+            or self.max_job[number] != UNLIMITED
+            or self.max_running[number] != UNLIMITED
+            or budget is not None
+        )
+        self.guarded.append(own or (number != ROOT and self.guarded[parent]))
+        self._has_rule.append(own)
+        self._ruling.append(tuple([each for each in self.chain[number] if self._has_rule[each]]))
+        self.ruled = self.ruled or own
+        if not self.at_once and (own or self.guaranteed[number]):
+            self._catch_up()
+            self.at_once = True
+        return number
+
+    def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
+        row = [default] * (1 + len(self.models))
+        for name, amount in amounts.items():
+            if name == TOTAL:
+                row[0] = amount
+            elif name in self.models:
+                row[1 + self.models[name]] = amount
+        return row
+
+    def nearest(self, path: str) -> int:
+        """A tenant, or the lowest one above it that is in the tree; nobody is added."""
+        while path not in self.number:
+            path = path.rpartition("/")[0]
+        return self.number[path]
+
+    def user_limit(self, chain: tuple[int, ...]) -> int:
+        """The tightest `max_gpus_per_user` of these."""
+        rules = [self.per_user[number] for number in chain if number in self.per_user]
+        return min([rule.limit.get(TOTAL, UNLIMITED) for rule in rules], default=UNLIMITED)
+
+    def _refresh_held_back(self) -> None:
+        self.holding = any(any(row) for row in self.held_back)
+        if self.holding:
+            # Children have higher numbers than their parents, so one pass from the back sums the tree up.
+            for number in range(len(self.path) - 1, ROOT, -1):
+                for column, held in enumerate(self.held_back[number]):
+                    self.claimed[self.parent[number]][column] += max(self.claimed[number][column], held)
+            self._idle_claims = [list(row) for row in self.claimed]
+
+    # -- what starts and ends ----------------------------------------------------------------------------------
+
+    def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
+        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At one time, the two undo each other."""
+        if sign < 0:
+            milli, rate = -milli, -rate
+        offset = rate * (at_ms - self.period_start_ms)
+        if not self.at_once:
+            self._enter(leaf, model, milli, sign, rate, -offset)
+            return
+        # Nothing waits to be entered: straight into the columns, in one go.
+        charges, column, chain = self._charges, 1 + model, self.chain[leaf]
+        used_of, running, rates, accrued = self._used, self._running, charges.rate, charges.accrued
+        keyed, usage, weight, keys = self._keyed, charges.usage, self.weight, self.fair_key
+        period_ms = self.settings.period_ms
+        for number in chain:
+            used = used_of[number]
+            used[0] += milli
+            used[column] += milli
+            running[number] += sign
+            rates[number] = total = rates[number] + rate
+            accrued[number] -= offset
+            if keyed:
+                keys[number] = (usage[number] + total * period_ms << _SCALE) // weight[number]
+        if self.holding:
+            self._claim(leaf, 1 + model, milli)
+
+    def _enter(self, leaf: int, model: int, milli: int, jobs: int, rate: int, accrued: int) -> None:
+        """Count it for a tenant and for all above it."""
+        column = 1 + model
+        used_of, running = self._used, self._running
+        for number in self.chain[leaf]:
+            used = used_of[number]
+            used[0] += milli
+            used[column] += milli
+            running[number] += jobs
+        self._charges.enter(leaf, rate, accrued)
+
+    def _settle(self) -> None:
+        """Enter what is noted on bills: somebody asks."""
+        start_ms = self.period_start_ms
+        sums: dict[tuple[int, int], list[int]] = {}
+        for bill in self.unsettled:
+            jobs, rate = bill.jobs, bill.rate
+            accrued = rate * (jobs * start_ms - bill.since_ms)
+            row = sums.get(bill.key)
+            if row is None:
+                sums[bill.key] = [bill.milli * jobs, jobs, rate * jobs, accrued]
+            else:
+                row[0] += bill.milli * jobs
+                row[1] += jobs
+                row[2] += rate * jobs
+                row[3] += accrued
+            bill.jobs = bill.since_ms = 0
+            bill.settled = True
+        self.unsettled.clear()
+        for (leaf, model), row in sums.items():
+            self._enter(leaf, model, *row)
+
+    def _catch_up(self) -> None:
+        """Enter all that is noted, and close the periods that nobody has asked about so far."""
+        if self.unsettled:
+            self._settle()
+        self._charges.catch_up()
+
+    @property
+    def used(self) -> list[list[int]]:
+        """Milli-GPU held, in total and by model."""
+        if self.unsettled:
+            self._settle()
+        return self._used
+
+    @property
+    def running(self) -> list[int]:
+        """Jobs that hold GPUs."""
+        if self.unsettled:
+            self._settle()
+        return self._running
+
+    @property
+    def rate(self) -> list[int]:
+        """Charge per millisecond of what runs now."""
+        if self.unsettled or self._charges.log:
+            self._catch_up()
+        return self._charges.rate
+
+    @property
+    def accrued(self) -> list[int]:
+        """Correction for what started or ended inside the current period."""
+        if self.unsettled or self._charges.log:
+            self._catch_up()
+        return self._charges.accrued
+
+    @property
+    def usage(self) -> list[int]:
+        """Decayed charge of closed periods."""
+        if self._charges.log:
+            self._catch_up()
+        return self._charges.usage
+
+    def commit(self, leaf: int, milli_ms: int) -> None:
+        """An attempt may come to spend so much of every budget above it."""
+        for number in self.chain[leaf]:
+            spend = self.spend[number]
+            if spend is not None:
+                spend.committed_milli_ms += milli_ms
+
+    def spent(self, leaf: int, milli: int, started_ms: int, at_ms: int) -> None:
+        """An attempt has spent so much in the windows that are open."""
+        for number in self.chain[leaf]:
+            spend = self.spend[number]
+            if spend is not None:
+                spend.spent_milli_ms += milli * max(0, at_ms - max(started_ms, spend.window_start_ms))
+
+    def _claim(self, leaf: int, column: int, milli: int) -> None:
+        for which in (0, column):
+            change = milli
+            for number in self.chain[leaf]:
+                row, held = self.claimed[number], self.held_back[number][which]
+                before = row[which]
+                row[which] = after = before + change
+                # What it holds back is claimed whether it uses it or not.
+                change = (after if after > held else held) - (before if before > held else held)
+
+    def keep_fair_keys(self, keyed: bool) -> None:
+        """Whether an order asks for fair keys; where none does, they are not kept."""
+        self._catch_up()
+        self.at_once = keyed or self.ruled or any(self.guaranteed)
+        if keyed and not self._keyed:
+            for number in range(len(self.path)):
+                self.rekey(number)
+        self._keyed = keyed
+
+    def rekey(self, number: int) -> None:
+        """Bring the fair key up to date with usage and rate."""
+        total = self.usage[number] + self.rate[number] * self.settings.period_ms
+        self.fair_key[number] = (total << _SCALE) // self.weight[number]
+
+    def pass_time(self, at_ms: int) -> None:
+        """Close what time has closed: periods and budgets' windows."""
+        self._close_periods(at_ms)
+        for spend in self.spend if self.budgeted else ():
+            if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
+                spend.window_start_ms = at_ms // spend.window_ms * spend.window_ms
+                spend.spent_milli_ms = 0
+        self.set_due()
+
+    def set_due(self) -> None:
+        """Work out when something closes next."""
+        self.due_ms = self.period_start_ms + self.settings.period_ms
+        if self.budgeted:
+            windows = [s.window_start_ms + s.window_ms for s in self.spend if s is not None]
+            self.due_ms = min([self.due_ms, *windows])
+
+    def _close_periods(self, at_ms: int) -> None:
+        period = self.settings.period_ms
+        closed = (at_ms - self.period_start_ms) // period
+        if closed <= 0:
+            return
+        if self.unsettled:
+            self._settle()
+        self._charges.close(closed, self.at_once)
+        if self._keyed:
+            for number in range(len(self.path)):
+                self.rekey(number)
+        self.period_start_ms += closed * period
+
+    # -- what may start ----------------------------------------------------------------------------------------
+
+    def refusal(self, leaf: int, model: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
+        """The first rule that forbids a start, and whose it is."""
+        if not self.guarded[leaf]:
+            return None
+        column, used_of, running = 1 + model, self.used, self._running
+        for number in self._ruling[leaf]:
+            used, limit, ceiling = used_of[number], self.limit[number], self.ceiling[number]
+            if milli > self.max_job[number]:
+                return ReasonCode.JOB_TOO_LARGE, number
+            for which in (0, column):
+                if used[which] + milli > limit[which]:
+                    return _PER_USER if number in self.rule_of else ReasonCode.LIMIT, number
+                if used[which] + milli > ceiling[which]:
+                    return ReasonCode.BORROW, number
+            if running[number] >= self.max_running[number]:
+                return _PER_USER if number in self.rule_of else ReasonCode.RUNNING_JOBS, number
+            if self.spend[number] is not None and self._over_budget(number, milli * limit_ms):
+                return ReasonCode.BUDGET, number
+        return None
+
+    def lasting_refusal(self, leaf: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
+        """The first rule that forbids a start also when all that runs has ended, and whose it is."""
+        if not self.guarded[leaf]:
+            return None
+        for number in self._ruling[leaf]:
+            if milli > self.max_job[number]:
+                return ReasonCode.JOB_TOO_LARGE, number
+            if self._over_budget(number, milli * limit_ms):
+                return ReasonCode.BUDGET, number
+        return None
+
+    def _over_budget(self, number: int, milli_ms: int) -> bool:
+        """Whether a job that may use so much could overspend what a tenant has: what runs may use all it may."""
+        spend = self.spend[number]
+        return spend is not None and (
+            spend.spent_milli_ms + spend.committed_milli_ms + milli_ms > spend.budget_milli_ms
+        )
+
+    def held_back_refusal(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
+        """Whether the start would eat into what others hold back."""
+        if not self.holding:
+            return False
+        return self.eats_held_back(leaf, 0, milli, sum(up_milli)) or self.eats_held_back(
+            leaf, 1 + model, milli, up_milli[model]
+        )
+
+    def held_back_for_good(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
+        """The same where nobody uses anything: no end would change it."""
+        idle = self._idle_claims
+        return self.holding and (
+            self.eats_held_back(leaf, 0, milli, sum(up_milli), idle)
+            or self.eats_held_back(leaf, 1 + model, milli, up_milli[model], idle)
+        )
+
+    def eats_held_back(
+        self, leaf: int, which: int, milli: int, capacity: int, claims: list[list[int]] | None = None
+    ) -> bool:
+        """The same for one column, of which so much is up."""
+        claimed, change = claims or self.claimed, milli
+        for number in self.chain[leaf]:
+            before, held = claimed[number][which], self.held_back[number][which]
+            after = before + change
+            change = (after if after > held else held) - (before if before > held else held)
+            if change == 0:
+                return False
+        return change > 0 and claimed[ROOT][which] + change > capacity

@@ -1,0 +1,345 @@
+"""`decide(state, policy, now_ms) -> Plan`: the one scheduler, live and in simulation.
+
+The ladder, from what disturbs nobody to what does: room that is free, room behind a promise (backfill), a guarantee
+taken back (reclaim), a lower class preempted. The state is drafted on and left as it was.
+"""
+
+from collections.abc import Callable
+
+from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.jobs.queue import Row, Walk
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.policy import Backfill, BackfillFactory, Policy
+from gpuyard.core.schedule.preempt import make_room
+from gpuyard.core.state.quiet import Quiet
+from gpuyard.core.state.state import State
+from gpuyard.model import Earmark, Plan, ReasonCode, Start, Stop
+from gpuyard.model.plans import NOTHING
+from gpuyard.model.units import NO_LIMIT_MS
+
+_new = tuple.__new__
+
+_PREEMPTIONS_TRIED_MAX = 4
+"""How many blocked jobs of one pass may look for victims."""
+
+_STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, ReasonCode.RESERVATION
+_ROOM = ReasonCode.ROOM
+
+_DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT})
+"""Refusals that depend on how long the job runs: others that ask for the same may get another answer."""
+_DIFFERS_IN_TIME = _DIFFERS | {ReasonCode.ROOM}
+"""The same, where everyone is promised a time."""
+
+_ONE = bytes([_STARTED])
+_NO_ROOM = bytes([_ROOM])
+
+_FORCE_MAY_HELP = frozenset({ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.PER_USER, ReasonCode.HELD_BACK})
+
+
+def decide(state: State, policy: Policy, now_ms: int) -> Plan:
+    """What to start, stop and keep free, from this state."""
+    queue = state.queue
+    if queue.order is not policy.order:
+        state.reindex(policy.order)
+        queue = state.queue
+    waiting = queue.count
+    if waiting == 1 and not state.earmarks:
+        # Nobody to be fair to and nothing to draft: most moments of a cluster that keeps up are like this.
+        plan = _alone(state, policy, queue.alone or queue.only())
+        if plan is not None:
+            return plan
+    elif not waiting:
+        return NOTHING
+    quiet = state.quiet
+    if quiet is not None and quiet.stands(state.stirred, policy, now_ms):
+        return quiet.plan._replace(waiting=waiting)
+    sifted = None
+    if waiting > 1 and _by_age_alone(state, policy):
+        sifted = queue.sift(state.nodes.freed, state.most_free(), state.hopeless)
+        if sifted is not None and not sifted[1] and sifted[0].shape.ways:
+            # A full cluster, which a busy one is after every third event: the first has no room, nor has anyone else.
+            plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))
+            state.quiet = Quiet(state.stirred, policy, (), plan, NEVER_MS, NEVER_MS, set(), set(), True)
+            return plan
+    current = Pass(state, policy, now_ms)
+    try:
+        decision = _Decision(current, policy.backfill, waiting)
+        if sifted is not None and sifted[0].shape.ways:
+            plan = decision.past(*sifted)
+        else:
+            plan = decision.run()
+    finally:
+        current.undo()
+    # Where everyone is promised a time, so must be whoever comes next.
+    if not plan.empty or policy.backfill.promises_all:
+        state.quiet = None
+    else:
+        promised_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
+        # Where someone may preempt, time alone can change the answer: victims lose their protection.
+        until_ms = min(promised_ms, current.retry_ms)
+        state.quiet = Quiet(
+            state.stirred,
+            policy,
+            decision.applies,
+            plan,
+            until_ms,
+            promised_ms,
+            decision.refused,
+            decision.looked,
+            decision.settled,
+        )
+    return plan
+
+
+def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
+    """The plan for the only job that waits, if there is room and no quota in the way. What has none is remembered."""
+    tenants, party = state.tenants, record.party
+    if tenants.at_once and tenants.holding:
+        return None
+    guarded = tenants.at_once and policy.spec.quotas and tenants.guarded[party]
+    nodes, no_room, shape = state.nodes, state.no_room, record.shape
+    freed = nodes.freed
+    for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
+        if guarded and tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms) is not None:
+            return None
+        if no_room.get(way.index) != freed:
+            grants = policy.place(nodes, shape, way, way.pools)
+            if grants is not None:
+                job_id = record.id
+                start = _new(Start, (job_id, record.attempt + 1, grants))
+                return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
+            no_room[way.index] = freed
+    return None
+
+
+def _by_age_alone(state: State, policy: Policy) -> bool:
+    """Whether nothing but room and age counts: no shares, no force, no quotas, and a time can be promised to anyone."""
+    if policy.order.fair or policy.rules or policy.backfill.promises_all:
+        return False
+    nodes = state.nodes
+    if nodes.kept or nodes.closed_count or nodes.pins or nodes.cut or nodes.whole_reserve:
+        return False
+    return not (policy.spec.quotas and (state.tenants.holding or state.tenants.ruled))
+
+
+def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]) -> Plan:
+    """A whole pass, as `decide` makes it, with a look around before it is undone."""
+    current = Pass(state, policy, now_ms)
+    try:
+        plan = _Decision(current, policy.backfill, state.queue.count).run()
+        look()
+    finally:
+        current.undo()
+    return plan
+
+
+class _Decision:
+    """A pass and what it has decided so far."""
+
+    __slots__ = (
+        "_backfill",
+        "_codes",
+        "_current",
+        "_earmarks",
+        "_examined",
+        "_no_room",
+        "_starts",
+        "_stops",
+        "_tries",
+        "_waiting",
+        "applies",
+        "looked",
+        "refused",
+        "settled",
+    )
+
+    def __init__(self, current: Pass, backfill: BackfillFactory, waiting: int) -> None:
+        self._current = current
+        self._backfill = backfill
+        self._waiting = waiting
+        self._starts: list[Start] = []
+        self._stops: list[Stop] = []
+        self._earmarks: list[Earmark] = []
+        self._examined: list[int] = []
+        self._codes: list[int] = []
+        self._no_room: dict[int, bool] = {}
+        """Whether there is hope, by ask, as far as it is known."""
+        self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
+        self.applies = [rule.applies for rule in current.policy.rules]
+        self.refused: set[tuple[int, int, int]] = set()
+        """Streams refused for the sake of a promise."""
+        self.looked: set[tuple[int, int, int]] = set()
+        """Streams of which every job was looked at by itself."""
+        self.settled = False
+        """Whether jobs without room no longer make a difference."""
+
+    def run(self) -> Plan:
+        """Go through the queue."""
+        current = self._current
+        state, policy = current.state, current.policy
+        if state.earmarks:
+            _start_earmarked(current, self._starts)
+        backfill = self._backfill.begin(current)
+        walk = state.queue.walk(policy.spec.depth_per_tenant)
+        self._go(walk, backfill, policy.spec.backfill_depth)
+        return self._plan()
+
+    def past(self, first: JobRecord, hopeful: list[list[Row]]) -> Plan:
+        """The same, where the first is known to have no room, and who might have."""
+        policy = self._current.policy
+        backfill = self._backfill.begin(self._current)
+        self._examined.append(first.id)
+        self._codes.append(_ROOM)
+        self.settled = True
+        if backfill.blocked(first, _ROOM):
+            self._go(Walk(hopeful), backfill, policy.spec.backfill_depth - 1)
+        return self._plan()
+
+    def _go(self, walk: Walk, backfill: Backfill, depth: int) -> None:
+        """Look at one job after the other, as long as so many were not blocked."""
+        current = self._current
+        examined, codes, starts = self._examined, self._codes, self._starts
+        differs = _DIFFERS_IN_TIME if self._backfill.promises_all else _DIFFERS
+        while depth > 0:
+            record = walk.next()
+            if record is None:
+                break
+            examined.append(record.id)
+            if record.earmark is not None:
+                codes.append(_STARTED if any(s.job_id == record.id for s in starts) else _EARMARK)
+                self.looked.add(record.stream)
+                walk.blocked(record, NO_LIMIT_MS)
+                continue
+            if current.rules and self.settled and current.ruled(record) and self._roomless(record):
+                examined.pop()
+                walk.skip(record)
+                continue
+            found = backfill.place(record)
+            if type(found) is tuple:
+                starts.append(_new(Start, (record.id, record.attempt + 1, found)))
+                codes.append(_STARTED)
+                walk.started(record)
+                if walk.done():
+                    break
+                current.draft_start(record, found)
+                if current.walls:
+                    current.spend_wall(record)
+                continue
+            code: ReasonCode = found  # type: ignore[assignment]
+            may_force = code in _FORCE_MAY_HELP and self._may_force(record)
+            if may_force and self._force(record, backfill):
+                codes.append(_EARMARK)
+                walk.blocked(record, NO_LIMIT_MS)
+                continue
+            if self.settled and code is _ROOM and not may_force:
+                # The next pass knows this and drops it at once, so this one does not show it either.
+                examined.pop()
+                walk.skip(record)
+                continue
+            codes.append(code)
+            depth -= 1
+            if not backfill.blocked(record, code):
+                self.settled = True
+                break
+            if code is _RESERVATION:
+                self.refused.add(record.stream)
+                walk.blocked(record, backfill.window_ms)
+            else:
+                each = code in differs
+                if each:
+                    self.looked.add(record.stream)
+                walk.blocked(record, NO_LIMIT_MS if each else 0)
+            if backfill.settled and not self.settled:
+                # The first who waits for room is dealt with: for the rest only those matter who might fit.
+                self.settled = True
+                walk.drop(self._hopeless)
+
+    def _hopeless(self, record: JobRecord) -> bool:
+        if record.earmark is not None:
+            # It has its room already, and waits for it to become free.
+            return False
+        shape = record.shape
+        known = self._no_room.get(shape.index)
+        if known is None:
+            # A pass only ever takes room, so what has none keeps having none; what had some is looked at anyway.
+            known = self._no_room[shape.index] = self._current.state.hopeless(shape)
+        return known and not self._may_force(record)
+
+    def _roomless(self, record: JobRecord) -> bool:
+        """The same, found out by a search."""
+        return not self._current.any_room(record.shape) and not self._may_force(record)
+
+    def _may_force(self, record: JobRecord) -> bool:
+        """Whether a job has the right to take room from anyone."""
+        if self._tries:
+            state, now_ms = self._current.state, self._current.now_ms
+            for applies in self.applies:
+                if applies(state, record, now_ms):
+                    return True
+        return False
+
+    def _force(self, record: JobRecord, backfill: Backfill) -> bool:
+        """Make room for a job by stopping others. What is promised to those ahead of it stays theirs."""
+        current, nodes = self._current, self._current.state.nodes
+        self._tries -= 1
+        holds = backfill.holds()
+        nodes.shift(holds, -1)
+        room = make_room(current, record)
+        nodes.shift(holds, 1)
+        if room is None:
+            return False
+        stops, grants = room
+        self._stops += stops
+        current.stopping.update(stop.job_id for stop in stops)
+        patience_ms = _patience_ms(current.state, stops)
+        self._earmarks.append(Earmark(record.id, grants, current.now_ms + patience_ms))
+        current.kept.append((record, grants))
+        current.drop_walls(record)
+        current.draft_take(grants)
+        return True
+
+    def _plan(self) -> Plan:
+        return _new(
+            Plan,
+            (
+                tuple(self._starts),
+                tuple(self._stops),
+                tuple(self._earmarks),
+                tuple(self._current.reservations),
+                tuple(self._examined),
+                bytes(self._codes),
+                self._waiting,
+            ),
+        )
+
+
+def _patience_ms(state: State, stops: tuple[Stop, ...]) -> int:
+    """An earmark outlasts the longest grace of those it waits for."""
+    grace_ms = max(state.running[stop.job_id].klass.grace_ms for stop in stops)
+    return grace_ms + state.settings.earmark_ms
+
+
+def _over_quota(state: State, record: JobRecord, model: int) -> bool:
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    return tenants.refusal(record.party, model, milli, record.limit_ms) is not None or (
+        tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli)
+    )
+
+
+def _start_earmarked(current: Pass, starts: list[Start]) -> None:
+    """Start the jobs whose slices have become free."""
+    state = current.state
+    for job_id in sorted(state.earmarks):
+        record = state.earmarks[job_id]
+        assert record.earmark is not None
+        grants = record.earmark.grants
+        if state.nodes.overdrawn(grants) or any(state.nodes.closed[g.node] for g in grants):
+            continue
+        if current.policy.spec.quotas and _over_quota(state, record, state.nodes.home[grants[0].node].model):
+            continue
+        starts.append(Start(job_id, record.attempt + 1, grants))
+        # Its room is taken already, by the earmark: give that back first, and take it again on undoing.
+        state.nodes.give(grants)
+        current.on_undo(state.nodes.take, grants)
+        current.draft_start(record, grants)

@@ -1,0 +1,112 @@
+"""What tenants hold back, over time: from when on a start no longer eats into what others hold back.
+
+A tenant that does not lend all of its guarantee claims what it holds back whether it uses it or not. So whoever else
+asks may find the fleet claimed although GPUs are free, and that is over when enough of what runs has ended: claims are
+followed to the promised ends, and jobs that are booked in claim what they will use.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import ROOT
+from gpuyard.core.state.state import State
+
+Claims = dict[tuple[int, int], list[int]]
+"""By tenant and column: what is claimed from each of the times on."""
+
+
+class HeldProfile:
+    """Claims from now on: of what uses GPUs now, which ends as promised, and of what is booked in."""
+
+    def __init__(self, state: State, now_ms: int, using: Iterable[JobRecord]) -> None:
+        self._tenants = state.tenants
+        up_milli = state.nodes.up_milli
+        self._capacity = [sum(up_milli), *up_milli]
+        ends = sorted([(max(record.end_ms, now_ms + 1), record.id, record) for record in using])
+        self._times = [now_ms, *dict.fromkeys([end_ms for end_ms, _id, _record in ends])]
+        self._now = [list(row) for row in self._tenants.claimed]
+        """Claims of whoever nothing ends or starts below."""
+        moved = {
+            (number, which)
+            for _end_ms, _id, record in ends
+            for number in self._tenants.chain[record.leaf]
+            for which in (0, 1 + record.model)
+        }
+        now = {(number, which): self._now[number][which] for number, which in moved}
+        self._claims: Claims = {key: [value] for key, value in now.items()}
+        at = 0
+        for time_ms in self._times[1:]:
+            while at < len(ends) and ends[at][0] == time_ms:
+                record = ends[at][2]
+                self._leave(now, record)
+                at += 1
+            for key, row in self._claims.items():
+                row.append(now[key])
+
+    def _leave(self, now: dict[tuple[int, int], int], record: JobRecord) -> None:
+        held_back = self._tenants.held_back
+        for which in (0, 1 + record.model):
+            change = -record.shape.gpu_milli
+            for number in self._tenants.chain[record.leaf]:
+                before, held = now[number, which], held_back[number][which]
+                now[number, which] = after = before + change
+                change = max(after, held) - max(before, held)
+
+    def earliest(self, record: JobRecord, model: int, from_ms: int) -> int:
+        """From when on the job eats into nothing that others hold back, for as long as it runs."""
+        times, start_ms = self._times, from_ms
+        for at in range(bisect_right(times, from_ms) - 1, len(times)):
+            if times[at] >= start_ms + record.estimate_ms:
+                break
+            if self.eats(at, record, model):
+                start_ms = times[at + 1] if at + 1 < len(times) else NEVER_MS
+        return start_ms
+
+    def eats(self, at: int, record: JobRecord, model: int) -> bool:
+        """Whether a start eats into what others hold back, at one of the times."""
+        tenants = self._tenants
+        for which in (0, 1 + model):
+            change = record.shape.gpu_milli
+            for number in tenants.chain[record.leaf]:
+                before, held = self._claimed(number, which, at), tenants.held_back[number][which]
+                after = before + change
+                change = max(after, held) - max(before, held)
+                if not change:
+                    break
+            if change > 0 and self._claimed(ROOT, which, at) + change > self._capacity[which]:
+                return True
+        return False
+
+    def _claimed(self, number: int, which: int, at: int) -> int:
+        row = self._claims.get((number, which))
+        return self._now[number][which] if row is None else row[at]
+
+    def book(self, record: JobRecord, model: int, at_ms: int) -> None:
+        """The job claims its GPUs from then on, for as long as it runs."""
+        first, last = self._cut(at_ms), self._cut(at_ms + record.estimate_ms)
+        tenants = self._tenants
+        for which in (0, 1 + model):
+            for number in tenants.chain[record.leaf]:
+                if (number, which) not in self._claims:
+                    self._claims[number, which] = [self._now[number][which]] * len(self._times)
+            for at in range(first, last):
+                change = record.shape.gpu_milli
+                for number in tenants.chain[record.leaf]:
+                    row, held = self._claims[number, which], tenants.held_back[number][which]
+                    before = row[at]
+                    row[at] = after = before + change
+                    change = max(after, held) - max(before, held)
+
+    def at(self, time_ms: int) -> int:
+        """Which of the times holds at a time."""
+        return bisect_right(self._times, time_ms) - 1
+
+    def _cut(self, at_ms: int) -> int:
+        index = bisect_left(self._times, at_ms)
+        if index == len(self._times) or self._times[index] != at_ms:
+            self._times.insert(index, at_ms)
+            for row in self._claims.values():
+                row.insert(index, row[index - 1])
+        return index

@@ -1,0 +1,365 @@
+"""One pass over the queue: drafts on the state, every one of which is undone.
+
+The parts of a policy work through a `Pass`. It knows what has been drafted, so that a second start sees the room the
+first one took, and it puts everything back at the end, whatever happens.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.fleet.placing import Placer, Ranker
+from gpuyard.core.fleet.shapes import Shape, Way
+from gpuyard.core.jobs.order import Order
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.state import State
+from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
+from gpuyard.model.units import NO_LIMIT_MS
+
+_WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
+"""Refusals that end when something of the same tenant or user ends: a job that waits is not overtaken for ever."""
+
+
+_HELD_BACK = ReasonCode.HELD_BACK
+
+
+class Rule(Protocol):
+    """A right to take room from someone."""
+
+    name: str
+    cause: StopCause
+
+    def applies(self, state: State, record: JobRecord, now_ms: int) -> bool:
+        """Quick test: might this job take room from anyone at all?"""
+        ...
+
+    def rights(self, state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
+        """May it take the room of this one? Asked again of each victim, after those before it were drafted away."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyParts:
+    """The parts of a policy that a pass works with. The backfill is none of them: it works with a pass."""
+
+    spec: PolicySpec
+    order: Order
+    place: Placer
+    rank: Ranker | None
+    """The order in which ways are tried, where the placement cares; None: the cheapest first."""
+    rules: tuple[Rule, ...]
+
+
+class Wall:
+    """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it.
+
+    When that will be is worked out when first asked: mostly those behind lack the same quota, and nobody asks.
+    """
+
+    __slots__ = ("at_ms", "for_job", "model", "number", "spare_jobs", "spare_milli", "waiting")
+
+    def __init__(self, number: int, model: int, waiting: JobRecord) -> None:
+        self.number = number
+        """Whose quota it is."""
+        self.model = model
+        self.waiting: JobRecord | None = waiting
+        """Who waits, until it is worked out how long."""
+        self.for_job = waiting.id
+        self.at_ms = self.spare_milli = self.spare_jobs = 0
+
+    def set(self, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
+        """It is worked out."""
+        self.waiting = None
+        self.at_ms = at_ms
+        """When enough of the quota will be free."""
+        self.spare_milli = spare_milli
+        """What will be free then beyond what it needs."""
+        self.spare_jobs = spare_jobs
+
+    def spares(self, milli: int) -> bool:
+        """Whether there is enough for one more job beside whoever waits."""
+        return milli <= self.spare_milli and self.spare_jobs > 0
+
+
+class Pass:
+    """The drafts and findings of one decision."""
+
+    __slots__ = (
+        "_quotas",
+        "_undo",
+        "drafted",
+        "kept",
+        "no_room",
+        "now_ms",
+        "policy",
+        "reservations",
+        "retry_ms",
+        "rules",
+        "started",
+        "state",
+        "stopping",
+        "walls",
+    )
+
+    def __init__(self, state: State, policy: PolicyParts, now_ms: int) -> None:
+        self.state = state
+        self.policy = policy
+        self.now_ms = now_ms
+        self.drafted = False
+        """Whether the books differ from the state: then what is found holds for this pass alone."""
+        self.no_room: set[int] = set()
+        """Ways without room under the drafts."""
+        self.reservations: list[Reservation] = []
+        self.started: list[JobRecord] = []
+        """Who was drafted to start, in this order."""
+        self.walls: dict[int, Wall] = {}
+        self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
+        """Jobs for which room is kept, by earlier plans and by this one."""
+        self.stopping: set[int] = set()
+        """Victims chosen in this pass."""
+        self.retry_ms = NEVER_MS
+        """When a search for victims that failed could go otherwise, if nothing else happens."""
+        self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._quotas = policy.spec.quotas
+        self.rules = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
+        """Whether any quota applies to anyone."""
+        if state.earmarks:
+            self.kept += [(r, r.earmark.grants) for r in state.earmarks.values() if r.earmark]
+
+    # -- drafts ------------------------------------------------------------------------------------------------
+
+    def draft_start(self, record: JobRecord, grants: tuple[Grant, ...]) -> None:
+        """Act as if the job had started."""
+        self.drafted = True
+        self.state.hold(record, grants, self.now_ms)
+        self._undo.append((self.state.unhold, (record, self.now_ms)))
+        self.started.append(record)
+
+    def draft_take(self, grants: tuple[Grant, ...]) -> None:
+        """Act as if this room were taken."""
+        self.drafted = True
+        self.state.nodes.take(grants)
+        self._undo.append((self.state.nodes.give, (grants,)))
+
+    def on_undo(self, function: Callable[..., None], *arguments: object) -> None:
+        """What else to put back at the end."""
+        self.drafted = True
+        self._undo.append((function, arguments))
+
+    def undo(self) -> None:
+        """Put everything back, last first."""
+        while self._undo:
+            function, arguments = self._undo.pop()
+            function(*arguments)
+
+    def draft_stop(self, victim: JobRecord) -> None:
+        """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""
+        self.state.nodes.give(victim.grants)
+        self._move_tenant(victim, -1)
+
+    def draft_resume(self, victim: JobRecord) -> None:
+        """The exact inverse of `draft_stop`."""
+        self.state.nodes.take(victim.grants)
+        self._move_tenant(victim, 1)
+
+    def look_ahead(self, sign: int) -> None:
+        """Move tenants to where they will be once all stops are confirmed and all earmarks used (1), or back (-1).
+
+        Who takes room by force is judged by that: what is leaving cannot be taken again, and what is kept for
+        someone is as good as his.
+        """
+        state, tenants = self.state, self.state.tenants
+        for victim in state.leaving.values():
+            self._move_tenant(victim, -sign)
+        for job_id in self.stopping:
+            self._move_tenant(state.running[job_id], -sign)
+        for record, grants in self.kept:
+            if not record.grants:
+                milli, model = record.shape.gpu_milli, state.nodes.home[grants[0][0]].model
+                tenants.move(record.party, model, milli, 0, self.now_ms, sign)
+                if tenants.budgeted:
+                    tenants.commit(record.party, sign * milli * record.limit_ms)
+
+    def _move_tenant(self, victim: JobRecord, sign: int) -> None:
+        tenants, milli = self.state.tenants, victim.shape.gpu_milli
+        bill = victim.bill
+        tenants.move(victim.party, bill.model, milli, bill.rate, self.now_ms, sign)
+        if tenants.budgeted:
+            tenants.commit(victim.party, sign * milli * victim.limit_ms)
+
+    # -- finding room ------------------------------------------------------------------------------------------
+
+    def find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
+        """Room for a job now, or why there is none."""
+        state, policy = self.state, self.policy
+        shape, nodes, no_room = record.shape, state.nodes, state.no_room
+        freed = nodes.freed
+        refused: ReasonCode | None = None
+        guarded = self.rules and self.ruled(record)
+        for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
+            if guarded:
+                code = self._quota_refusal(record, way.model)
+                if code is _HELD_BACK and not self._has_room(shape, way):
+                    # Nothing is free that anyone could hold back.
+                    continue
+                if code is not None:
+                    refused = refused or code
+                    continue
+            index = way.index
+            if no_room.get(index) == freed or index in self.no_room:
+                continue
+            grants, kind = None, nodes.kinds[way.kind]
+            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
+                grants = policy.place(nodes, shape, way, way.pools)
+            if grants is not None:
+                if refused is not None:
+                    # It starts on another GPU model than the one it lacks quota of: nobody waits for that.
+                    self.drop_walls(record)
+                return grants
+            if self.drafted:
+                self.no_room.add(index)
+            else:
+                no_room[index] = freed
+        if refused is not None:
+            return refused
+        if not shape.ways:
+            return ReasonCode.NEVER_FITS if shape.supported else ReasonCode.UNSUPPORTED
+        return ReasonCode.ROOM
+
+    def ruled(self, record: JobRecord) -> bool:
+        """Whether any quota applies to a job."""
+        tenants = self.state.tenants
+        return self.rules and (tenants.guarded[record.party] or tenants.holding)
+
+    def any_room(self, shape: Shape) -> bool:
+        """Whether there is room, whoever may use it."""
+        return any(self._has_room(shape, way) for way in shape.ways)
+
+    def _has_room(self, shape: Shape, way: Way) -> bool:
+        state, freed = self.state, self.state.nodes.freed
+        if state.no_room.get(way.index) == freed or way.index in self.no_room:
+            return False
+        if self.policy.place(state.nodes, shape, way, way.pools) is not None:
+            return True
+        if self.drafted:
+            self.no_room.add(way.index)
+        else:
+            state.no_room[way.index] = freed
+        return False
+
+    def refused(self, record: JobRecord, way: Way) -> bool:
+        """Whether a quota forbids this way."""
+        return self._quotas and self._quota_refusal(record, way.model) is not None
+
+    def refused_for_good(self, record: JobRecord) -> bool:
+        """Whether a budget or a limit per job forbids a start, whatever ends."""
+        tenants, milli = self.state.tenants, record.shape.gpu_milli
+        return self.rules and tenants.lasting_refusal(record.party, milli, record.limit_ms) is not None
+
+    def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
+        """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
+        nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
+        for way in shape.ways if rank is None else rank(nodes, shape):
+            if self._quotas and self._quota_refusal(record, way.model, builds=False) is not None:
+                continue
+            grants = self.policy.place(nodes, shape, way, way.pools)
+            if grants is not None:
+                return grants
+        return None
+
+    def _quota_refusal(self, record: JobRecord, model: int, *, builds: bool = True) -> ReasonCode | None:
+        """What forbids a start; a job that lacks quota gets a wall, unless the question is only a try."""
+        state = self.state
+        tenants = state.tenants
+        milli = record.shape.gpu_milli
+        limit_ms = record.limit_ms
+        refusal = tenants.refusal(record.party, model, milli, limit_ms)
+        if refusal is not None:
+            code, number = refusal
+            if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
+                return ReasonCode.NO_TIME_LIMIT
+            if builds and code in _WALLED and number not in self.walls:
+                self.walls[number] = Wall(number, model, record)
+            return code
+        if tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli):
+            return ReasonCode.HELD_BACK
+        if self.walls:
+            return self._behind_wall(record, milli)
+        return None
+
+    # -- quota walls -------------------------------------------------------------------------------------------
+
+    def settle_walls(self) -> None:
+        """Work out all walls: from here on tenants are moved for a question, and walls are about how things are."""
+        for wall in self.walls.values():
+            if wall.waiting is not None:
+                self._settle(wall, wall.waiting)
+
+    def _settle(self, wall: Wall, waiting: JobRecord) -> None:
+        """When the tenant will have the quota, from the promised ends of what it runs."""
+        tenants, milli = self.state.tenants, waiting.shape.gpu_milli
+        number, column = wall.number, 1 + wall.model
+        used, jobs = list(tenants.used[number]), tenants.running[number]
+        most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
+        chain = tenants.chain
+        ends = [(r.end_ms, r.id) for r in self.state.running.values() if number in chain[r.party]]
+        ends.sort()
+        at_ms = self.now_ms + NO_LIMIT_MS
+        for end_ms, job_id in ends:
+            record = self.state.running[job_id]
+            used[0] -= record.shape.gpu_milli
+            used[1 + record.model] -= record.shape.gpu_milli
+            jobs -= 1
+            enough = all(used[w] + milli <= most[w] for w in (0, column))
+            if enough and jobs < tenants.max_running[number]:
+                at_ms = end_ms
+                break
+        spare = min(most[w] - used[w] - milli for w in (0, column))
+        wall.set(at_ms, spare, tenants.max_running[number] - jobs - 1)
+
+    def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
+        walls = self.walls
+        for number in self.state.tenants.chain[record.party]:
+            wall = walls.get(number)
+            # What a job itself waits for does not stand in its way: not on another GPU model, and not by force.
+            if wall is None or wall.for_job == record.id:
+                continue
+            if self.delays(record, wall):
+                return ReasonCode.QUOTA_AHEAD
+            if not wall.spares(milli):
+                # It would be over in time if it started now; from then on it would not.
+                self.retry_ms = min(self.retry_ms, wall.at_ms - record.estimate_ms + 1)
+        return None
+
+    def delays(self, record: JobRecord, wall: Wall) -> bool:
+        """Whether whoever waits for quota would wait longer if this job started now."""
+        if wall.waiting is not None:
+            self._settle(wall, wall.waiting)
+        if self.policy.spec.backfill == "none":
+            return True
+        return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
+
+    def quota_ms(self, record: JobRecord) -> int | None:
+        """When a job that lacks quota will have it; None: it is not known to lack any."""
+        own = [wall for wall in self.walls.values() if wall.for_job == record.id]
+        for wall in own:
+            if wall.waiting is not None:
+                self._settle(wall, wall.waiting)
+        return max([wall.at_ms for wall in own], default=None)
+
+    def drop_walls(self, record: JobRecord) -> None:
+        """A job that waited for quota does so no longer."""
+        self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}
+
+    def spend_wall(self, record: JobRecord) -> None:
+        """A job that passed a wall and will outlast it uses up the spare behind it."""
+        for number in self.state.tenants.chain[record.party]:
+            wall = self.walls.get(number)
+            if wall is None:
+                continue
+            if wall.waiting is not None:
+                self._settle(wall, wall.waiting)
+            if self.now_ms + record.estimate_ms > wall.at_ms:
+                wall.spare_milli -= record.shape.gpu_milli
+                wall.spare_jobs -= 1

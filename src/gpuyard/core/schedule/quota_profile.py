@@ -1,0 +1,116 @@
+"""What tenants use over time: from when on a job that lacks quota will have it.
+
+Limits, borrowing, running jobs and what others hold back are followed: they end with what runs. Budgets are not,
+because no promised end frees them.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import UNLIMITED
+from gpuyard.core.schedule.held_profile import HeldProfile
+from gpuyard.core.schedule.steps import Steps
+from gpuyard.core.state.state import State
+
+
+class QuotaProfile:
+    """Use by tenant, over time: in total, by GPU model, and how many jobs run (the last column)."""
+
+    def __init__(self, state: State, now_ms: int) -> None:
+        self._state = state
+        self._now_ms = now_ms
+        self._steps: dict[int, Steps] = {}
+        self._drafted: list[JobRecord] = []
+        """Jobs that start in this very pass: tenants count their use, but they are not among the running."""
+        self._held: HeldProfile | None = None
+        """What others hold back, once somebody asks."""
+
+    def concerns(self, record: JobRecord) -> bool:
+        """Whether any rule applies to the job's tenant."""
+        tenants = self._state.tenants
+        return tenants.guarded[record.party] or tenants.holding
+
+    def earliest(self, record: JobRecord, model: int, from_ms: int) -> int:
+        """From when on every tenant on the job's way up has the quota, for as long as it runs."""
+        while True:
+            at_ms = from_ms
+            for number in self._ruled(record):
+                at_ms = self._earliest(number, record, model, at_ms)
+                if at_ms >= NEVER_MS:
+                    return NEVER_MS
+            if self._state.tenants.holding:
+                at_ms = self._held_back().earliest(record, model, at_ms)
+                if at_ms >= NEVER_MS:
+                    return NEVER_MS
+            if at_ms == from_ms:
+                return at_ms
+            from_ms = at_ms
+
+    def book(self, record: JobRecord, model: int, at_ms: int) -> None:
+        """The job will use its GPUs from then on."""
+        for number in self._ruled(record):
+            self._add(self._of(number), record, model, at_ms)
+        if self._state.tenants.holding:
+            self._held_back().book(record, model, at_ms)
+
+    def started(self, record: JobRecord, model: int) -> None:
+        """The job starts now, and the books are about to say so."""
+        for number in self._ruled(record):
+            if number in self._steps:
+                self._add(self._steps[number], record, model, self._now_ms)
+        if self._held is not None:
+            self._held.book(record, model, self._now_ms)
+        self._drafted.append(record)
+
+    def _held_back(self) -> HeldProfile:
+        if self._held is None:
+            self._held = HeldProfile(self._state, self._now_ms, self._using())
+        return self._held
+
+    def _ruled(self, record: JobRecord) -> list[int]:
+        tenants = self._state.tenants
+        return [number for number in tenants.chain[record.party] if tenants.guarded[number]]
+
+    def _add(self, steps: Steps, record: JobRecord, model: int, at_ms: int) -> None:
+        milli = record.shape.gpu_milli
+        steps.add(at_ms, at_ms + record.estimate_ms, ((0, milli), (1 + model, milli), (-1, 1)))
+
+    def _of(self, number: int) -> Steps:
+        steps = self._steps.get(number)
+        if steps is None:
+            tenants = self._state.tenants
+            steps = Steps(self._now_ms, [*tenants.used[number], tenants.running[number]])
+            for record in self._using():
+                if number in tenants.chain[record.party]:
+                    milli, end_ms = record.shape.gpu_milli, max(record.end_ms, self._now_ms + 1)
+                    steps.add(end_ms, NEVER_MS, ((0, -milli), (1 + record.model, -milli), (-1, -1)))
+            self._steps[number] = steps
+        return steps
+
+    def _using(self) -> Iterator[JobRecord]:
+        """The jobs that count as using GPUs now: what runs, and what this pass has started."""
+        state = self._state
+        started = [record for record in chain(state.earmarks.values(), self._drafted) if record.grants]
+        return chain(state.running.values(), started)
+
+    def _earliest(self, number: int, record: JobRecord, model: int, from_ms: int) -> int:
+        tenants, milli = self._state.tenants, record.shape.gpu_milli
+        limit, ceiling = tenants.limit[number], tenants.ceiling[number]
+        column = 1 + model
+        most = min(limit[0], ceiling[0]) - milli
+        most_of_model = min(limit[column], ceiling[column]) - milli
+        most_jobs = tenants.max_running[number] - 1
+        if most >= UNLIMITED - milli and most_of_model >= UNLIMITED - milli and most_jobs >= UNLIMITED - 1:
+            return from_ms
+        steps = self._of(number)
+        times = steps.times
+        start_ms = from_ms
+        for at in range(steps.at(from_ms), len(times)):
+            if times[at] >= start_ms + record.estimate_ms:
+                break
+            row = steps.rows[at]
+            if row[0] > most or row[column] > most_of_model or row[-1] > most_jobs:
+                start_ms = times[at + 1] if at + 1 < len(times) else NEVER_MS
+        return start_ms

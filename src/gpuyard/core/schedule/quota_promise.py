@@ -1,0 +1,104 @@
+"""The quota that goes with promised room: what others of the same tenants may use without delaying who was promised.
+
+Mostly there is enough for both at once, which is seen without looking at anything that runs.
+"""
+
+from collections.abc import Iterable
+from itertools import chain
+
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.held_profile import HeldProfile
+from gpuyard.core.schedule.passes import Pass
+
+
+class QuotaPromise:
+    """What the tenants of a job will use when it starts, and what they have left beside it."""
+
+    __slots__ = (
+        "_at_ms",
+        "_ended",
+        "_head",
+        "_held",
+        "_mine",
+        "_model",
+        "_pass",
+        "_read",
+        "_seen",
+        "_state",
+    )
+
+    def __init__(self, current: Pass, head: JobRecord, model: int, at_ms: int) -> None:
+        self._pass = current
+        self._state = state = current.state
+        self._head = head
+        self._model = model
+        self._at_ms = at_ms
+        tenants = state.tenants
+        self._mine = {number for number in tenants.chain[head.party] if tenants.guarded[number]}
+        self._ended: dict[int, list[int]] = {}
+        """By tenant, what those that run will have given back by then: in total, by model, and the number of jobs."""
+        self._read: dict[int, int] = {}
+        """By tenant, how many of those that start in this very pass are counted there: they are many, and asked about
+        by every one that follows."""
+        self._held: HeldProfile | None = None
+        """Where anybody holds anything back: what is claimed, the job itself included."""
+        self._seen = len(current.started)
+        """How many of those that start in this very pass are counted there."""
+        if tenants.holding:
+            self._held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
+            self._held.book(head, model, at_ms)
+
+    def leaves(self, record: JobRecord, model: int) -> bool:
+        """Whether a job that outlasts the promise leaves it its quota."""
+        above = self._state.tenants.chain[record.party]
+        if not all([self._enough(number, record, model) for number in above if number in self._mine]):
+            return False
+        return self._held is None or not self._eats(self._held, record, model)
+
+    def _eats(self, held: HeldProfile, record: JobRecord, model: int) -> bool:
+        """Whether both together eat into what others hold back, once what ends by then has ended."""
+        started = self._pass.started
+        for other in started[self._seen :]:
+            if other.end_ms > self._at_ms:
+                held.book(other, other.model, self._at_ms)
+        self._seen = len(started)
+        return held.eats(held.at(self._at_ms), record, model)
+
+    def _enough(self, number: int, record: JobRecord, model: int) -> bool:
+        """Whether one tenant has enough for both: now already, or when those that end by then have ended."""
+        lacks = self._lacks(number, record, model)
+        if not lacks:
+            return True
+        back = self._back(number)
+        return all([back[which] >= milli for which, milli in lacks])
+
+    def _lacks(self, number: int, record: JobRecord, model: int) -> list[tuple[int, int]]:
+        """What both together have too little of now, by column."""
+        tenants, head_milli = self._state.tenants, self._head.shape.gpu_milli
+        used, limit, ceiling = tenants.used[number], tenants.limit[number], tenants.ceiling[number]
+        found = []
+        for which in (0, 1 + model):
+            milli = record.shape.gpu_milli + (head_milli if which in (0, 1 + self._model) else 0)
+            over = used[which] + milli - min(limit[which], ceiling[which])
+            if over > 0:
+                found.append((which, over))
+        jobs = tenants.running[number] + 2 - tenants.max_running[number]
+        return [*found, (-1, jobs)] if jobs > 0 else found
+
+    def _back(self, number: int) -> list[int]:
+        """What a tenant gets back by then, also from those that start in this very pass."""
+        back, started = self._ended.get(number), self._pass.started
+        if back is None:
+            back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
+            self._add(back, number, self._state.running.values())
+        self._add(back, number, started[self._read.get(number, 0) :])
+        self._read[number] = len(started)
+        return back
+
+    def _add(self, row: list[int], number: int, records: Iterable[JobRecord]) -> None:
+        at_ms, above = self._at_ms, self._state.tenants.chain
+        for record in records:
+            if record.end_ms <= at_ms and number in above[record.party]:
+                row[0] += record.shape.gpu_milli
+                row[1 + record.model] += record.shape.gpu_milli
+                row[-1] += 1

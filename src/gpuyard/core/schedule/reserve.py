@@ -1,0 +1,359 @@
+"""When a job that does not fit now will: the earliest time, and what must be kept free for it.
+
+For each node the time is kept at which it will have the room, if what runs there ends no later than promised. One
+event changes a few nodes, so a few times are computed again; the earliest time for a gang of k nodes is the k-th
+smallest of them.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from itertools import chain
+
+from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.nodes import NEVER_MS, Nodes, cut_mask
+from gpuyard.core.fleet.shapes import Shape, Way
+from gpuyard.core.fleet.ways import gpus_on_node
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.held_profile import HeldProfile
+from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.state.state import State
+from gpuyard.model import Grant
+from gpuyard.model.units import MILLI
+
+NODE_BITS = 24
+"""A time and a node's number are kept as one integer, time first, so that sorting is total and cheap."""
+NODE_MASK = (1 << NODE_BITS) - 1
+
+
+class Promise:
+    """A start that nothing which starts now may delay."""
+
+    __slots__ = ("_holds", "_nodes", "_shape", "_takes_all", "at_ms", "where")
+
+    def __init__(self, shape: Shape, at_ms: int, where: dict[int, int]) -> None:
+        self._shape = shape
+        self.at_ms = at_ms
+        self.where = where
+        """Tasks by node."""
+        self._nodes = 0
+        self._takes_all: bool | None = None
+        self._holds: tuple[Grant, ...] | None = None
+
+    @property
+    def nodes(self) -> int:
+        """Its nodes as a set."""
+        if not self._nodes:
+            for number in self.where:
+                self._nodes |= 1 << number
+        return self._nodes
+
+    def takes_all(self, nodes: Nodes) -> bool:
+        """Whether it leaves no GPU of its nodes to anyone else."""
+        if self._takes_all is None:
+            home, gpus = nodes.home, self._shape.gpus
+            self._takes_all = self._shape.milli == MILLI and all(
+                [gpus * tasks == home[number].gpus for number, tasks in self.where.items()]
+            )
+        return self._takes_all
+
+    def forget_holds(self) -> None:
+        """Another pass begins: what was free under the drafts of the last one says nothing."""
+        self._holds = None
+
+    def holds(self, nodes: Nodes) -> tuple[Grant, ...]:
+        """What is free now and must still be free then. Worked out when first asked for: often nobody asks."""
+        if self._holds is None:
+            found: list[Grant] = []
+            for number, tasks in self.where.items():
+                found += _holds(nodes, self._shape, number, tasks, self.at_ms)
+            self._holds = tuple(found)
+        return self._holds
+
+
+class ReadyTimes:
+    """For one way and number of tasks: when each node will have the room, soonest first."""
+
+    __slots__ = ("_all", "_epoch", "_members", "_packed", "_read", "_shape", "_tasks", "soonest")
+
+    def __init__(self, nodes: Nodes, shape: Shape, way: Way, tasks: int) -> None:
+        self._shape = shape
+        self._tasks = tasks
+        kind = nodes.kinds[way.kind]
+        self._members = kind.members & way.pools
+        takes_all = shape.plain and shape.gpus * tasks == kind.gpus
+        self._all = (1 << kind.gpus) - 1 if takes_all else 0
+        """The GPUs of a node, if it wants them all and nothing else; otherwise 0."""
+        self._packed: dict[int, int] = {}
+        """Time and node of each node."""
+        self._epoch = -1
+        self._read = 0
+        self.soonest: list[int] = []
+        """The same, sorted."""
+
+    def refresh(self, nodes: Nodes) -> list[int]:
+        """Bring up to date the nodes that changed; all times, each with its node in the low bits, sorted."""
+        packed, soonest = self._packed, self.soonest
+        if self._epoch != nodes.epoch:
+            packed = self._packed = {number: self._time(nodes, number) for number in each(self._members)}
+            self.soonest = sorted(packed.values())
+            self._epoch = nodes.epoch
+        elif len(nodes.touched) > self._read:
+            for number in set(nodes.touched[self._read :]):
+                before = packed.get(number)
+                if before is not None:
+                    after = self._time(nodes, number)
+                    if after != before:
+                        packed[number] = after
+                        del soonest[bisect_left(soonest, before)]
+                        insort(soonest, after)
+        self._read = len(nodes.touched)
+        return self.soonest
+
+    def _time(self, nodes: Nodes, number: int) -> int:
+        if self._all and not nodes.kept and number not in nodes.special:
+            # By far the most frequent: a job for a whole node waits for the last one there.
+            if nodes.free_mask[number] == self._all:
+                return number
+            here = nodes.on[number]
+            if here:
+                end_ms, grant = max(here.values())
+                if grant[1]:
+                    return (end_ms or 1) << NODE_BITS | number
+        return ready_ms(nodes, self._shape, number, self._tasks) << NODE_BITS | number
+
+
+def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
+    """When a node will have room for so many tasks: 0 now, `NEVER_MS` if no promised end brings it about."""
+    if nodes.closed[number]:
+        return NEVER_MS
+    gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
+    cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
+    memory = nodes.memory_free[number] - shape.memory_mib * tasks
+    if shape.milli != MILLI or number in nodes.odd or (shape.profile and number in nodes.pins):
+        return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
+    have = nodes.free_mask[number].bit_count()
+    if have >= gpus and cpu >= 0 and memory >= 0:
+        return 0
+    if gpus == nodes.home[number].gpus and not shape.cpu_milli and not shape.memory_mib:
+        return _empty_ms(nodes, number)
+    for end_ms, _job_id, grant in nodes.ends(number):
+        if grant[2] != MILLI and grant[1]:
+            # A GPU that is shared to the full looks wholly taken, and is not free when one of its sharers ends.
+            cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
+            memory = nodes.memory_free[number] - shape.memory_mib * tasks
+            return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
+        have += grant[1].bit_count()
+        cpu += grant[3]
+        memory += grant[4]
+        if have >= gpus and cpu >= 0 and memory >= 0:
+            return end_ms or 1
+    return NEVER_MS
+
+
+def _empty_ms(nodes: Nodes, number: int) -> int:
+    """When the last one that holds a GPU is gone; never, where a GPU is kept for someone."""
+    ends_ms, accounted = 0, nodes.free_mask[number]
+    for end_ms, grant in nodes.on[number].values():
+        if grant[1]:
+            accounted |= grant[1]
+            if end_ms > ends_ms:
+                ends_ms = end_ms
+    return ends_ms or 1 if accounted == (1 << nodes.home[number].gpus) - 1 else NEVER_MS
+
+
+def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
+    """The same where GPUs are shared or overdrawn and have to be followed one by one."""
+    free = list(nodes.gpu_free[number])
+    for gpu in each(closed_to(nodes, shape, number)):
+        free[gpu] = -NEVER_MS
+    end_ms = 0
+    rows = iter(nodes.ends(number))
+    others = _others(nodes, shape, number)
+    while (
+        sum(left >= shape.milli and not others.get(gpu) for gpu, left in enumerate(free)) < gpus
+        or min(cpu, memory) < 0
+    ):
+        row = next(rows, None)
+        if row is None:
+            return NEVER_MS
+        end_ms, _job_id, grant = row
+        # An end at the very beginning of time is still to come; 0 means that there is room already.
+        end_ms = end_ms or 1
+        _give(free, grant)
+        _leave(others, shape, grant)
+        cpu += grant.cpu_milli
+        memory += grant.memory_mib
+    return end_ms
+
+
+def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
+    """GPUs of a node, as a mask, that are promised to nobody who asks for this, however free they become.
+
+    A GPU that somebody pinned is not cut by demand. One that is cut takes slices as long as they fit, so no end tells
+    when it takes a share.
+    """
+    if shape.profile:
+        return sum([1 << gpu for gpu in nodes.pins.get(number, ())])
+    return cut_mask(nodes, number) if shape.milli != MILLI and number in nodes.cut else 0
+
+
+def untold(nodes: Nodes, shape: Shape) -> bool:
+    """Whether no end tells when there is room: slices wait until more GPUs are whole than have to stay so, and whole
+    jobs may take those."""
+    return bool(shape.profile and nodes.whole_reserve)
+
+
+def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
+    """By GPU, how many shares of others are in the way of a share that goes beside its user's own only."""
+    if not shape.user:
+        return {}
+    rows = nodes.sharers.get(number, {})
+    return {gpu: sum([n for user, n in users.items() if user != shape.user]) for gpu, users in rows.items()}
+
+
+def _leave(others: dict[int, int], shape: Shape, grant: Grant) -> None:
+    """A share of another user ends. Only a share heeds whose the others are: whole GPUs wait for them to be free."""
+    if shape.user and grant.user and grant.user != shape.user:
+        for gpu in each(grant.gpus):
+            others[gpu] = others.get(gpu, 0) - 1
+
+
+def _give(free: list[int], grant: Grant) -> None:
+    for gpu in each(grant.gpus):
+        free[gpu] += grant.milli
+
+
+def promise(current: Pass, record: JobRecord) -> Promise | None:
+    """The earliest start over all ways to serve the job; the cheapest way among equals."""
+    state, nodes = current.state, current.state.nodes
+    if untold(nodes, record.shape):
+        return None
+    known = state.caches.get("promise")
+    if current.rules and state.tenants.holding:
+        # A job that has room and would eat into what others hold back waits until enough of what runs has ended.
+        held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
+        found = _best(
+            state,
+            record.shape,
+            lambda way, at_ms: held.earliest(record, way.model, max(at_ms, current.now_ms)),
+        )
+        known = _Known(record.id, nodes, found)
+    elif current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
+        known = _Known(record.id, nodes, _best(state, record.shape))
+        if not current.drafted:
+            state.caches["promise"] = known
+    best = known.promise
+    if best is not None and not best.at_ms and record.shape.profile:
+        # A GPU is free and may not be cut, because it is pinned to be whole: no end would change that.
+        return None
+    if best is not None and best.at_ms <= current.now_ms:
+        # Something that should have ended and has not is expected to end right away.
+        return Promise(record.shape, current.now_ms + 1, best.where)
+    if best is not None:
+        best.forget_holds()
+    return best
+
+
+class _Known:
+    """The last promise worked out.
+
+    It stands while no room is gained and nothing starts on its own nodes: every other node is ready no sooner than it
+    was, so the soonest are still the soonest. Most passes follow an arrival, or a start elsewhere.
+    """
+
+    __slots__ = ("_epoch", "_freed", "_job_id", "_read", "promise")
+
+    def __init__(self, job_id: int, nodes: Nodes, promise: Promise | None) -> None:
+        self._job_id = job_id
+        self._freed = nodes.freed
+        self._epoch = nodes.epoch
+        self._read = len(nodes.touched)
+        self.promise = promise
+
+    def holds_for(self, job_id: int, nodes: Nodes) -> bool:
+        if self._job_id != job_id or self._freed != nodes.freed or self._epoch != nodes.epoch:
+            return False
+        touched = nodes.touched
+        if self._read < len(touched):
+            if self.promise is not None and not self.promise.where.keys().isdisjoint(touched[self._read :]):
+                return False
+            self._read = len(touched)
+        return True
+
+
+def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | None = None) -> Promise | None:
+    best: tuple[int, list[tuple[int, int]]] | None = None
+    for way in shape.ways:
+        found = _earliest(state, shape, way)
+        if found is not None and unheld_ms is not None:
+            at_ms = unheld_ms(way, found[0])
+            found = (at_ms, found[1]) if at_ms < NEVER_MS else None
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    return None if best is None else Promise(shape, best[0], dict(best[1]))
+
+
+def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
+    """When each node will have room for so many tasks, the node in the low bits, soonest first."""
+    cache = state.caches.setdefault("ready", {})
+    assert isinstance(cache, dict)
+    times: ReadyTimes | None = cache.get((way.index, tasks))
+    if times is None:
+        times = cache[way.index, tasks] = ReadyTimes(state.nodes, shape, way, tasks)
+    return times.refresh(state.nodes)
+
+
+def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int, int]]] | None:
+    """The time, and how many tasks go on which node."""
+    chosen: list[tuple[int, int]] = []
+    at_ms = 0
+    if way.full_nodes:
+        first = soonest(state, shape, way, way.tasks_per_node)[: way.full_nodes]
+        at_ms = first[-1] >> NODE_BITS
+        chosen = [(packed & NODE_MASK, way.tasks_per_node) for packed in first]
+    if way.rest_tasks:
+        taken = {number for number, _tasks in chosen}
+        ready = soonest(state, shape, way, way.rest_tasks)
+        rest = next(packed for packed in ready if packed & NODE_MASK not in taken)
+        at_ms = max(at_ms, rest >> NODE_BITS)
+        chosen.append((rest & NODE_MASK, way.rest_tasks))
+    return None if at_ms >= NEVER_MS else (at_ms, chosen)
+
+
+def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> list[Grant]:
+    """What a node must keep free now so that it has the room then. GPUs that are yet to be freed are used first."""
+    cpu_now, memory_now = nodes.cpu_free[number], nodes.memory_free[number]
+    cpu, memory = cpu_now, memory_now
+    ending = []
+    for end_ms, _job_id, grant in nodes.ends(number):
+        if end_ms > at_ms:
+            break
+        ending.append(grant)
+        cpu += grant.cpu_milli
+        memory += grant.memory_mib
+    now = nodes.gpu_free[number]
+    then, others = list(now), _others(nodes, shape, number)
+    for grant in ending:
+        _give(then, grant)
+        _leave(others, shape, grant)
+    for gpu in each(closed_to(nodes, shape, number)):
+        then[gpu] = -NEVER_MS
+    will_do = sorted(
+        [
+            (left if left > 0 else 0, gpu)
+            for gpu, left in enumerate(now)
+            if then[gpu] >= shape.milli and not others.get(gpu)
+        ]
+    )
+    by_milli: dict[int, int] = {}
+    for free, gpu in will_do[: gpus_on_node(nodes, shape, number) * tasks]:
+        keep = max(0, free - (then[gpu] - shape.milli))
+        if keep or shape.user:
+            # Where shares belong to one user, the GPU is that user's by then, whatever is kept of it now.
+            by_milli[keep] = by_milli.get(keep, 0) | 1 << gpu
+    holds = [Grant(number, mask, keep, 0, 0, 0, (), shape.user) for keep, mask in sorted(by_milli.items())]
+    keep_cpu = cpu_now - (cpu - shape.cpu_milli * tasks)
+    keep_memory = memory_now - (memory - shape.memory_mib * tasks)
+    if keep_cpu > 0 or keep_memory > 0:
+        holds.append(Grant(number, 0, MILLI, max(0, keep_cpu), max(0, keep_memory), 0))
+    return holds

@@ -1,0 +1,371 @@
+"""A state as plain values, and a state from them.
+
+A dump holds what the log amounts to and nothing that can be worked out from it: no free counts, no sorted
+queues, no remembered answers. `load` builds all of that from nothing, so a state that was folded event by
+event and one that was loaded must decide alike; tests hold them to it. Snapshots, bug reports and what-if
+questions are made of dumps.
+"""
+
+import json
+from typing import Any
+
+from gpuyard.core.fleet import claims
+from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.jobs.queue import WaitQueue
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.charges import Bill
+from gpuyard.core.quota.tenants import ROOT, Tenants
+from gpuyard.core.state import dependencies
+from gpuyard.core.state.state import FIFO, State
+from gpuyard.model import (
+    After,
+    Ask,
+    AttemptState,
+    Capability,
+    Earmark,
+    Grant,
+    Job,
+    JobSpec,
+    JobState,
+    Node,
+    Settings,
+    StopCause,
+    Verb,
+)
+from gpuyard.model.serialise import Plain, from_plain, to_plain
+
+VERSION = 1
+
+_STATES = {state.value: state for state in JobState}
+_RARE = ("ran_ms", "held", "suspended_ms", "for_job", "failures")
+
+
+def dump(state: State) -> dict[str, Plain]:
+    """Everything that the log amounts to, in JSON's own types."""
+    specs: dict[JobSpec, int] = {}
+    jobs = [_job(state, state.jobs[job_id], specs) for job_id in sorted(state.jobs)]
+    nodes = state.nodes
+    return {
+        "version": VERSION,
+        "now_ms": state.now_ms,
+        "last_job_id": state.last_job_id,
+        "settings": to_plain(state.settings),
+        "models": list(state.models),
+        "nodes": [
+            {
+                "node": to_plain(node),
+                "down": nodes.down[number],
+                "cordoned": nodes.cordoned[number],
+                "foreign": list(nodes.foreign.get(number, (0, ""))),
+                "idle": {
+                    str(gpu): [list(place) for place in held]
+                    for gpu, held in sorted(nodes.idle.get(number, {}).items())
+                },
+                "pins": {
+                    str(gpu): claims.write_pin(found)
+                    for gpu, found in sorted(nodes.pins.get(number, {}).items())
+                },
+            }
+            for number, node in enumerate(nodes.node)
+        ],
+        "period_start_ms": state.tenants.period_start_ms,
+        "tenants": _tenants(state.tenants),
+        "specs": [to_plain(spec) for spec in specs],
+        "jobs": jobs,
+        "ends": [[job_id, ended.value] for job_id, ended in sorted(state.ends.items())],
+        "ended_tasks": [[job_id, label] for job_id, label in sorted(state.ended_tasks.items())],
+        "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
+        "demand_version": state.demand_version,
+        "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
+        # Only where there is something to say: a store of an earlier release has the dump that it had.
+        **(
+            {"lacks": {cluster: _lacks(found) for cluster, found in sorted(nodes.lacks.items())}}
+            if nodes.lacks
+            else {}
+        ),
+    }
+
+
+def _lacks(found: frozenset[Capability]) -> list[Plain]:
+    return sorted([each.value for each in found])
+
+
+def canonical(state: State) -> str:
+    """The dump as one text: two states are the same if these are."""
+    return json.dumps(dump(state), sort_keys=True, separators=(",", ":"))
+
+
+def _tenants(tenants: Tenants) -> list[Plain]:
+    """By number, because the number breaks ties: what each has used, and spent of its budget."""
+    rows = []
+    for number, path in tenants.places():
+        spend = tenants.spend[number]
+        rows.append(
+            {
+                "path": path,
+                "usage": tenants.usage[number],
+                "accrued": tenants.accrued[number],
+                "window_start_ms": spend.window_start_ms if spend else 0,
+                "spent_milli_ms": spend.spent_milli_ms if spend else 0,
+            }
+        )
+    return rows
+
+
+def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str, Plain]:
+    job = record.job
+    return {
+        "id": record.id,
+        "spec": specs.setdefault(job.spec, len(specs)),
+        "submitted_ms": job.submitted_ms,
+        "asked_limit_ms": job.limit_ms,
+        "deadline_ms": job.deadline_ms,
+        "begin_ms": job.begin_ms,
+        "array_id": job.array_id,
+        "array_index": job.array_index,
+        # A job keeps the tenant and the limit it came in with until the settings change.
+        "leaf": state.tenants.path[record.leaf],
+        "limit_ms": record.limit_ms,
+        "state": record.state.value,
+        "held": record.held,
+        "deferred": record.id in state.deferred,
+        "attempt": record.attempt,
+        "phase": to_plain(record.phase),
+        "grants": to_plain(record.grants),
+        "model": record.model,
+        "rate": record.rate,
+        "started_ms": record.started_ms,
+        "end_ms": record.end_ms,
+        "checkpoint_ms": record.checkpoint_ms,
+        "suspended_ms": record.suspended_ms,
+        "saved_ms": record.saved_ms,
+        "ran_ms": record.ran_ms,
+        "preemptions": record.preemptions,
+        "cause": to_plain(record.cause),
+        "for_job": record.for_job,
+        "failures": record.failures,
+        "not_before_ms": record.begin_ms,
+        "wanted": to_plain(record.wanted),
+        "wanted_by": list(record.wanted_by),
+        "boost": record.boost,
+        "moved_by": record.moved_by,
+        "pending": to_plain(tuple(record.pending)),
+        "doomed": record.doomed,
+        "earmark": to_plain(record.earmark),
+    }
+
+
+def load(plain: dict[str, Plain]) -> State:
+    """The state of a dump, with everything derived worked out from nothing."""
+    if plain["version"] != VERSION:
+        raise ValueError(f"a dump of version {plain['version']}; this release reads version {VERSION}")
+    state = State()
+    state.now_ms = plain["now_ms"]
+    state.last_job_id = plain["last_job_id"]
+    state.models.update({name: number for number, name in enumerate(plain["models"])})
+    for row in plain["nodes"]:
+        node = from_plain(Node, row["node"])
+        number = state.nodes.add(node, state.models[node.gpu_model if node.gpus else ""])
+        state.node_number[node.name] = number
+        if row["down"]:
+            state.nodes.set_down(number, row["down"])
+        if row["cordoned"]:
+            state.nodes.set_cordoned(number, row["cordoned"])
+        if row["foreign"][0]:
+            claims.set_foreign(state.nodes, number, *row["foreign"])
+        for gpu, places in row.get("idle", {}).items():
+            held = tuple([Place(*place) for place in places])
+            state.nodes.idle.setdefault(number, {})[int(gpu)] = held
+        for gpu, found in row.get("pins", {}).items():
+            claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
+    for cluster, found in plain.get("lacks", {}).items():
+        state.nodes.lacks[cluster] = frozenset([Capability(each) for each in found])
+    state.configure(from_plain(Settings, plain["settings"]))
+    _load_tenants(state.tenants, plain)
+    specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
+    state.ends = {job_id: JobState(ended) for job_id, ended in plain["ends"]}
+    # A dump of an earlier release does not have them.
+    state.ended_tasks = dict(plain.get("ended_tasks", ()))
+    for row in plain["jobs"]:
+        _load_job(state, row, specs[row["spec"]])
+    dependencies.reindex(state)
+    state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
+    state.demand_version = plain["demand_version"]
+    # Not in the dumps of earlier releases.
+    for ask, count in plain.get("arrived", ()):
+        state.arrived[state.shape_of(from_plain(Ask, ask))] = count
+    state.arrivals = sum(state.arrived.values())
+    state.reindex(FIFO)
+    return state
+
+
+def _load_tenants(tenants: Tenants, plain: dict[str, Plain]) -> None:
+    tenants.period_start_ms = plain["period_start_ms"]
+    for row in plain["tenants"]:
+        number = tenants.find(row["path"])
+        tenants.usage[number] = row["usage"]
+        tenants.accrued[number] = row["accrued"]
+        spend = tenants.spend[number]
+        if spend is not None:
+            spend.window_start_ms = row["window_start_ms"]
+            spend.spent_milli_ms = row["spent_milli_ms"]
+    tenants.set_due()
+
+
+def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
+    job = Job(
+        row["id"],
+        spec,
+        row["submitted_ms"],
+        row["asked_limit_ms"],
+        row["deadline_ms"],
+        row["begin_ms"],
+        row["array_id"],
+        row["array_index"],
+    )
+    leaf = state.tenants.number[row["leaf"]]
+    party = state.tenants.party(leaf, spec.user)
+    record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf, party)
+    record.limit_ms = row["limit_ms"]
+    record.keep(row["saved_ms"])
+    record.state = _STATES[row["state"]]
+    record.attempt, record.started_ms, record.end_ms = row["attempt"], row["started_ms"], row["end_ms"]
+    record.checkpoint_ms, record.preemptions = row["checkpoint_ms"], row["preemptions"]
+    record.begin_ms = row["not_before_ms"]
+    _load_rare(state, record, row)
+    if row["phase"]:
+        record.phase = from_plain(AttemptState, row["phase"])
+    state.jobs[record.id] = record
+    if row["grants"]:
+        record.bill = Bill(party, row["model"], record.shape.gpu_milli, row["rate"])
+        record.grants = from_plain(tuple[Grant, ...], row["grants"])
+        state.running[record.id] = record
+        if record.phase is AttemptState.STOPPING:
+            state.leaving[record.id] = record
+        _hold_again(state, record)
+    if row["deferred"]:
+        state.deferred[record.id] = record
+    if row["earmark"]:
+        record.earmark = from_plain(Earmark, row["earmark"])
+        state.earmarks[record.id] = record
+        state.nodes.take(record.earmark.grants)
+
+
+def _load_rare(state: State, record: JobRecord, row: dict[str, Plain]) -> None:
+    """What few jobs have. A dump of an earlier release does not have all of it."""
+    for name in _RARE:
+        if value := row.get(name):
+            setattr(record, name, value)
+    if row["wanted"]:
+        record.wanted = from_plain(Verb, row["wanted"])
+    by, at_ms = row.get("wanted_by", ("", 0))
+    if by or at_ms:
+        record.wanted_by = (by, at_ms)
+    if boost := row.get("boost", 0):
+        record.move(boost, row.get("moved_by", ""))
+    if row["pending"]:
+        record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))
+    if row["doomed"]:
+        dependencies.doom(state, record, row["doomed"])
+    if row["cause"]:
+        record.cause = from_plain(StopCause, row["cause"])
+
+
+def _hold_again(state: State, record: JobRecord) -> None:
+    """Enter an attempt in the books, without asking whether there is room: its node may be down by now."""
+    nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
+    nodes.take(record.grants)
+    nodes.kept -= len(record.grants)
+    for grant in record.grants:
+        nodes.on[grant.node][record.id] = (record.end_ms, grant)
+        nodes.recount(grant.node)
+    # Its part of the current period is in `accrued`: enter it as if it had started with the period.
+    tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
+    if tenants.budgeted:
+        tenants.commit(record.party, milli * record.limit_ms)
+
+
+def derived(state: State) -> dict[str, Any]:
+    """The tables that are worked out, as plain values under names that do not depend on how they came about.
+
+    Nothing is recounted here: what is shown is what `decide` would see.
+    """
+    tenants, fair = state.tenants, state.queue.order.fair
+    return {
+        "nodes": _derived_nodes(state.nodes),
+        "used_milli": tenants.used[ROOT][0],
+        "up_milli": list(state.nodes.up_milli),
+        "weights": list(state.weights),
+        "classes": sorted(state.classes),
+        "running": sorted(state.running),
+        "leaving": sorted(state.leaving),
+        "deferred": sorted(state.deferred),
+        "earmarks": sorted(state.earmarks),
+        "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in tenants.places()},
+        # Those who had something are known until the settings change, and are not in a dump.
+        "seats": {
+            f"{tenants.path[rule]}:{user}:{leaf}": [tenants.used[seat], tenants.running[seat]]
+            for (rule, user, leaf), seat in sorted(tenants.seats.items())
+            if tenants.running[seat]
+        },
+        "queue": _derived_queue(state.queue, tenants),
+        "jobs": {
+            job_id: [record.estimate_ms, record.klass.name, record.shape.gpu_milli, len(record.shape.ways)]
+            for job_id, record in sorted(state.jobs.items())
+        },
+    }
+
+
+def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
+    return {
+        "gpu_free": [list(row) for row in nodes.gpu_free],
+        "free_mask": list(nodes.free_mask),
+        "odd": sorted(nodes.odd),
+        "sharers": {number: dict(sorted(row.items())) for number, row in sorted(nodes.sharers.items())},
+        "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.cut.items())},
+        "cpu_free": list(nodes.cpu_free),
+        "memory_free": list(nodes.memory_free),
+        "kind": list(nodes.kind),
+        "closed": list(nodes.closed),
+        "buckets": [list(kind.buckets) for kind in nodes.kinds],
+        "partial": [kind.partial for kind in nodes.kinds],
+        "members": [kind.members for kind in nodes.kinds],
+        "switches": [dict(sorted(kind.switches.items())) for kind in nodes.kinds],
+        "by_pool": dict(sorted(nodes.by_pool.items())),
+        "on": [
+            {job_id: (end_ms, tuple(grant)) for job_id, (end_ms, grant) in sorted(row.items())}
+            for row in nodes.on
+        ],
+    }
+
+
+def _derived_tenant(tenants: Tenants, number: int, fair: bool) -> dict[str, Any]:
+    spend = tenants.spend[number]
+    return {
+        "parent": tenants.path[tenants.parent[number]],
+        "used": list(tenants.used[number]),
+        "claimed": list(tenants.claimed[number]) if tenants.holding else [],
+        "running": tenants.running[number],
+        "rate": tenants.rate[number],
+        "committed_milli_ms": spend.committed_milli_ms if spend else 0,
+        "guarded": tenants.guarded[number],
+        # Kept only while an order asks for it.
+        "fair_key": tenants.fair_key[number] if fair else 0,
+    }
+
+
+def _derived_queue(queue: WaitQueue, tenants: Tenants) -> dict[str, Any]:
+    """The queue in order. One job alone is not sorted in yet, and has no place to show."""
+    if queue.count <= 1:
+        return {"count": queue.count, "ids": [queue.only().id] if queue.count else []}
+    groups: list[Any] = []
+    for key in queue.group_keys:
+        group = queue.groups[key]
+        for at in sorted(group.streams):
+            streams = [[row[-1].id for row in rows] for rows in group.streams[at].values()]
+            rows = sorted([row for rows in group.streams[at].values() for row in rows])
+            groups.append([list(key), tenants.path[at], [row[-1].id for row in rows], sorted(streams)])
+        counts = {tenants.path[number]: count for number, count in sorted(group.counts.items()) if count}
+        groups.append([list(key), counts])
+    return {"count": queue.count, "groups": groups}

@@ -1,0 +1,151 @@
+"""The steps of `apply` that concern settings and fleet."""
+
+from gpuyard.core.fleet import claims
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.mig_book import Pin
+from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_placing import pin_flaw
+from gpuyard.core.state.state import InvalidEvent, State
+from gpuyard.model import (
+    ConfigSet,
+    DemandLearned,
+    EngineSeen,
+    GpusTaken,
+    LayoutMade,
+    LayoutPinned,
+    LayoutReleased,
+    NodeAdded,
+    NodeChanged,
+    NodeCordoned,
+    NodeDown,
+    NodeUncordoned,
+    NodeUp,
+)
+
+
+def config_set(state: State, event: ConfigSet) -> None:
+    """Settings are in force."""
+    state.configure(event.settings)
+
+
+def node_added(state: State, event: NodeAdded) -> None:
+    """A node joins."""
+    if event.node.name in state.node_number:
+        raise InvalidEvent(f"{event}: there is a node of that name")
+    model = state.model_number(event.node.gpu_model if event.node.gpus else "")
+    state.node_number[event.node.name] = state.nodes.add(event.node, model)
+    state.shapes.refresh(state.nodes, state.weights)
+    state.caches.clear()
+
+
+def node_changed(state: State, event: NodeChanged) -> None:
+    """A node has other hardware, or its GPUs another name."""
+    number, node, nodes = event.number, event.node, state.nodes
+    kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
+    stays = bool(nodes.on[number]) and state.node_number.get(node.name) == number
+    if state.node_number.get(node.name) != number or kept or (stays and not nodes.may_rename(number, node)):
+        raise InvalidEvent(f"{event}: it is another node, or something is on it")
+    model = state.model_number(node.gpu_model if node.gpus else "")
+    if stays:
+        nodes.rename(number, node, model)
+    else:
+        claims.drop(nodes, number)
+        nodes.change(number, node, model)
+    state.shapes.refresh(nodes, state.weights)
+    state.caches.clear()
+    for job_id in sorted(nodes.on[number]):
+        record = state.jobs[job_id]
+        if record.grants[0].node == number:
+            state.recharge(record, event.at_ms)
+
+
+def engine_seen(state: State, event: EngineSeen) -> None:
+    """What the engine of a cluster cannot do is known."""
+    state.nodes.lacks.pop(event.cluster, None)
+    if event.lacks:
+        state.nodes.lacks[event.cluster] = frozenset(event.lacks)
+    state.shapes.refresh(state.nodes, state.weights)
+    for record in [state.earmarks[job_id] for job_id in sorted(state.earmarks)]:
+        # What is kept for a job that may not start there would only stand idle.
+        if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
+            state.drop_earmark(record)
+    state.nodes.freed += 1
+    state.caches.clear()
+
+
+def node_down(state: State, event: NodeDown) -> None:
+    """A node is gone."""
+    _check(state, event)
+    state.nodes.set_down(event.node, event.why or "down")
+
+
+def node_up(state: State, event: NodeUp) -> None:
+    """A node is back."""
+    _check(state, event)
+    state.nodes.set_down(event.node, "")
+
+
+def node_cordoned(state: State, event: NodeCordoned) -> None:
+    """A node takes nothing new."""
+    _check(state, event)
+    state.nodes.set_cordoned(event.node, event.why or "cordoned")
+
+
+def node_uncordoned(state: State, event: NodeUncordoned) -> None:
+    """A node takes new work again."""
+    _check(state, event)
+    state.nodes.set_cordoned(event.node, "")
+
+
+def gpus_taken(state: State, event: GpusTaken) -> None:
+    """Others use GPUs of a node."""
+    _check(state, event)
+    claims.set_foreign(state.nodes, event.node, event.gpus, event.why)
+
+
+def layout_pinned(state: State, event: LayoutPinned) -> None:
+    """GPUs keep a layout. What runs on them must be part of it, where it is. All of them or none."""
+    _check(state, event)
+    layouts = {
+        gpu: tuple([Place(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
+        for gpu in positions[event.gpus]
+    }
+    for gpu, held in layouts.items():
+        if wrong := pin_flaw(state.nodes, event.node, gpu, held):
+            raise InvalidEvent(f"{event}: {wrong}")
+    for gpu, held in layouts.items():
+        claims.pin(state.nodes, event.node, gpu, Pin(held, found=event.found))
+
+
+def layout_released(state: State, event: LayoutReleased) -> None:
+    """GPUs are cut by demand again."""
+    _check(state, event)
+    for gpu in positions[event.gpus]:
+        claims.unpin(state.nodes, event.node, gpu)
+
+
+def layout_made(state: State, event: LayoutMade) -> None:
+    """What the engine said of pinned GPUs. One that was released meanwhile is passed over."""
+    _check(state, event)
+    row = state.nodes.pins.get(event.node, {})
+    for gpu in positions[event.gpus]:
+        if gpu in row:
+            row[gpu] = row[gpu]._replace(made=not event.why, why=event.why, took_ms=event.took_ms)
+
+
+def demand_learned(state: State, event: DemandLearned) -> None:
+    """What to expect is known."""
+    state.demand = event.asks
+    state.demand_version += 1
+    state.arrived.clear()
+    state.arrivals = 0
+
+
+_OfNode = (
+    NodeDown | NodeUp | NodeCordoned | NodeUncordoned | GpusTaken | LayoutPinned | LayoutReleased | LayoutMade
+)
+
+
+def _check(state: State, event: _OfNode) -> None:
+    if not 0 <= event.node < len(state.nodes.node):
+        raise InvalidEvent(f"{event}: there is no node {event.node}")

@@ -1,0 +1,270 @@
+"""What every job goes through: `submit` (or `submit_tasks`), `start` and `end`, each with the fields of its event.
+
+`apply` folds an event by calling them. The simulator, which keeps no log, calls them directly: making the event
+would cost as much as folding it.
+"""
+
+from gpuyard.core.fleet.mig_book import rest, wake
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state import dependencies
+from gpuyard.core.state.state import InvalidEvent, State
+from gpuyard.core.state.transitions import current, story
+from gpuyard.model import (
+    After,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptState,
+    Grant,
+    Job,
+    JobState,
+    JobSubmitted,
+    Outcome,
+    StopCause,
+    TasksSubmitted,
+    Verb,
+)
+
+# Looking a member up on its enum costs more than the rest of a step.
+_STARTING, _RUNNING, _DONE = AttemptState.STARTING, JobState.RUNNING, JobState.COMPLETED
+_COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
+
+
+RETRY_FIRST_MS = 10_000
+RETRY_MAX_MS = 600_000
+"""A job that failed and may be tried again waits so long at first, twice as long each time, at most so long."""
+
+
+def close_periods(state: State, at_ms: int) -> None:
+    """Time has closed a period or a window."""
+    # Shares and budgets have moved: what the last pass found no longer holds, not even for quiet arrivals.
+    state.tenants.pass_time(at_ms)
+    state.nodes.start_over()
+    state.stirred += 1
+
+
+def submit(state: State, at_ms: int, job: Job) -> JobRecord:
+    """`JobSubmitted`."""
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    job_id, spec = job[0], job[1]
+    if job_id <= state.last_job_id:
+        raise InvalidEvent(f"{JobSubmitted(at_ms, job)}: id {job_id} is not above {state.last_job_id}")
+    state.last_job_id = job_id
+    intake = state.intake.get(id(spec))
+    if intake is None or intake[0] is not spec:
+        intake = state.take_in(spec)
+    _spec, shape, klass, leaf, party, waits = intake
+    state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party)
+    arrived = state.arrived
+    arrived[shape] = arrived.get(shape, 0) + 1
+    state.arrivals += 1
+    if state.namesakes:
+        dependencies.submitted(state, record)
+    if waits:
+        dependencies.enter(state, record)
+        if record.pending or record.doomed or record.begin_ms > at_ms:
+            state.deferred[job_id] = record
+            return record
+    if job[5] > at_ms:
+        state.deferred[job_id] = record
+        return record
+    queue, quiet = state.queue, state.quiet
+    queue.add(record)
+    if (
+        quiet is not None
+        and quiet.stirred + 1 == state.stirred
+        and queue.behind(record, quiet.settled)
+        and record.stream not in quiet.looked
+        and (quiet.refuses(record, at_ms) or state.hopeless(shape))
+        and not any([applies(state, record, at_ms) for applies in quiet.applies])
+    ):
+        # Others are before it, and it cannot start anyway: nothing new to decide.
+        state.stirred -= 1
+    return record
+
+
+def submit_tasks(
+    state: State,
+    at_ms: int,
+    job: Job,
+    indices: tuple[int, ...],
+    own: tuple[tuple[After, ...], ...],
+    beside: tuple[After, ...],
+    at_once: int,
+    held: bool,
+) -> None:
+    """`TasksSubmitted`: the same as each of them by itself."""
+    intake, first = state.intake, None
+    for task in TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs():
+        spec = task.spec
+        if first is not None and spec is not first.job.spec:
+            # It means the same as the first but for what it waits for.
+            intake[id(spec)] = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after))
+        record = submit(state, at_ms, task)
+        if first is None:
+            first = record
+        elif spec is not first.job.spec:
+            intake.pop(id(spec), None)
+        if held:
+            state.stirred += 1
+            hold(state, record)
+
+
+def hold(state: State, record: JobRecord) -> None:
+    """A job that waits is not to start until it is released."""
+    # What is kept for it would only stand idle, and it may not start there.
+    state.drop_earmark(record)
+    if record.id not in state.deferred:
+        state.queue.remove(record)
+        state.deferred[record.id] = record
+    record.held = True
+
+
+def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Grant, ...]) -> JobRecord:
+    """`AttemptStarted`."""
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    record = state.jobs.get(job_id)
+    if record is None or record.phase is not None:
+        record = current(state, AttemptStarted(at_ms, job_id, attempt, grants))
+    if attempt != record.attempt + 1 or job_id in state.deferred:
+        raise InvalidEvent(f"{AttemptStarted(at_ms, job_id, attempt, grants)}: {story(record)}")
+    earmark = record.earmark
+    if earmark is not None:
+        state.nodes.give(earmark.grants)
+    if not state.hold(record, grants, at_ms):
+        if earmark is not None:
+            state.nodes.take(earmark.grants)
+        event = AttemptStarted(at_ms, job_id, attempt, grants)
+        raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
+    if earmark is not None:
+        state.nodes.freed += 1
+        record.earmark = None
+        del state.earmarks[job_id]
+    if state.nodes.idle:
+        wake(state.nodes.idle, state.nodes.node, grants)
+    state.queue.remove(record)
+    if record.rare is not None:
+        # A job that was moved to the top has come to its turn.
+        record.move(0, "")
+    record.attempt = attempt
+    record.phase = _STARTING
+    record.state = _RUNNING
+    if attempt > 1:
+        record.checkpoint_ms = 0
+    state.running[job_id] = record
+    if state.dependents:
+        for waiting in dependencies.started(state, record):
+            requeue_if_due(state, waiting, at_ms)
+    return record
+
+
+def end(
+    state: State,
+    at_ms: int,
+    job_id: int,
+    attempt: int,
+    outcome: Outcome,
+    saved_ms: int = 0,
+    _exit_code: int = 0,
+    _why: str = "",
+    ended_ms: int = 0,
+) -> None:
+    """`AttemptEnded`."""
+    record = state.jobs.get(job_id)
+    if record is None or record.phase is None or record.attempt != attempt:
+        record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
+    if outcome is _COMPLETED:
+        complete(state, at_ms, record)
+        return
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    state.release(record, at_ms)
+    if record.shape.profile:
+        rest(state.nodes.idle, record.grants)
+    del state.running[job_id]
+    state.leaving.pop(job_id, None)
+    record.phase = None
+    if not _waits_again(record, outcome):
+        # It was to be cancelled, and it is gone; that its node went first does not bring it back.
+        cancelled = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
+        record.state = JobState.CANCELLED if cancelled else JobState(outcome.value)
+        gone(state, record, at_ms)
+        return
+    if outcome is Outcome.FAILED:
+        record.failures += 1
+        record.begin_ms = at_ms + min(RETRY_MAX_MS, RETRY_FIRST_MS << min(record.failures - 1, 16))
+    record.ran_ms += max(0, (ended_ms or at_ms) - record.started_ms)
+    record.clear()
+    if record.cause is not None and record.cause.preempts:
+        record.preemptions += 1
+    record.cause = None
+    record.for_job = 0
+    record.keep(saved_ms)
+    record.state = JobState.PENDING
+    record.wanted = None
+    if record.held or record.begin_ms > at_ms:
+        state.deferred[record.id] = record
+    else:
+        state.queue.add(record)
+
+
+def complete(state: State, at_ms: int, record: JobRecord) -> None:
+    """`AttemptEnded`, of an attempt that is known to run, as nearly all end: by completing."""
+    state.now_ms = at_ms
+    state.stirred += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    job_id = record.id
+    state.release(record, at_ms)
+    if record.shape.profile:
+        rest(state.nodes.idle, record.grants)
+    del state.running[job_id]
+    record.phase = None
+    record.state = _DONE
+    ends = state.ends
+    if state.dependents or state.doomed or state.leaving or len(ends) >= 2 * dependencies.REMEMBERED_MAX:
+        state.leaving.pop(job_id, None)
+        gone(state, record, at_ms)
+    else:
+        del state.jobs[job_id]
+        ends[job_id] = _DONE
+        if record.job[6]:
+            state.ended_tasks[job_id] = record.job.label
+
+
+def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
+    """Whether a job whose attempt did not complete gets another one."""
+    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:
+        return False
+    if outcome is _PREEMPTED:
+        return True
+    if outcome is _NODE_FAIL:
+        return record.job.spec.requeue
+    return outcome is Outcome.FAILED and record.failures < record.job.spec.retries
+
+
+def gone(state: State, record: JobRecord, at_ms: int) -> None:
+    """A job has ended for good: those who waited for it are told."""
+    del state.jobs[record.id]
+    if state.doomed:
+        state.doomed.pop(record.id, None)
+    for waiting in dependencies.ended(state, record):
+        requeue_if_due(state, waiting, at_ms)
+
+
+def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
+    """A job goes back in line if nothing keeps it."""
+    if (
+        record.id in state.deferred
+        and not (record.held or record.pending or record.doomed)
+        and record.begin_ms <= at_ms
+    ):
+        del state.deferred[record.id]
+        state.queue.add(record)

@@ -1,0 +1,308 @@
+"""The state of the yard: an indexed value that only `apply` changes.
+
+What is here beyond the log's own words (free-count sets, sorted queues, cached answers) is derived from it: a state
+built event by event and one rebuilt from its dump give the same plan.
+"""
+
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Expected, Shape, rate_on
+from gpuyard.core.fleet.ways import Shapes
+from gpuyard.core.jobs.order import Order
+from gpuyard.core.jobs.queue import WaitQueue
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.jobs.waiters import Namesakes, Tally
+from gpuyard.core.quota.charges import Bill
+from gpuyard.core.quota.tenants import Tenants
+from gpuyard.core.state.quiet import Quiet
+from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
+
+_MICRO_PER_MILLI_USD = 1000
+_DEFAULT_WEIGHT = 1000
+"""Milli-dollars an hour for a GPU model nobody has priced."""
+
+_INTAKE_MAX = 10_000
+"""Specs remembered at a time: a trace has few and shares them, a live yard has a new one for every job."""
+
+FIFO = Order((), False, ())
+
+
+class InvalidEvent(Exception):
+    """An event that cannot follow what the log says so far. Ours to mend: the writer of the log made it."""
+
+
+class State:
+    """Fleet, tenants and live jobs."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.classes: dict[str, JobClass] = {}
+        self.lowest_preemptible: int | None = None
+        """The lowest priority of a class that may be preempted."""
+        self.models: dict[str, int] = {}
+        """GPU model numbers, in order of appearance."""
+        self.weights: list[int] = []
+        """Share weight by model number."""
+        self.nodes = Nodes()
+        self.node_number: dict[str, int] = {}
+        self.shapes = Shapes()
+        self.jobs: dict[int, JobRecord] = {}
+        """Live jobs only."""
+        self.running: dict[int, JobRecord] = {}
+        """Those that hold GPUs."""
+        self.leaving: dict[int, JobRecord] = {}
+        """Those of them that were told to stop."""
+        self.deferred: dict[int, JobRecord] = {}
+        """Pending, but held or before their begin time."""
+        self.earmarks: dict[int, JobRecord] = {}
+        """Jobs for which slices are kept."""
+        self.ends: dict[int, JobState] = {}
+        """How the last jobs ended, for those that wait for one of them."""
+        self.ended_tasks: dict[int, str] = {}
+        """As people call those of them that were tasks of an array."""
+        self.dependents: dict[int, dict[int, list[After]]] = {}
+        """Who waits for a job or an array and how, by its id; by 0: who waits for its namesakes. Derived."""
+        self.arrays: dict[int, Tally] = {}
+        """What those arrays have left to do. Derived."""
+        self.namesakes: dict[tuple[str, str], Namesakes] = {}
+        """By user and name. Derived."""
+        self.doomed: dict[int, JobRecord] = {}
+        """Jobs that can never start, because of how another one ended. Derived."""
+        self._demand: tuple[tuple[Ask, int], ...] = ()
+        self.demand_version = 0
+        self.arrived: dict[Shape, int] = {}
+        """Jobs since demand was last learned, by what they ask for."""
+        self.arrivals = 0
+        """How many these are."""
+        self.last_job_id = 0
+        self.now_ms = 0
+        """Time of the last event."""
+        self.tenants = Tenants(self.settings, self.models)
+        self.queue = WaitQueue(FIFO, self.tenants)
+        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, int, bool]] = {}
+        """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
+        self.no_room: dict[int, int] = {}
+        """Cache: way -> `nodes.freed` at which it was found to have no room."""
+        self.stirred = 0
+        """Grows with every event that might change a decision."""
+        self.quiet: Quiet | None = None
+        """Cache: the last pass, if it decided nothing."""
+        self.caches: dict[str, object] = {}
+        """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
+        self.configure(self.settings)
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def configure(self, settings: Settings) -> None:
+        """Put settings in force: tenants are built anew and get back what they used."""
+        old = self.tenants
+        self.settings = settings
+        self.nodes.whole_reserve = settings.whole_gpus
+        self.nodes.allow(settings.attempts_per_node)
+        self.classes = {c.name: c for c in settings.classes}
+        self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
+        self.weights = [self._weight(name) for name in self.models]
+        self.tenants = Tenants(settings, self.models)
+        self.tenants.period_start_ms = (
+            old.period_start_ms
+            if old.settings.period_ms == settings.period_ms
+            else self.now_ms // settings.period_ms * settings.period_ms
+        )
+        for number, path in old.places():
+            fresh = self.tenants.find(path)
+            self.tenants.usage[fresh] = old.usage[number]
+            # What runs counts from the start of a period: a later start leaves what came before to be added.
+            self.tenants.accrued[fresh] = old.accrued[number] + old.rate[number] * (
+                self.tenants.period_start_ms - old.period_start_ms
+            )
+            before, after = old.spend[number], self.tenants.spend[fresh]
+            if before is not None and after is not None and before.window_ms == after.window_ms:
+                after.window_start_ms = before.window_start_ms
+                after.spent_milli_ms = before.spent_milli_ms
+        for record in self.jobs.values():
+            record.leaf = self.tenants.leaf(record.job.spec.tenant)
+            record.party = self.tenants.party(record.leaf, record.job.spec.user)
+            record.klass = self.klass_of(record.job.spec.klass)
+        for record in self.running.values():
+            self._count_running(record)
+        for number in range(len(self.tenants.path)):
+            self.tenants.rekey(number)
+        self.tenants.set_due()
+        self.intake.clear()
+        self.shapes.refresh(self.nodes, self.weights)
+        self.reindex(self.queue.order)
+        self.nodes.freed += 1
+        self.caches.clear()
+
+    def _count_running(self, record: JobRecord) -> None:
+        # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
+        tenants, milli = self.tenants, record.shape.gpu_milli
+        record.bill = Bill(record.party, record.model, milli, record.rate)
+        tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
+        if tenants.budgeted:
+            tenants.commit(record.party, milli * record.limit_ms)
+
+    def _weight(self, name: str) -> int:
+        if name in self.settings.share_weights:
+            return self.settings.share_weights[name]
+        own = next((m for m in self.settings.gpu_models if m.name == name), None) or CATALOGUE.get(name)
+        return max(1, own.list_price_micro_usd_h // _MICRO_PER_MILLI_USD) if own else _DEFAULT_WEIGHT
+
+    def klass_of(self, name: str) -> JobClass:
+        """A class by name; an unknown or empty name means the default class."""
+        return self.classes.get(name) or self.classes[self.settings.default_class]
+
+    def model_number(self, name: str) -> int:
+        """A GPU model's number, given at first sight."""
+        number = self.models.get(name)
+        if number is None:
+            number = self.models[name] = len(self.models)
+            self.weights.append(self._weight(name))
+            # Quotas have a column per model. Models appear while the fleet is set up, before tenants count much.
+            self.configure(self.settings)
+        return number
+
+    # -- queue -------------------------------------------------------------------------------------------------
+
+    def reindex(self, order: Order) -> None:
+        """Sort the waiting jobs by another order. The queue is an index: this changes nothing that is dumped."""
+        self.queue = WaitQueue(order, self.tenants)
+        for job_id in sorted(self.jobs):
+            record = self.jobs[job_id]
+            if record.state is JobState.PENDING and job_id not in self.deferred:
+                self.queue.add(record)
+
+    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, int, bool]:
+        """What a spec means under the settings in force: its shape, class, tenant, and if it waits for others."""
+        tenants = len(self.tenants.number)
+        leaf = self.tenants.leaf(spec.tenant)
+        if len(self.tenants.number) != tenants:
+            # The tree has grown: what was a leaf may have members now.
+            self.intake.clear()
+        if len(self.intake) >= _INTAKE_MAX:
+            self.intake.clear()
+        party = self.tenants.party(leaf, spec.user)
+        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf, party, bool(spec.after))
+        self.intake[id(spec)] = known
+        return known
+
+    def shape_of(self, ask: Ask) -> Shape:
+        """An ask, compiled."""
+        return self.shapes.of(ask, self.nodes, self.weights)
+
+    @property
+    def demand(self) -> tuple[tuple[Ask, int], ...]:
+        """The mix of asks to expect, each with its weight."""
+        return self._demand
+
+    @demand.setter
+    def demand(self, asks: tuple[tuple[Ask, int], ...]) -> None:
+        self._demand = asks
+        mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
+        self.nodes.demand = Expected(mix) if mix else None
+
+    def most_free(self) -> int:
+        """The largest number of wholly free GPUs on one schedulable node."""
+        most = 0
+        for kind in self.nodes.kinds:
+            free = kind.most if kind.most >= 0 else kind.most_free()
+            if free > most:
+                most = free
+        return most
+
+    def hopeless(self, shape: Shape) -> bool:
+        """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
+        freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
+        for way in shape.ways:
+            if no_room.get(way.index) == freed:
+                continue
+            kind = kinds[way.kind]
+            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()) and not (
+                way.full_nodes > 1 and way.node_gpus and kind.too_few(way.node_gpus, way.full_nodes)
+            ):
+                return False
+        return True
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
+        """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
+        nodes, tenants, shape, party = self.nodes, self.tenants, record.shape, record.party
+        end_ms = at_ms + record.estimate_ms
+        kind = nodes.place(grants, end_ms, record.id)
+        if kind < 0:
+            return False
+        bill = shape.bills[kind].get(party)
+        if bill is None:
+            way = shape.way_on[kind]
+            bill = shape.bills[kind][party] = Bill(party, way.model, shape.gpu_milli, way.rate)
+        record.grants = grants
+        record.started_ms = at_ms
+        record.end_ms = end_ms
+        record.bill = bill
+        if tenants.at_once:
+            tenants.move(party, bill.model, bill.milli, bill.rate, at_ms, 1)
+            if tenants.budgeted:
+                tenants.commit(party, bill.milli * record.limit_ms)
+            return True
+        bill.jobs += 1
+        bill.since_ms += at_ms
+        if bill.settled:
+            bill.settled = False
+            tenants.unsettled.append(bill)
+        return True
+
+    def unhold(self, record: JobRecord, at_ms: int) -> None:
+        """The exact inverse of `hold` at the same time."""
+        self.release(record, at_ms)
+        self.nodes.freed -= 1
+        record.clear()
+
+    def release(self, record: JobRecord, at_ms: int) -> None:
+        """An attempt ended: its room is free and its use is counted. The record still tells what it held."""
+        nodes, tenants, bill = self.nodes, self.tenants, record.bill
+        nodes.lift(record.grants, record.id)
+        nodes.freed += 1
+        if tenants.at_once:
+            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, -1)
+            if tenants.budgeted:
+                tenants.commit(bill.leaf, -bill.milli * record.limit_ms)
+                tenants.spent(bill.leaf, bill.milli, record.started_ms, at_ms)
+            return
+        bill.jobs -= 1
+        bill.since_ms -= at_ms
+        if bill.settled:
+            bill.settled = False
+            tenants.unsettled.append(bill)
+
+    def drop_earmark(self, record: JobRecord) -> None:
+        """What is kept for a job, if anything, is kept no longer."""
+        if record.earmark is not None:
+            self.nodes.give(record.earmark.grants)
+            self.nodes.freed += 1
+            record.earmark = None
+            del self.earmarks[record.id]
+
+    def recharge(self, record: JobRecord, at_ms: int) -> None:
+        """The GPUs of a running attempt have another name: from now on it counts under that one, at its rate."""
+        tenants, before = self.tenants, record.bill
+        kind = self.nodes.home[record.grants[0].node]
+        rate = rate_on(record.shape, kind, self.weights[kind.model])
+        tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1)
+        record.bill = Bill(before.leaf, kind.model, before.milli, rate)
+        tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1)
+
+    def promise_end(self, record: JobRecord, end_ms: int) -> None:
+        """A running attempt is now expected to end at another time."""
+        self.nodes.promise_end(record.grants, record.id, end_ms)
+        record.end_ms = end_ms
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def wake_ms(self) -> int | None:
+        """When time alone may change a decision: a begin time, an earmark's end, shares or budgets of who waits."""
+        times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
+        times += [r.begin_ms for r in self.deferred.values() if not (r.held or r.pending or r.doomed)]
+        tenants, queue = self.tenants, self.queue
+        if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
+            times.append(tenants.due_ms)
+        return min(times) if times else None

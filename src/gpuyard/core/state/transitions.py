@@ -1,0 +1,67 @@
+"""Which event may follow which state of an attempt: the one table of transitions.
+
+Anything else is an error of whoever wrote the event, and raises with what is known of the job.
+"""
+
+from typing import Any
+
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state.state import InvalidEvent, State
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptState,
+    AttemptStopping,
+    AttemptUnknown,
+    CheckpointSeen,
+    EarmarkDropped,
+    EarmarkSet,
+    JobCancelled,
+    JobContinued,
+    JobHeld,
+    JobReleased,
+    JobSuspended,
+)
+
+FROM: dict[type, frozenset[AttemptState | None]] = {
+    AttemptConfirmed: frozenset({AttemptState.STARTING, AttemptState.UNKNOWN}),
+    AttemptStopping: frozenset(
+        {AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED, AttemptState.UNKNOWN}
+    ),
+    AttemptUnknown: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
+    AttemptEnded: frozenset(AttemptState),
+    CheckpointSeen: frozenset(AttemptState),
+    # Logs of earlier releases tell it again of a job that was frozen when it could not be asked.
+    JobSuspended: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
+    JobContinued: frozenset({AttemptState.SUSPENDED}),
+    AttemptStarted: frozenset({None}),
+    JobHeld: frozenset({None}),
+    JobReleased: frozenset({None}),
+    JobCancelled: frozenset({None}),
+    EarmarkSet: frozenset({None}),
+    EarmarkDropped: frozenset({None}),
+}
+"""Which state the current attempt must be in (None: the job waits and has none)."""
+
+
+def current(state: State, event: Any) -> JobRecord:
+    """The live job that an event is about, if the event may follow what is known of it."""
+    record = state.jobs.get(event.job_id)
+    if record is None:
+        raise InvalidEvent(f"{event}: no live job {event.job_id}")
+    if record.phase not in FROM[type(event)]:
+        raise InvalidEvent(f"{event}: {story(record)}")
+    attempt = getattr(event, "attempt", None)
+    if attempt is not None and type(event) is not AttemptStarted and attempt != record.attempt:
+        raise InvalidEvent(f"{event}: the current attempt is {record.attempt}; {story(record)}")
+    return record
+
+
+def story(record: JobRecord) -> str:
+    """What is known of a job, in a line."""
+    phase = record.phase.value if record.phase else "no attempt"
+    return (
+        f"job {record.job.label} is {record.state.value} ({phase}), attempt {record.attempt}, "
+        f"started {record.started_ms}, preempted {record.preemptions} times"
+    )
