@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.discretion import listed
 from gpuyard.api.fields import TIME_MS_MAX
-from gpuyard.api.pace import in_thread, rest
+from gpuyard.api.pace import at_leisure, in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.replies import (
@@ -151,6 +151,5 @@ def _pieces(found: QueueList) -> Iterator[bytes]:
 
 async def _paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """The same, made by another thread, no faster than whoever asks may have it."""
-    while (piece := await in_thread(next, pieces, None)) is not None:
+    while (piece := await at_leisure(next, pieces, None)) is not None:
         yield piece
-        await rest()

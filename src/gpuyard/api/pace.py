@@ -44,13 +44,14 @@ class Account:
     """What one user has taken of late."""
 
     __slots__ = (
-        "_now_s",
         "at_s",
         "debt_s",
         "freed",
         "heeds",
         "line",
+        "long",
         "name",
+        "now_s",
         "share",
         "typical_s",
         "under_way",
@@ -61,7 +62,7 @@ class Account:
     ) -> None:
         self.name = name
         self.share = share
-        self._now_s = now_s
+        self.now_s = now_s
         self.heeds = heeds
         """Whether they have to wait for others now."""
         self.at_s = now_s()
@@ -72,6 +73,8 @@ class Account:
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
+        self.long: Account | None = None
+        """What their long lists took, with as large a share: a list of everything holds up nothing else of theirs."""
 
     def charge(self, seconds: float) -> None:
         """Count what was taken."""
@@ -79,7 +82,7 @@ class Account:
 
     def left_s(self) -> float:
         """What is still to be paid off."""
-        now_s = self._now_s()
+        now_s = self.now_s()
         self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
         self.at_s = now_s
         return self.debt_s - BURST_S
@@ -119,8 +122,27 @@ async def in_thread(
     work: Callable[..., T], *args: Any, among: CapacityLimiter | None = None, **kwargs: Any
 ) -> T:
     """Have something done in another thread, at the expense of whoever asks; `among`: no more of them at a time."""
-    account = _mine.get()
+    return await _in_thread(_mine.get(), among, work, *args, **kwargs)
 
+
+async def at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Have a piece of a long list made so, as soon as whoever asks may take more of the time for such lists."""
+    account = _mine.get()
+    if account is not None:
+        if account.long is None:
+            account.long = Account(account.name, account.share, account.now_s, account.heeds)
+        account = account.long
+        await account.rest()
+    return await _in_thread(account, None, work, *args, **kwargs)
+
+
+async def _in_thread(
+    account: Account | None,
+    among: CapacityLimiter | None,
+    work: Callable[..., T],
+    *args: Any,
+    **kwargs: Any,
+) -> T:
     def measured() -> T:
         if account is None:
             return work(*args, **kwargs)

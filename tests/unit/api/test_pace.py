@@ -18,6 +18,7 @@ from gpuyard.api.pace import (
     Account,
     App,
     Pace,
+    at_leisure,
     charge,
     in_thread,
     rest,
@@ -243,3 +244,23 @@ def test_a_long_answer_gives_way_while_others_ask() -> None:
     # All of it but half of what may be taken at once is paid off before the answer is done.
     assert took_s >= (pieces * piece_s - BURST_S / 2) / SHARE
     assert left_s <= -BURST_S / 2
+
+
+def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
+    pieces, piece_s = 12, 0.02
+
+    async def main() -> tuple[float, float]:
+        pace = Pace()
+
+        async def work() -> None:
+            for _ in range(pieces):
+                await at_leisure(burn, piece_s)
+
+        pace.heard("ben")
+        took_s = await served_in_s(lambda: pace.user("ana", of(work), *NOTHING), 1)
+        return took_s, account(pace, "ana").left_s()
+
+    took_s, left_s = asyncio.run(main())
+    # What came before the last piece is paid off but for what may be taken at once.
+    assert took_s >= ((pieces - 1) * piece_s - BURST_S) / SHARE
+    assert left_s < -BURST_S / 2
