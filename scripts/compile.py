@@ -58,6 +58,12 @@ def missing() -> str:
     return ""
 
 
+def core_modules(root: Path) -> list[str]:
+    """Every module of the core below a folder, in whatever folder of it."""
+    found = sorted((root / "gpuyard" / "core").rglob("*.py"))
+    return [path.relative_to(root).as_posix() for path in found if path.name not in LEFT_OUT]
+
+
 def main() -> int:
     """Copy the package, compile the copy in place."""
     trouble = missing()
@@ -68,12 +74,11 @@ def main() -> int:
     shutil.copytree(
         ROOT / "src" / "gpuyard", TARGET / "gpuyard", ignore=shutil.ignore_patterns("__pycache__")
     )
-    core = sorted((TARGET / "gpuyard" / "core").rglob("*.py"))
-    found = [path.relative_to(TARGET).as_posix() for path in core if path.name not in LEFT_OUT]
-    if len(found) < CORE_MIN:
-        print(f"compile: the core has {len(found)} modules, not {CORE_MIN}: it is elsewhere", file=sys.stderr)
+    core = core_modules(TARGET)
+    if len(core) < CORE_MIN:
+        print(f"compile: the core has {len(core)} modules, not {CORE_MIN}: it is elsewhere", file=sys.stderr)
         return 1
-    names = [*found, *[f"gpuyard/{name}" for name in ALSO]]
+    names = [*core, *[f"gpuyard/{name}" for name in ALSO]]
     command = [sys.executable, "-c", BUILD, *names]
     print(f"compile: {len(names)} modules; this takes a few minutes", flush=True)
     ran = subprocess.run(command, cwd=TARGET, capture_output=True, text=True, check=False)

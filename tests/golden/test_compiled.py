@@ -22,6 +22,14 @@ sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[1:]])
 """
 
 
+def test_folders_of_the_core_are_compiled_too() -> None:
+    compile_ = runpy.run_path(str(COMPILE))
+    found = compile_["core_modules"](ROOT / "src")
+    assert compile_["CORE_MIN"] <= len(found)
+    assert {"gpuyard/core/state/lifecycle.py", "gpuyard/core/phrases.py"} <= set(found)
+    assert [] == [name for name in compile_["ALSO"] if not (ROOT / "src" / "gpuyard" / name).exists()]
+
+
 @pytest.mark.soak
 def test_the_compiled_core_decides_the_same() -> None:
     trouble = runpy.run_path(str(COMPILE))["missing"]()
