@@ -74,11 +74,17 @@ class CheckedYard(Yard):
         check_gangs(self.books)
         if self._settles():
             again = decide(self.state, self.policy, self.now_ms)
-            # A promise may move to other nodes when a short job starts beside it: a job that was refused for its sake
-            # may start then. Who has just started without a minimum run time may be preempted at once by a rule that
-            # its order ignores.
-            codes = dict(zip(plan.examined, plan.codes, strict=True))
-            more = [start for start in again.starts if codes.get(start.job_id) != ReasonCode.RESERVATION]
+            # A promise may move to other nodes when a short job starts beside it, and a job whose quota is kept may
+            # lack something else when another job of its user has started: a job that was refused for the sake of
+            # these, and one behind it that asks for the same, may start then. A job that has just started without
+            # a minimum run time may be preempted at once by a rule that its order ignores.
+            kept = (ReasonCode.RESERVATION, ReasonCode.QUOTA_AHEAD)
+            asks = {
+                self.state.jobs[job_id].job.spec.ask
+                for job_id, code in zip(plan.examined, plan.codes, strict=True)
+                if code in kept
+            }
+            more = [start for start in again.starts if self.state.jobs[start.job_id].job.spec.ask not in asks]
             assert not more or again.stops, f"the same moment starts more: {more}"
 
     def _settles(self) -> bool:

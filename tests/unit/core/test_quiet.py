@@ -6,10 +6,16 @@ import pytest
 
 from gpuyard.core import decide
 from gpuyard.model import (
+    Ask,
+    AttemptConfirmed,
+    Capability,
     ConfigSet,
+    DemandLearned,
+    EngineSeen,
     JobCancelled,
     JobHeld,
     JobReleased,
+    Milli,
     NodeAdded,
     NodeCordoned,
     NodeDown,
@@ -183,3 +189,30 @@ def test_an_event_of_another_domain_closes_a_period() -> None:
     assert due_ms < here.state.tenants.due_ms
     assert last is not None
     assert not last.stands(here.state.stirred, here.policy, due_ms)
+
+
+def test_a_full_cluster_is_seen_alike_where_quotas_are_kept_but_do_not_count() -> None:
+    """What other tenants hold back is no reason to work out a promise by a policy that heeds no quotas."""
+    spec = replace(registry.PRESETS["fifo"], quotas=False)
+    lends = tenant("b", guarantee=4, lend=1)
+    here = CheckedYard(spec, [node("n0", gpus=8, cpu_milli=8000)], [lends])
+    here.submit(ask(1, cpu_milli=4000), limit_ms=20 * S)
+    here.submit(ask(1, cpu_milli=5000), limit_ms=20 * S)
+    here.step()
+    # No node has so many GPUs free; of the job before it only a search tells that there is no room.
+    here.submit(8, limit_ms=20 * S)
+    assert here.step().empty
+    here.apply(AttemptConfirmed(0, 1, 1))
+    assert here.step().empty
+
+
+def test_what_an_engine_cannot_do_changes_what_is_expected_on_its_nodes() -> None:
+    here = CheckedYard("fgd", [node("n0", gpus=2, cluster="a"), node("n1", gpus=2, cluster="b")])
+    here.apply(DemandLearned(0, ((Ask(Milli(1, 500)), 9), (ask(1), 1))))
+    here.submit(1)
+    here.end(here.step().starts[0].job_id)
+    # The idle GPUs of n1 are of no use for shares from now on: a job of a whole one does least harm there.
+    here.apply(EngineSeen(0, "b", (Capability.SHARES,)))
+    here.submit(1)
+    (start,) = here.step().starts
+    assert 1 == start.grants[0].node

@@ -325,3 +325,13 @@ def test_where_another_gpu_model_would_serve_a_job_that_is_said() -> None:
     (reason,) = told.reasons
     assert "another GPU model: A100-80GB" == reason.lifted_by
     assert ["--gpu-model A100-80GB"] == [each.flags for each in told.helps]
+
+
+def test_room_that_is_being_freed_and_used_from_outside_waits_for_both() -> None:
+    yard = Yard("class", [node("n0", gpus=1)])
+    runs = yard.submit(1)
+    yard.step()
+    urgent = yard.submit(1, klass="urgent")
+    yard.step()
+    apply(yard.state, GpusTaken(0, 0, 0b1, "pid 7 (python3)"))
+    assert [EndJobs((runs,)), ForeignGone(0, "n0")] == lifts(why(yard, urgent, books=False))

@@ -96,8 +96,10 @@ def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms
     running = {holder.job_id for grant, holder in there if holder.grant.gpus & grant.gpus}
     # Where no GPU is shared it is cores or memory that they wait for.
     running = running or {holder.job_id for _grant, holder in there}
+    taken = {number: mask for number, (mask, _who) in state.nodes.foreign.items()}
+    foreign = [grant.node for grant in grants if taken.get(grant.node, 0) & grant.gpus]
     closed = [grant.node for grant in grants if state.nodes.shut(grant.node)]
-    return Obstacles(0, tuple(sorted(running)), (), (), tuple(sorted(closed)))
+    return Obstacles(0, tuple(sorted(running)), (), tuple(sorted(foreign)), tuple(sorted(closed)))
 
 
 def _holders(state: State, number: int, but: int, now_ms: int) -> list[Holder]:

@@ -23,15 +23,19 @@ def obstacle_reasons(
             text += f"; on {where}, where it could go, others have its room too"
         reasons.append(Reason(ReasonCode.ROOM, "placement", text, False, lifted_by, EndJobs(found.running)))
     reasons += [_closed(state, number, lacks) for number in found.closed]
-    for number in found.foreign:
-        mask, who = state.nodes.foreign[number]
-        node, model = state.nodes.node[number].name, model_name(state, state.nodes.home[number].model)
-        are = "is" if mask.bit_count() == 1 else "are"
-        text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {who}"
-        lift = ForeignGone(number, node)
-        reasons.append(Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift))
+    reasons += [_foreign(state, number) for number in found.foreign]
     reasons += [_pinned(state, number) for number in found.pinned]
     return [*reasons, *[kept_for(state, found.kept)]] if found.kept else reasons
+
+
+def _foreign(state: State, number: int) -> Reason:
+    """GPUs that processes outside the yard use."""
+    mask, who = state.nodes.foreign[number]
+    node, model = state.nodes.node[number].name, model_name(state, state.nodes.home[number].model)
+    are = "is" if mask.bit_count() == 1 else "are"
+    text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {who}"
+    lift = ForeignGone(number, node)
+    return Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift)
 
 
 def _pinned(state: State, number: int) -> Reason:
@@ -60,7 +64,8 @@ def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms:
         lifted_by = stopped(state, found.running)
         lift = EndJobs(found.running)
         reasons.append(Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift))
-    return [*reasons, *[_closed(state, number, "its room is kept there") for number in found.closed]]
+    reasons += [_closed(state, number, "its room is kept there") for number in found.closed]
+    return [*reasons, *[_foreign(state, number) for number in found.foreign]]
 
 
 def _closed(state: State, number: int, lacks: str) -> Reason:

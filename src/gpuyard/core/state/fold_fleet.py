@@ -34,8 +34,7 @@ def node_added(state: State, event: NodeAdded) -> None:
         raise InvalidEvent(f"{event}: there is a node of that name")
     model = state.model_number(event.node.gpu_model if event.node.gpus else "")
     state.node_number[event.node.name] = state.nodes.add(event.node, model)
-    state.shapes.refresh(state.nodes, state.weights)
-    state.caches.clear()
+    state.recompile()
 
 
 def node_changed(state: State, event: NodeChanged) -> None:
@@ -51,8 +50,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
     else:
         claims.drop(nodes, number)
         nodes.change(number, node, model)
-    state.shapes.refresh(nodes, state.weights)
-    state.caches.clear()
+    state.recompile()
     for job_id in sorted(nodes.on[number]):
         record = state.jobs[job_id]
         if record.grants[0].node == number:
@@ -64,13 +62,12 @@ def engine_seen(state: State, event: EngineSeen) -> None:
     state.nodes.lacks.pop(event.cluster, None)
     if event.lacks:
         state.nodes.lacks[event.cluster] = frozenset(event.lacks)
-    state.shapes.refresh(state.nodes, state.weights)
+    state.recompile()
     for record in [state.earmarks[job_id] for job_id in sorted(state.earmarks)]:
         # What is kept for a job that may not start there would only stand idle.
         if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
             state.drop_earmark(record)
     state.nodes.freed += 1
-    state.caches.clear()
 
 
 def node_down(state: State, event: NodeDown) -> None:

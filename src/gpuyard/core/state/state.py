@@ -128,10 +128,9 @@ class State:
             self.tenants.rekey(number)
         self.tenants.set_due()
         self.intake.clear()
-        self.shapes.refresh(self.nodes, self.weights)
+        self.recompile()
         self.reindex(self.queue.order)
         self.nodes.freed += 1
-        self.caches.clear()
 
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
@@ -199,6 +198,12 @@ class State:
         self._demand = asks
         mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
         self.nodes.demand = Expected(mix) if mix else None
+
+    def recompile(self) -> None:
+        """Nodes, what their engines can do, or weights have changed, and all that was worked out from these."""
+        self.shapes.refresh(self.nodes, self.weights)
+        self.demand = self._demand
+        self.caches.clear()
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""

@@ -149,7 +149,7 @@ class EasyPass:
                 or nodes.cut
                 or nodes.kept
                 or state.earmarks
-                or state.tenants.holding
+                or (self._pass.policy.spec.quotas and state.tenants.holding)
             )
             self.settled = not unsure or self._promised() is not None
         return True
