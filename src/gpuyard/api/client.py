@@ -19,11 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuyard.api.answers import Asked, End, Fleet, Job, Node, Overview, Page, Queue, Standing, Submitted
-from gpuyard.api.calling import API, FIRST_PAUSE_S, NoServer, Refused
-from gpuyard.api.client_foresight import ForesightCalls
-from gpuyard.api.client_people import PeopleCalls
-from gpuyard.api.client_sharing import SharingCalls
-from gpuyard.api.config_calls import ConfigCalls
+from gpuyard.api.calling import API, FIRST_PAUSE_S, Caller, NoServer, Refused
 from gpuyard.api.quoting import part as _part
 from gpuyard.api.quoting import query as _query
 from gpuyard.api.surroundings import environment, here, umask
@@ -31,10 +27,12 @@ from gpuyard.api.surroundings import environment, here, umask
 ASKED_AT_ONCE = 2000
 """Jobs in one request: it is answered long before anybody would give up waiting."""
 
+_CONFIG = f"{API}/config"
+
 __all__ = ["API", "Client", "NoServer", "Refused"]
 
 
-class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
+class Client(Caller):
     """A connection to a yard. Not to be shared between threads."""
 
     # -- jobs ----------------------------------------------------------------------------------------------------
@@ -264,6 +262,167 @@ class Client(ConfigCalls, ForesightCalls, PeopleCalls, SharingCalls):
     def version(self) -> dict[str, Any]:
         """Which release the server is."""
         found: dict[str, Any] = self._call("GET", "/version")
+        return found
+
+    # -- what lies ahead ----------------------------------------------------------------------------------------
+
+    def eta(self, job_id: int | str) -> dict[str, Any]:
+        """By when a job starts: `starts_by_ms` has p50 and p90, or is None where that cannot be told."""
+        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/eta")
+        return found
+
+    def dry_run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What would become of a job: the fields of a submission, of which nothing is written."""
+        found: dict[str, Any] = self._call("POST", f"{API}/jobs/dry-run", json.dumps(request).encode())
+        return found
+
+    # -- people -------------------------------------------------------------------------------------------------
+
+    def me(self) -> dict[str, Any]:
+        """Who asks, and what they may do."""
+        found: dict[str, Any] = self._call("GET", f"{API}/me")
+        return found
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """Tokens that concern you, without their secrets."""
+        found: list[dict[str, Any]] = self._call("GET", f"{API}/tokens")["tokens"]
+        return found
+
+    def make_token(
+        self,
+        user: str,
+        *,
+        role: str | None = None,
+        tenant: str | None = None,
+        days: int | None = None,
+        note: str = "",
+    ) -> dict[str, Any]:
+        """A new token; its `secret` is told this once."""
+        wanted = {"user": user, "role": role, "tenant": tenant, "days": days, "note": note}
+        body = json.dumps({name: value for name, value in wanted.items() if value is not None}).encode()
+        made: dict[str, Any] = self._call("POST", f"{API}/tokens", body)
+        return made
+
+    def revoke_token(self, token_id: str) -> dict[str, Any]:
+        """Take a token back, and those that were made with it."""
+        if not token_id.isascii() or not token_id.isalnum():
+            token_id = "-"
+        done: dict[str, Any] = self._call("DELETE", f"{API}/tokens/{token_id}")
+        return done
+
+    def unbind_name(self, user: str) -> dict[str, Any]:
+        """Let a name go that somebody's first login bound; that person's logins end."""
+        done: dict[str, Any] = self._call("DELETE", f"{API}/logins/{_part(user)}")
+        return done
+
+    def audit(self, *, user: str = "", limit: int = 100, cursor: str | None = None) -> dict[str, Any]:
+        """What everybody did, newest first."""
+        parts = {"user": user, "limit": str(limit), "cursor": cursor or ""}
+        query = "&".join(f"{name}={_part(value)}" for name, value in parts.items() if value)
+        found: dict[str, Any] = self._call("GET", f"{API}/audit?{query}")
+        return found
+
+    def ways_to_log_in(self) -> dict[str, Any]:
+        """Whether a login is needed, and with which identity provider."""
+        found: dict[str, Any] = self._call("GET", f"{API}/login")
+        return found
+
+    def log_in(self, id_token: str, nonce: str) -> dict[str, Any]:
+        """Trade what the identity provider said for a token."""
+        body = json.dumps({"id_token": id_token, "nonce": nonce}).encode()
+        made: dict[str, Any] = self._call("POST", f"{API}/login/oidc", body)
+        return made
+
+    # -- GPUs: what they do, MIG layouts, defragmentation -------------------------------------------------------
+
+    def gpus(self) -> dict[str, Any]:
+        """What GPUs do now, and the jobs on them: `GET /gpus`."""
+        found: dict[str, Any] = self._call("GET", f"{API}/gpus")
+        return found
+
+    def mig(self) -> dict[str, Any]:
+        """How GPUs are cut: `GET /mig`."""
+        found: dict[str, Any] = self._call("GET", f"{API}/mig")
+        return found
+
+    def mig_plan(self, node: str = "", layouts: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+        """What layouts would do to a node; without any, what the queue leads to."""
+        body = json.dumps({"node": node, "layouts": list(layouts)}).encode()
+        found: dict[str, Any] = self._call("POST", f"{API}/mig/plan", body)
+        return found
+
+    def mig_apply(self, node: str, layouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Pin GPUs of a node to layouts. `mig` tells when they are made."""
+        body = json.dumps({"layouts": list(layouts)}).encode()
+        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/mig", body)
+        return done
+
+    def mig_release(self, node: str, gpus: Sequence[int] | None = None) -> dict[str, Any]:
+        """Let GPUs of a node be cut by demand again."""
+        body = json.dumps({"gpus": None if gpus is None else list(gpus)}).encode()
+        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/mig/release", body)
+        return done
+
+    def defrag(self, moves: int | None = None) -> dict[str, Any]:
+        """Moves that would free whole GPUs or nodes."""
+        asked = _query({"moves": "" if moves is None else moves})
+        found: dict[str, Any] = self._call("GET", f"{API}/defrag{asked}")
+        return found
+
+    # -- the configuration, and the upkeep of the store ---------------------------------------------------------
+
+    def config(self, version: int | None = None) -> dict[str, Any]:
+        """A version with its text; the one in force if none is named."""
+        found: dict[str, Any] = self._call(
+            "GET", _CONFIG if version is None else f"{_CONFIG}/versions/{version}"
+        )
+        return found
+
+    def config_versions(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The last versions, newest first."""
+        found: list[dict[str, Any]] = self._call("GET", f"{_CONFIG}/versions?limit={limit}")["versions"]
+        return found
+
+    def prune(
+        self, *, older_than_s: int | None = None, dry_run: bool = False, after: str = ""
+    ) -> dict[str, Any]:
+        """Remove what is kept of old jobs, as much as one request may: `after` is `next` of the reply before."""
+        wanted = {"older_than_s": older_than_s, "dry_run": dry_run, "next": after or None}
+        done: dict[str, Any] = self._call("POST", f"{API}/prune", json.dumps(wanted).encode())
+        return done
+
+    def projections(self) -> list[dict[str, Any]]:
+        """How far the projections that follow the log have come."""
+        found: list[dict[str, Any]] = self._call("GET", f"{API}/projections")["projections"]
+        return found
+
+    def rebuild(self, name: str) -> dict[str, Any]:
+        """Have a projection filled anew; how it stands."""
+        done: dict[str, Any] = self._call("POST", f"{API}/projections/{_part(name)}/rebuild")
+        return done
+
+    def config_diff(self, **wanted: Any) -> dict[str, Any]:
+        """What would change, and what stands against it."""
+        found: dict[str, Any] = self._call("POST", f"{_CONFIG}/diff", json.dumps(wanted).encode())
+        return found
+
+    def config_preview(self, **wanted: Any) -> Iterator[tuple[str, Any]]:
+        """What it would have done: `progress` any number of times, then `preview`, or `error`."""
+        yield from self._events(f"{_CONFIG}/preview", json.dumps(wanted).encode())
+
+    def apply(self, **wanted: Any) -> dict[str, Any]:
+        """Put a configuration in force."""
+        done: dict[str, Any] = self._call("PUT", _CONFIG, json.dumps(wanted).encode())
+        return done
+
+    def rollback(self, **wanted: Any) -> dict[str, Any]:
+        """Put an earlier version in force again."""
+        done: dict[str, Any] = self._call("POST", f"{_CONFIG}/rollback", json.dumps(wanted).encode())
+        return done
+
+    def tenants(self) -> list[dict[str, Any]]:
+        """The tree of tenants."""
+        found: list[dict[str, Any]] = self._call("GET", "/api/v1/tenants")["tenants"]
         return found
 
 
