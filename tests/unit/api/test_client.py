@@ -121,6 +121,17 @@ def test_what_cannot_be_a_token_is_not_sent(token: str) -> None:
         Client("http://127.0.0.1:1", token)
 
 
+def test_names_of_people_are_quoted_whatever_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    client = Client(server=f"unix:{tmp_path / 'yard.sock'}")
+    monkeypatch.setattr(client, "_call", lambda _verb, path: asked.append(path))
+    client.audit(user="rené&x=1")
+    client.unbind_name("a/é")
+    assert ["/api/v1/audit?user=ren%C3%A9%26x%3D1&limit=100", "/api/v1/logins/a%2F%C3%A9"] == asked
+
+
 def test_a_server_that_is_there_and_does_not_answer_is_told_from_none(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s"))
