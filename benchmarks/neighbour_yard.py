@@ -52,7 +52,9 @@ class Ground:
     """A yard of root with one server on SQLite, or two on PostgreSQL."""
 
     def __init__(self, stack: ExitStack, *, postgres: bool = False) -> None:
-        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="yard-noise-")))
+        self.folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="yard-noise-", ignore_cleanup_errors=True))
+        )
         self.folder.chmod(0o711)
         self.lines = self.folder / "lines"
         self.lines.touch()
