@@ -19,6 +19,7 @@ from gpuyard.control.newjobs import (
     events_of,
     hash_of,
     in_our_words,
+    not_one_share_more,
     not_theirs,
     owned,
     recipe_of,
@@ -237,7 +238,9 @@ def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refu
     tenant = tenant_of(new, who, state)
     if isinstance(tenant, Refusal):
         return tenant
-    refusal = _not_for(who, tenant) or not_theirs(who, tenant, state)
+    refusal = (
+        _not_for(who, tenant) or not_theirs(who, tenant, state) or not_one_share_more(who, tenant, state)
+    )
     if refusal is not None:
         return refusal
     whole = concrete(new, state)

@@ -300,7 +300,7 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
             f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
-            f"Tenants are in yard.yaml; below one of them a name is free, as in '{(choice or known)[0]}/{who.name}'. "
+            f"Tenants are in yard.yaml; below one of them your own name is free, as in '{(choice or known)[0]}/{who.name}'. "
             + _MAPPED.format("accounts"),
         )
     found = _own_tenant(known, who)
@@ -331,6 +331,24 @@ def not_theirs(who: Person, tenant: str, state: State) -> Forbidden | None:
     return Forbidden(
         f"{who.name} may not submit for {tenant}: {who.name} has {', '.join(places)} here",
         "Leave the tenant out, or ask an administrator: `auth.users` in yard.yaml says who has which.",
+    )
+
+
+def not_one_share_more(who: Person, tenant: str, state: State) -> Forbidden | None:
+    """Why a user may not submit for a name that yard.yaml does not have: it has had nothing, and so would come first.
+
+    A user has one such name below each tenant: their own. What is below that divides their own share.
+    """
+    if (who.given is None and not who.places) or who.admin or who.may(Action.MAKE_TOKEN, tenant):
+        return None
+    known = [each.path for each in state.settings.tenants]
+    own = [who.home, *[f"{path}/{who.own}" for path in known], *([] if known else [who.own])]
+    if tenant in known or any([place and below(tenant, place) for place in own]):
+        return None
+    return Forbidden(
+        f"{who.name} may not submit for {tenant}: yard.yaml has no such tenant, and a new name would be a share more",
+        (f"Leave the tenant out: it is then {who.home}. " if who.home else "")
+        + "An administrator adds more under `tenants` in yard.yaml.",
     )
 
 

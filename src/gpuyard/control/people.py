@@ -87,9 +87,12 @@ class Person:
         places = [right.tenant for right in self.given or () if right.tenant] or [*filter(None, self.places)]
         if len(places) != 1:
             return ""
-        # An address of e-mail has letters that a tenant may not have.
-        own = re.sub(r"[^A-Za-z0-9._-]", "-", self.name)
-        return places[0] if places[0].rpartition("/")[2] == own else f"{places[0]}/{own}"
+        return places[0] if places[0].rpartition("/")[2] == self.own else f"{places[0]}/{self.own}"
+
+    @property
+    def own(self) -> str:
+        """Their name as a part of a tenant's: an address of e-mail has letters that a tenant may not have."""
+        return re.sub(r"[^A-Za-z0-9._-]", "-", self.name)
 
     @property
     def key(self) -> str:

@@ -1,5 +1,6 @@
 """Without `--auth`: users of the machine have the tenants that yard.yaml gives them, or one of their own name."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from gpuyard.config.values import Account
 from gpuyard.control import people
 from gpuyard.control.people import Person, Roster
 from gpuyard.control.refusals import Forbidden
+from gpuyard.control.rights import ROLES, Right
 from gpuyard.model import Settings, Tenant
 from gpuyard.policies.registry import PRESETS
 from rigs.desk import ANA, ROOT, Rig, rig
@@ -56,8 +58,8 @@ def test_the_file_says_whose_tenants_are_whose(tmp_path: Path) -> None:
 
         named = Roster({"ana": Account("", "user", "research"), "boss": Account("ana", "user", "product")})
         both = named.placed(ANA)
-        assert ["research", "research/vision", "product/x"] == [
-            took(desk, both, tenant) for tenant in ("research", "research/vision", "product/x")
+        assert ["research", "research/vision", "product/ana/x"] == [
+            took(desk, both, tenant) for tenant in ("research", "research/vision", "product/ana/x")
         ]
         one = Roster({"ana": Account("", "user", "research")}).placed(ANA)
         assert ["research/ana", "research/vision"] == [
@@ -72,3 +74,22 @@ def test_everybody_is_below_the_only_tenant(tmp_path: Path) -> None:
         assert "research/ana" == took(desk, ANA)
         with pytest.raises(Forbidden, match="ana may not submit for research/bob"):
             took(desk, ANA, "research/bob")
+
+
+def test_a_user_gets_no_share_more_by_a_name_that_the_file_does_not_have(tmp_path: Path) -> None:
+    """A fresh name has had nothing and so comes first; another user's name charges that user."""
+    given = {"ana": Account("", "user", "research"), "eve": Account("", "tenant-admin", "research")}
+    with rig(tmp_path, settings("research", "research/vision", "product")) as desk:
+        people = Roster(given)
+        rights = {name: (Right(ROLES[account.role], account.tenant),) for name, account in given.items()}
+        for ana in (people.placed(ANA), replace(ANA, given=rights["ana"])):
+            mine = ("", "research", "research/vision", "research/ana/a", "research/vision/ana")
+            assert ["research/ana", *mine[1:]] == [took(desk, ana, tenant) for tenant in mine]
+            for tenant in ("research/x1", "research/eve", "research/anabel", "research/vision/x1"):
+                with pytest.raises(
+                    Forbidden, match=f"ana may not submit for {tenant}: .* share more"
+                ) as refusal:
+                    took(desk, ana, tenant)
+                assert "Leave the tenant out: it is then research/ana." in refusal.value.hint
+        eve = Person(1003, 1003, "eve", False, given=rights["eve"])
+        assert "research/x1" == took(desk, eve, "research/x1"), "an administrator of the tenant decides"
