@@ -1,11 +1,12 @@
 """`yard show`: everything about one job, and why it waits."""
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from gpuyard.cli.options import JobArgument, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.places import client
-from gpuyard.cli.shown import shown
+from gpuyard.cli.shown import shown, shown_lines
 
 _TASKS_SHOWN_MAX = 20
 
@@ -49,13 +50,20 @@ def _show_recipe(job: str, env: bool, output: Output) -> None:
         import shlex
 
         for name in sorted(found["env"]):
-            print(f"{name}={shlex.quote(found['env'][name])}")
+            print(_for_reader(f"{name}={shlex.quote(found['env'][name])}"))
     elif found["script"]:
-        print(found["script"], end="" if found["script"].endswith("\n") else "\n")
+        print(_for_reader(found["script"]), end="" if found["script"].endswith("\n") else "\n")
     else:
         from gpuyard.errors import BadInput
 
         raise BadInput(f"job {job} runs a command, and has no script", f"yard show {job} shows the command.")
+
+
+def _for_reader(text: str) -> str:
+    """What a job was sent with: exact for a file or a program, and on a terminal nothing that would steer it."""
+    if not sys.stdout.isatty():
+        return text
+    return "\t".join([shown_lines(part) for part in text.split("\t")])
 
 
 def _show(job: str, output: Output) -> None:

@@ -300,7 +300,7 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
             f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
-            f"Tenants are in yard.yaml; below one of them your own name is free, as in '{(choice or known)[0]}/{who.name}'. "
+            f"Tenants are in yard.yaml; below one of them your name is free: '{(choice or known)[0]}/{who.name}'. "
             + _MAPPED.format("accounts"),
         )
     found = _own_tenant(known, who)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
 SYSTEM_DATA = Path("/var/lib/gpuyard")
+SOCKETS = "/proc/net/unix"
 _TRUSTED = ("yard.db", "yard.db-wal", "yard.yaml", "started.json", "token", "yard.pid", "engine")
 
 
@@ -178,9 +179,10 @@ class DataDir:
                 for name in names
                 if name.endswith(".pid") and (name == "yard.pid" or name.startswith("yard-"))
             ]
-        # Others may not list the folder, only pass through it.
+        # Others may not list the folder, only pass through it. The kernel tells them of servers that listen there.
+        names = [*_listening(self.root), "yard", f"yard-{PORT}"]
         return [
-            Instance(self, name) for name in ("yard", f"yard-{PORT}") if (self.root / f"{name}.sock").exists()
+            Instance(self, name) for name in dict.fromkeys(names) if (self.root / f"{name}.sock").exists()
         ]
 
     def token(self) -> str:
@@ -212,6 +214,19 @@ class DataDir:
                 "Remove the file: a new token is then made.",
             )
         return token
+
+
+def _listening(root: Path) -> list[str]:
+    """The names of servers whose sockets in a folder are bound by a process of this machine."""
+    with suppress(OSError), open(SOCKETS, encoding="utf-8", errors="replace") as table:
+        paths = [line.split(maxsplit=7)[7:] for line in table]
+        folder = os.path.realpath(root)
+        found = [os.path.split(path[0].strip()) for path in paths if path]
+        names = {name for place, name in found if os.path.realpath(place) == folder}
+        return sorted(
+            name[:-5] for name in names if name.endswith(".sock") and name.startswith(("yard-", "yard."))
+        )
+    return []
 
 
 class Instance:

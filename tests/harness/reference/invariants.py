@@ -291,9 +291,8 @@ class PlanCheck:
         klass, attempt = self.books.klass(victim), victim.attempt
         assert attempt is not None, f"{stop}: it does not run"
         assert stop.attempt == attempt.number, f"{stop}: attempt {attempt.number} runs"
-        assert attempt.phase in (AttemptState.STARTING, AttemptState.RUNNING), (
-            f"{stop}: it is {attempt.phase}"
-        )
+        going = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED)
+        assert attempt.phase in going, f"{stop}: it is {attempt.phase}"
         assert klass.preemptible, f"{stop}: {klass.name} is not preemptible"
         safe_ms = klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX)
         assert attempt.started_ms + safe_ms <= self.now_ms, f"{stop}: stopped before its minimum run time"

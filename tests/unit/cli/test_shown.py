@@ -4,10 +4,12 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gpuyard.cli import show
 from gpuyard.cli import shown as module
 from gpuyard.cli.shown import shown, shown_lines
 from gpuyard.cli.streams import notice
@@ -56,3 +58,29 @@ def test_there_is_one_such_function() -> None:
         path.name for path in folder.rglob("*.py") if "isprintable() else" in path.read_text(encoding="utf-8")
     ]
     assert [] == [name for name in own if name != "shown.py"]
+
+
+class _Yard:
+    """A yard whose job was sent with text that steers terminals."""
+
+    def __enter__(self) -> "_Yard":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def recipe(self, _job: str) -> dict[str, Any]:
+        return {"env": {"A\x1b[2J": "\u202ex\r"}, "script": "#!/bin/sh\n\tx \x1b]0;title\x07\n"}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_environment_and_script_steer_no_terminal_and_are_exact_elsewhere(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(show, "client", _Yard)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    show.show("1", env=True)
+    show.show("1", script=True)
+    exact = "A\x1b[2J='\u202ex\r'\n#!/bin/sh\n\tx \x1b]0;title\x07\n"
+    plain = "A\\x1b[2J='\\u202ex\\r'\n#!/bin/sh\n\tx \\x1b]0;title\\x07\n"
+    assert (plain if terminal else exact) == capsys.readouterr().out

@@ -1,5 +1,6 @@
 """The token: whoever has it acts as the owner, so what is no token lets nobody in."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,29 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     place.token_file.chmod(0o644)
     with pytest.raises(YardError, match="can be read by others"):
         place.token()
+
+
+def test_servers_are_found_by_users_who_may_not_list_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of root's lets others pass: they find each of several servers, and none that was killed."""
+
+    def no_listing(path: object) -> list[str]:
+        raise PermissionError(path)
+
+    bound = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    try:
+        for each, name in zip(bound, ("yard-7448", "yard-7449", "other"), strict=True):
+            each.bind(str(tmp_path / f"{name}.sock"))
+            each.listen()
+        monkeypatch.setattr("gpuyard.control.places.os.listdir", no_listing)
+        found = [each.socket.name for each in DataDir(tmp_path).instances()]
+        assert ["yard-7448.sock", "yard-7449.sock"] == found
+        bound[0].close()
+        assert ["yard-7449.sock"] == [each.socket.name for each in DataDir(tmp_path).instances()]
+    finally:
+        for each in bound:
+            each.close()
 
 
 URL = "postgresql://yard:s3cret@db.example.org/yard"

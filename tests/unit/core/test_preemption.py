@@ -13,6 +13,7 @@ from gpuyard.model import (
     JobHeld,
     JobReleased,
     JobState,
+    JobSuspended,
     NodeDown,
     Outcome,
     Plan,
@@ -68,6 +69,20 @@ def test_a_reported_checkpoint_counts() -> None:
     here.apply(CheckpointSeen(here.now_ms, 2, 1, 9 * S))
     here.submit(8, klass="urgent")
     assert [2] == stopped(here.step())
+
+
+def test_a_job_that_its_user_has_suspended_gives_way_like_any_other() -> None:
+    """Its time limit waits: it would keep what others have a right to for as long as its user likes."""
+    here = CheckedYard("class", nodes(1))
+    here.submit(8, limit_ms=60 * S)
+    here.step()
+    here.apply(JobSuspended(here.now_ms, 1))
+    here.now_ms = 10 * S
+    urgent = here.submit(8, klass="urgent")
+    assert [1] == stopped(here.step())
+    here.end(1, Outcome.PREEMPTED)
+    assert [urgent] == [start.job_id for start in here.step().starts]
+    assert JobState.PENDING is here.state.jobs[1].state
 
 
 def test_small_victims_are_spared_where_one_is_enough() -> None:

@@ -18,7 +18,7 @@ from gpuyard.model.units import MILLI
 _DOUBLINGS_MAX = 10
 """A job preempted again and again is left alone for up to 2^10 times its minimum run time."""
 
-_STARTING, _RUNNING = AttemptState.STARTING, AttemptState.RUNNING
+_STARTING, _RUNNING, _SUSPENDED = AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED
 
 Right = Callable[[JobRecord], bool]
 Candidate = tuple[int, int, JobRecord, Right, StopCause]
@@ -96,7 +96,9 @@ def _candidates(current: Pass, rights: list[tuple[Right, Rule]]) -> list[Candida
             if protected_ms < current.retry_ms:
                 current.retry_ms = protected_ms
             continue
-        if victim.phase is not _RUNNING and victim.phase is not _STARTING:
+        # One that its user has frozen is stopped like any other: or it would keep what others were promised for ever.
+        phase = victim.phase
+        if phase is not _RUNNING and phase is not _STARTING and phase is not _SUSPENDED:
             continue
         for may_stop, rule in rights:
             if may_stop(victim):
