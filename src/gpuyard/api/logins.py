@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from gpuyard.api.fields import tenant_path
+from gpuyard.api.fields import Word, tenant_path
 from gpuyard.config.access import ROLE_WORDS
 
 DAYS_MAX = 3660
@@ -24,7 +24,7 @@ class TokenRequest(BaseModel):
         None, description="Where the role holds; empty: the whole yard. Left out: where the user's own does."
     )
     days: int | None = Field(None, ge=1, le=DAYS_MAX, description="Left out: as yard.yaml says.")
-    note: Annotated[str, Field(max_length=200)] = Field("", description="What it is for.")
+    note: Annotated[Word, Field(max_length=200)] = Field("", description="What it is for.")
 
 
 class OidcLogin(BaseModel):

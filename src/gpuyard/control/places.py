@@ -98,7 +98,14 @@ class DataDir:
     def free_bytes(self) -> int:
         """How much more this process can write here."""
         found = os.statvfs(self.root)
-        return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
+        free = found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
+        # ext4 keeps a part for itself that it counts as free: a fiftieth, and 16 MiB at most.
+        return max(0, free - min(found.f_frsize * found.f_blocks // 50, 16 << 20))
+
+    def free_files(self) -> int:
+        """How many more files can be made here; a file system that does not count them has room for many."""
+        found = os.statvfs(self.root)
+        return found.f_ffree if found.f_files else 1 << 30
 
     def _check_owner(self) -> None:
         """Raise if somebody else could change what the server believes: whom to run jobs as is in it."""

@@ -53,6 +53,7 @@ _log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 FREE_BYTES_MIN = 1 << 20
 """With less room in the data folder no job can be written, and none started."""
+FREE_FILES_MIN = 16
 STALE_S = 30.0
 """A leader whose last step ended longer ago is not ready."""
 
@@ -284,6 +285,8 @@ class Yard:
         if self.data.free_bytes() < FREE_BYTES_MIN:
             # Nobody may have written since it filled up: the next one who does finds out.
             error = error or f"no space is left for {self.data.root}"
+        if self.data.free_files() < FREE_FILES_MIN:
+            error = error or f"no file can be made in {self.data.root}: its file system has no inode left"
         stale = leads and since_s is not None and since_s > STALE_S
         ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder))
         return ready, {

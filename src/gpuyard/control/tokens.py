@@ -229,6 +229,9 @@ class Office:
     def _right(self, who: Person, asked: Asked) -> Right:
         """The right that is asked for, if who asks may give it and who gets it may have it."""
         limit = self.roster.limit(asked.user)
+        if not self._for_whom(who, asked.user, limit):
+            # In the same words whether or not there is such a person, and wherever that person is.
+            raise _not_for(who, asked.user)
         role = ROLES.get(asked.role) if asked.role else limit.role if limit else Role.USER
         if role is None:
             raise Unacceptable(
@@ -240,12 +243,8 @@ class Office:
                 f"{asked.user} is {limit} in yard.yaml; a token cannot make more of them ({right})",
                 "Ask for less, or change `auth.users` and put it in force with `yard apply`.",
             )
-        if not may_give(who.rights, right) or not self._for_whom(who, asked.user, limit):
-            raise Forbidden(
-                f"{who.name} may not make a token for {asked.user} as {right}",
-                "Tenant admins make tokens for people in `auth.users` at or below their own place; "
-                "an admin makes all others.",
-            )
+        if not may_give(who.rights, right):
+            raise _not_for(who, f"{asked.user} as {right}")
         self._check_user(asked.user, right)
         return right
 
@@ -338,6 +337,14 @@ class Office:
     def _forget(self) -> None:
         self._revoked += 1
         self._known.clear()
+
+
+def _not_for(who: Person, whom: str) -> Forbidden:
+    return Forbidden(
+        f"{who.name} may not make a token for {whom}",
+        "Tenant admins make tokens for people in `auth.users` at or below their own place; "
+        "an admin makes all others.",
+    )
 
 
 def _end(ended: Sequence[TokenRow], who: Person, now_ms: int, draft: Draft) -> None:

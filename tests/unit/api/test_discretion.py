@@ -1,5 +1,6 @@
 """Those who may not read a job learn why it ended, and no names of files."""
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
     """Nobody has written since the disk filled up."""
     small = tmp_path / "small"
     small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(small)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=400", "tmpfs", str(small)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
     try:
@@ -67,6 +68,15 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
             answer = yard.call("GET", "/readyz", yard.tokens["adam"])
             assert (503, f"no space is left for {small / 'data'}") == (answer.status, answer.json["error"])
             (small / "filler").unlink()
+            yard.until(lambda: yard.call("GET", "/readyz").status == 200)
+            many = small / "many"
+            many.mkdir()
+            with contextlib.suppress(OSError):
+                for number in range(400):
+                    (many / str(number)).touch()
+            answer = yard.call("GET", "/readyz", yard.tokens["adam"])
+            assert (503, "no inode left") == (answer.status, answer.json["error"][-13:])
+            shutil.rmtree(many)
             yard.until(lambda: yard.call("GET", "/readyz").status == 200)
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)

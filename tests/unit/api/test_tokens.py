@@ -74,6 +74,19 @@ def test_what_is_made_with_a_token_ends_with_it(yard: Team) -> None:
     ]
 
 
+def test_a_tenants_admin_learns_nothing_of_people_elsewhere(yard: Team) -> None:
+    """Neither that there are such people nor which role they have, and where."""
+    asked = [
+        {"user": "erik"},
+        {"user": "erik", "tenant": "research"},
+        {"user": "nobody-here"},
+        {"user": "adam"},
+    ]
+    for each in asked:
+        status, problem = make(yard, "tara", **each)
+        assert (403, f"tara may not make a token for {each['user']}") == (status, problem["detail"])
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [
@@ -88,6 +101,7 @@ def test_what_is_made_with_a_token_ends_with_it(yard: Team) -> None:
         ({"user": "carl", "role": "amdin"}, 422, "did you mean 'admin'?"),
         ({"user": "carl", "tenant": "reserch"}, 422, "did you mean 'research'?"),
         ({"user": "../carl"}, 422, "user"),
+        ({"user": "carl", "note": "a\0b"}, 422, "note: holds a NUL character"),
     ],
 )
 def test_nobody_gives_more_than_they_have_and_nobody_gets_more_than_they_may(
