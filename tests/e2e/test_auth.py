@@ -258,3 +258,12 @@ def test_two_servers_have_the_same_people_soon_after_an_apply(pair: list[Server]
         )
         status, refusal = server.call("POST", "/api/v1/tokens", {"user": "lucy", "role": "user"}, admin)
         assert (422, True) == (status, "lucy is viewer of product" in refusal["detail"])
+    status, hers = pair[0].call("POST", "/api/v1/tokens", {"user": "lucy"}, admin)
+    lucy = {"Authorization": f"Bearer {hers['secret']}"}
+    assert [200, 200] == [server.call("GET", "/api/v1/queue", None, lucy)[0] for server in pair]
+    file.write_text(CONFIG, encoding="utf-8")
+    assert 0 == box("apply", "-f", file, "--yes", "--no-preview").code
+    # She has left: her tokens end with her line of the file, on every server, and nobody else's do.
+    for server in pair:
+        until(lambda server=server: server.call("GET", "/api/v1/queue", None, lucy)[0] == 401, 10)
+    assert [200, 200] == [server.call("GET", "/api/v1/queue", None, admin)[0] for server in pair]

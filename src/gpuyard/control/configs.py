@@ -19,6 +19,7 @@ from gpuyard.control.people import Person
 from gpuyard.control.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.rights import ALL, Action, Sight
+from gpuyard.control.tokens import revoke_all
 from gpuyard.core import State
 from gpuyard.core.explain.admission import gpus_text
 from gpuyard.core.explain.caps import caps
@@ -233,6 +234,9 @@ class Configurations:
             now_ms = max(self._now_ms(), draft.state.now_ms)
             version = ConfigVersion(number + 1, now_ms, who.name, how, hash_, proposal.restores)
             _put(draft, version, proposal.text, proposal.settings, who.signature)
+            if proposal.access is not None:
+                gone = self._people().users.keys() - proposal.access.users.keys()
+                revoke_all(store, gone, who, now_ms, draft)
             return {**version_view(version), "changed": len(changes)}
 
         return self._committer.write(make)

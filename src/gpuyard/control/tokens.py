@@ -15,7 +15,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, U
 from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
 from gpuyard.core.phrases import span
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
-from gpuyard.store import StoreError, TokenRow
+from gpuyard.store import Store, StoreError, TokenRow
 
 _log = logging.getLogger(__name__)
 
@@ -345,6 +345,13 @@ def _not_for(who: Person, whom: str) -> Forbidden:
         "Tenant admins make tokens for people in `auth.users` at or below their own place; "
         "an admin makes all others.",
     )
+
+
+def revoke_all(store: Store, users: Collection[str], who: Person, now_ms: int, draft: Draft) -> None:
+    """People are no longer in yard.yaml: their tokens end with the configuration that had them."""
+    done = {each.id for each in draft.tokens if each.revoked_ms}
+    rows = [row for row in (*store.tokens(), *draft.tokens) if row.user in users] if users else []
+    _end([row for row in rows if not row.revoked_ms and row.id not in done], who, now_ms, draft)
 
 
 def _end(ended: Sequence[TokenRow], who: Person, now_ms: int, draft: Draft) -> None:
