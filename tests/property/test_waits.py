@@ -21,6 +21,7 @@ from gpuyard.model import (
     Node,
     Outcome,
     Plan,
+    ReasonCode,
     Reservation,
     Settings,
     Ticked,
@@ -63,14 +64,22 @@ class WaitingYard(Yard):
             return
         then = load(dump(self.state))
         at_ms = reservation.at_ms
-        for job_id, record in sorted(then.running.items()):
-            if max(record.end_ms, self.now_ms + 1) <= at_ms:
-                apply(then, AttemptEnded(at_ms, job_id, record.attempt, Outcome.COMPLETED))
+        ends = sorted([(max(r.end_ms, self.now_ms + 1), job_id) for job_id, r in then.running.items()])
+        for end_ms, job_id in ends:
+            if end_ms <= at_ms:
+                attempt = then.running[job_id].attempt
+                apply(then, AttemptEnded(end_ms, job_id, attempt, Outcome.COMPLETED))
         for job_id, record in sorted(then.jobs.items()):
             if record.phase is None and job_id != reservation.job_id:
                 apply(then, JobCancelled(at_ms, job_id))
         apply(then, Ticked(at_ms))
         plan = decide(then, self.policy, at_ms)
+        late = [
+            r.end_ms <= self.now_ms or r.end_ms - self.now_ms > REAL_MS for r in self.state.running.values()
+        ]
+        if any(late) and ReasonCode.BUDGET in plan.codes:
+            # An attempt that is overdue, or suspended, uses more than its limit allows, and none knows how much.
+            return
         assert [reservation.job_id] == self.started(plan), f"{reservation} cannot be used then: {plan}"
 
 

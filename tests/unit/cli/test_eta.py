@@ -14,6 +14,7 @@ FOUND = {
     "now_ms": 0,
     "starts_by_ms": None,
     "bound_ms": None,
+    "runs": 0,
     "how": "on hold",
 }
 
