@@ -1,7 +1,8 @@
 # Every target works in a fresh clone; `make` alone lists them.
 BIN := .venv/bin
-JOBS ?= 2
-PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# One worker more than cores: many tests wait for a server that they have started.
+JOBS ?= 3
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -20,6 +21,7 @@ demo: setup ## Show gpuyard at work on this machine
 test: lint ## Style, types, layers and every test that needs no server; under ten minutes
 	$(PYTEST) -m "not soak and not rig"
 
+test-rigs soak: JOBS = 2
 test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, an identity provider); continuous integration runs them too
 	$(PYTEST) -m "rig and not soak"
 
