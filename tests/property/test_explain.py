@@ -178,9 +178,9 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_explanations_are_true(name: str) -> None:
     spec = replace(registry.PRESETS[name], backfill_depth=1000, depth_per_tenant=1000)
-    machine.run(spec, examples=8, steps=12)
+    machine.run(spec, examples=5, steps=12)
 
 
 @pytest.mark.parametrize("name", ["fifo", "default", "conservative"])
 def test_explanations_are_true_where_a_pass_looks_at_few(name: str) -> None:
-    machine.run(replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2), examples=6, steps=12)
+    machine.run(replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2), examples=4, steps=12)

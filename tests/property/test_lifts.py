@@ -77,14 +77,14 @@ def lifted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", registry.PRESETS)
 def test_all_lifts_and_no_fewer(name: str) -> None:
-    machine.run(registry.PRESETS[name], examples=4, steps=8, shrink=False)
+    machine.run(registry.PRESETS[name], examples=3, steps=8, shrink=False)
 
 
 @pytest.mark.parametrize("name", ["default", "fifo"])
 def test_all_lifts_and_no_fewer_where_a_pass_looks_at_few(name: str) -> None:
     machine.run(
         replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2),
-        examples=4,
+        examples=3,
         steps=8,
         shrink=False,
     )
@@ -138,7 +138,7 @@ def check_bare(yard: BareYard) -> None:
 
 @given(bare_yards())
 @settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     phases=(Phase.generate,),

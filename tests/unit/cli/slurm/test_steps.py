@@ -287,7 +287,7 @@ def test_one_task_that_fails_ends_the_others_where_that_is_asked_for(job: Job) -
 
 
 def test_a_signal_reaches_every_task_once(job: Job) -> None:
-    script = "trap 'echo got >> got.$SLURM_PROCID; exit 0' USR1; touch ready.$SLURM_PROCID; sleep 600 & wait"
+    script = "trap 'echo got >> got.$SLURM_PROCID; exit 0' USR1; sleep 600 & touch ready.$SLURM_PROCID; wait"
     step = job.start("-n2", script)
     job.until(lambda: all((job.folder / f"ready.{n}").exists() for n in range(2)))
     step.send_signal(signal.SIGUSR1)
