@@ -111,6 +111,8 @@ class TenantReply(CapsReply):
     gpus_used: float
     running: int
     waiting: int
+    classes: list[str]
+    """Classes that its jobs may be of, whoever submits them."""
 
 
 class TenantsReply(BaseModel):

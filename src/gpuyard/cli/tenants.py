@@ -33,6 +33,7 @@ def _show(output: Output, wanted: str) -> None:
         *cap_columns(found),
         Column("RUNNING", lambda row: str(row["running"]), right=True),
         Column("WAITING", lambda row: str(row["waiting"]), right=True),
+        Column("CLASSES", lambda row: ", ".join(row["classes"]), wide=True),
     ]
     emit(found, columns, output, wanted=wanted)
 

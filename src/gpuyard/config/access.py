@@ -56,6 +56,8 @@ RoleWord = Annotated[str, *choice(ROLE_WORDS, "role", "roles")]
 Place = Annotated[str, Plain(text(_place)), Shown({"type": "string", "pattern": f"^{_PLACE}$"})]
 Login = Annotated[str, Plain(text(_login)), Shown({"type": "string", "pattern": f"^{_LOGIN}$"})]
 UserName = Annotated[str, AfterValidator(_user), Shown({"type": "string", "pattern": f"^{USER}$"})]
+Person = Annotated[str, Plain(text(_user)), Shown({"type": "string", "pattern": f"^{USER}$"})]
+"""The same, as a value."""
 Issuer = Annotated[str, Plain(text(_issuer)), Shown({"type": "string", "format": "uri"})]
 
 

@@ -33,7 +33,9 @@ def build(file: YardFile, findings: Findings) -> Config:
     _check_fairness(file, findings)
     _check_policies(file, findings)
     findings.raise_if_any()
-    access.check_access(file.auth, [tenant.path for tenant in tenants.build_tenants(file)], findings)
+    paths = [tenant.path for tenant in tenants.build_tenants(file)]
+    _check_whose(file, paths, findings)
+    access.check_access(file.auth, paths, findings)
     findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
     return Config(
@@ -71,6 +73,28 @@ def _check_classes(file: YardFile, findings: Findings) -> None:
             if value_ms is not None and value_ms > PAUSE_MS_MAX:
                 text = f"{quoted(key)} of class {quoted(name)} must be at most {duration_text(PAUSE_MS_MAX)}"
                 findings.at(("classes", name, key), f"{text}, not {duration_text(value_ms)}")
+
+
+def _check_whose(file: YardFile, paths: list[str], findings: Findings) -> None:
+    """A class that is not everybody's belongs to tenants that there are, and is not the one that jobs get unasked."""
+    for name, entry in (file.classes or {}).items():
+        for key in ("tenants", "users"):
+            if getattr(entry, key) == []:
+                text = f"{quoted(key)} of class {quoted(name)} is empty; name at least one, or remove the key"
+                findings.at(("classes", name, key), text)
+        for index, tenant in enumerate(entry.tenants or ()):
+            if tenant not in paths:
+                whole = [path for path in paths if path.rpartition("/")[2] == tenant]
+                known = remedy(tenant, paths, "tenants") if paths else "the file has no tenants"
+                known = f"did you mean {quoted(whole[0])}?" if whole else known
+                text = f"unknown tenant {quoted(tenant)} for class {quoted(name)}; {known}"
+                findings.at(("classes", name, "tenants", index), text)
+        key = "tenants" if entry.tenants else "users"
+        if (entry.tenants or entry.users) and name == (file.default_class or _DEFAULTS.default_class):
+            text = f"class {quoted(name)} is the default for jobs that name none, and has to be everybody's"
+            findings.at_key(
+                ("classes", name, key), f"{text}; remove {quoted(key)}, or set another 'default_class'"
+            )
 
 
 def _check_fairness(file: YardFile, findings: Findings) -> None:
@@ -177,4 +201,7 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
 def _class(file: YardFile, name: str) -> JobClass:
     given = (file.classes or {})[name].given()
     named = {"limit": "limit_ms", "min_run": "min_run_ms", "grace": "grace_ms"}
-    return JobClass(name, **{named.get(key, key): value for key, value in given.items()})
+    values = {named.get(key, key): value for key, value in given.items()}
+    for key in {"tenants", "users"} & values.keys():
+        values[key] = tuple(dict.fromkeys(values[key]))
+    return JobClass(name, **values)

@@ -16,6 +16,7 @@ from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
 
 _NO_LIMIT = "no limit"
+_EVERYBODY = "everybody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,9 @@ _WITHOUT = {
     "max_gpus_per_user": _NO_LIMIT,
     "max_running_jobs": _NO_LIMIT,
     "budget": _NO_LIMIT,
+    "tenants": _EVERYBODY,
 }
-"""What holds where a tenant's entry says nothing."""
+"""What holds where an entry says nothing."""
 
 
 def _tenant(tenant: Tenant) -> dict[str, str]:
@@ -189,6 +191,8 @@ def _klass(klass: JobClass) -> dict[str, str]:
         "limit": _NO_LIMIT if klass.limit_ms >= NO_LIMIT_MS else duration_text(klass.limit_ms),
         "min_run": duration_text(klass.min_run_ms),
         "grace": duration_text(klass.grace_ms),
+        "tenants": ", ".join(klass.tenants) or ("none" if klass.users else _EVERYBODY),
+        "users": ", ".join(klass.users) or "none",
     }
 
 

@@ -13,6 +13,7 @@ from gpuyard.config import loads
 from gpuyard.config.compare import Change, compare, compare_people
 from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
+from gpuyard.control.classes import is_theirs, kept_classes
 from gpuyard.control.committer import Committer
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.people import Person
@@ -307,7 +308,8 @@ def _named(labels: list[str]) -> str:
 
 
 def _notes(state: State, settings: Settings) -> list[str]:
-    """What holds although it may not look so: jobs above a limit, guarantees beyond the fleet."""
+    """What holds although it may not look so: jobs above a limit or of a class that is no longer theirs, guarantees
+    beyond the fleet."""
     found = []
     tenants = state.tenants
     for tenant in settings.tenants:
@@ -325,7 +327,7 @@ def _notes(state: State, settings: Settings) -> list[str]:
         found.append(
             f"guarantees come to {gpus_text(promised)} GPUs and the fleet has {gpus_text(there)}: not all can be kept"
         )
-    return found
+    return [*found, *kept_classes(state, settings)]
 
 
 def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
@@ -355,6 +357,7 @@ def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
                 "gpus_used": tenants.used[number][0] / 1000,
                 "running": tenants.running[number],
                 "waiting": waiting.get(path, 0),
+                "classes": [klass.name for klass in state.settings.classes if is_theirs(klass, path, "")],
                 **caps_view(caps(state, number, now_ms)),
             }
         )

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import duration_text
+from gpuyard.control.classes import not_their_class
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
@@ -412,6 +413,9 @@ def why_not(new: NewJob, who: Person, tenant: str, state: State) -> Refusal | No
     if unknown is not None:
         return unknown
     klass = state.klass_of(new.klass)
+    closed = not_their_class(klass, tenant, who.name, state.settings)
+    if closed is not None:
+        return closed
     if new.limit_ms > klass.limit_ms:
         return Unacceptable(
             f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",

@@ -63,6 +63,10 @@ class JobClass:
     """An attempt younger than this is never preempted; it doubles with each preemption suffered."""
     grace_ms: int = 30_000
     """Time between the warning and the kill."""
+    tenants: tuple[str, ...] = ()
+    """Whose jobs may be of it: those of these tenants and of all below them."""
+    users: tuple[str, ...] = ()
+    """The people whose jobs may be of it, whatever tenant they are for. Neither: everybody's."""
 
 
 @dataclass(frozen=True, slots=True)

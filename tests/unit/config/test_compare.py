@@ -41,8 +41,11 @@ def test_a_changed_key_is_named_with_both_values() -> None:
         Change("tenant", "research", "weight", "3", "1"),
         Change("tenant", "research", "limit", "6", "no limit"),
         Change("class", "urgent", "limit", "1h", "2h"),
+        Change("class", "urgent", "tenants", "everybody", "research"),
         Change("price", "A100-80GB", "", "2.5 USD/h", "3 USD/h"),
-    ] == edited(("weight: 3, ", ""), (", limit: 6", ""), ("limit: 1h", "limit: 2h"), ("2.5", "3"))
+    ] == edited(
+        ("weight: 3, ", ""), (", limit: 6", ""), ("limit: 1h", "limit: 2h, tenants: research"), ("2.5", "3")
+    )
 
 
 def test_what_is_added_and_removed_is_told_whole() -> None:
@@ -83,6 +86,7 @@ TENANTS: dict[str, Any] = {
 }
 CLASSES: dict[str, Any] = {
     "name": "other", "priority": 1, "preemptible": False, "limit_ms": HOUR_MS, "min_run_ms": 0, "grace_ms": 1000,
+    "tenants": ("a",), "users": ("ana",),
 }  # fmt: skip
 POLICIES: dict[str, Any] = {
     "name": "mine", "order": ("sjf",), "placement": "fgd", "backfill": "none", "backfill_depth": 1,

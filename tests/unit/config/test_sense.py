@@ -165,6 +165,21 @@ ADDED: list[tuple[str, list[str]]] = [
             "6:40: 'grace' of class 'batch' must be at most 30d, not 30d1s",
         ],
     ),
+    (
+        "tenants: {a: , b: {parent: a}}\n"
+        "classes: {batch: {tenants: [a]}, top: {tenants: [a/b, b], users: []}, own: {users: ana, tenants: a/x}}",
+        [
+            "7:19: class 'batch' is the default for jobs that name none, and has to be everybody's; "
+            "remove 'tenants', or set another 'default_class'",
+            "7:55: unknown tenant 'b' for class 'top'; did you mean 'a/b'?",
+            "7:66: 'users' of class 'top' is empty; name at least one, or remove the key",
+            "7:98: unknown tenant 'a/x' for class 'own'; did you mean 'a/b'?",
+        ],
+    ),
+    (
+        "classes: {batch: , top: {tenants: [a]}}",
+        ["6:36: unknown tenant 'a' for class 'top'; the file has no tenants"],
+    ),
     # Fairness.
     ("fairness: {half_life: 1m}", ["6:23: 'half_life' (1m) must not be shorter than 'period' (5m)"]),
     ("fairness: {period: 8d}", ["6:20: 'half_life' (7d) must not be shorter than 'period' (8d)"]),

@@ -48,7 +48,7 @@ tenants:
     max_running_jobs: 100
     budget: {gpu_hours: 5000, window: 30d}
 classes:
-  urgent: {priority: 100, preemptible: false, limit: 24h, min_run: 10m, grace: 60s}
+  urgent: {priority: 100, preemptible: false, limit: 24h, min_run: 10m, grace: 60s, tenants: research, users: [ana]}
   normal:
 default_class: normal
 prices: {P100: 1.10}
@@ -91,7 +91,9 @@ def test_every_key_of_the_settings() -> None:
                 Tenant("research/vision", 1, Quota(), None),
             ),
             classes=(
-                JobClass("urgent", 100, False, 24 * HOUR_MS, 10 * MINUTE_MS, MINUTE_MS),
+                JobClass(
+                    "urgent", 100, False, 24 * HOUR_MS, 10 * MINUTE_MS, MINUTE_MS, ("research",), ("ana",)
+                ),
                 JobClass("normal"),
             ),
             default_class="normal",

@@ -61,13 +61,37 @@ def script(
         lines.append(f"move account where name={name} cluster=$CLUSTER set parent={parent}")
         lines.append(f"change account where name={name} cluster=$CLUSTER set {values}")
     lines += _users(known, of_users)
-    lines += ["", "# Everybody may use every class."]
-    names = ",".join(klass.name for klass in config.settings.classes)
+    lines += ["", "# Everybody may use these classes."]
+    closed = [klass for klass in config.settings.classes if klass.tenants or klass.users]
+    names = ",".join(klass.name for klass in config.settings.classes if klass not in closed)
     default = config.settings.default_class
     lines.append(f"change account where name=root cluster=$CLUSTER set qos={names}")
+    for klass in closed:
+        lines += _whose(klass, known, notes)
     lines.append(f"change account where name=root cluster=$CLUSTER set defaultqos={default}")
     lines.append(_CHECK.format(default=default))
     return "\n".join(lines) + "\n"
+
+
+def _whose(klass: JobClass, known: Mapping[str, str], notes: Notes) -> list[str]:
+    """A class that is not everybody's, given to the accounts and users whose it is."""
+    lines = []
+    for tenant in klass.tenants:
+        above, _, name = tenant.rpartition("/")
+        account = above.rpartition("/")[2]
+        is_user = name in known and known[name] == account
+        kind, where = ("user", f" account={account or 'root'}") if is_user else ("account", "")
+        lines.append(f"change {kind} where name={name}{where} cluster=$CLUSTER set qos+={klass.name}")
+    for name in klass.users:
+        if name in known:
+            lines.append(f"change user where name={name} cluster=$CLUSTER set qos+={klass.name}")
+        else:
+            notes.leave(f"user {quoted(name)} of class {quoted(klass.name)}: no such user is made")
+    notes.guess(
+        f"class {quoted(klass.name)} is given to its accounts and users (qos+=); run again, the script takes it from "
+        "nobody"
+    )
+    return lines
 
 
 def _users(known: Mapping[str, str], of_users: list[tuple[str, str, str]]) -> list[str]:

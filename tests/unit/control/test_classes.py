@@ -1,0 +1,80 @@
+"""Classes that are not everybody's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control import people
+from gpuyard.control.classes import kept_classes
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.people import Person
+from gpuyard.control.refusals import Forbidden
+from gpuyard.model import JobClass, Settings, Tenant
+from gpuyard.policies.registry import PRESETS
+from rigs.desk import ANA, ROOT, rig
+
+CLASSES = (
+    JobClass("batch"),
+    JobClass("ml", priority=5, tenants=("product/ml",)),
+    JobClass("top", priority=9, preemptible=False, tenants=("research", "product/ml"), users=("ops",)),
+)
+SETTINGS = Settings(
+    tenants=tuple(map(Tenant, ("research", "product", "product/ml", "productive"))),
+    classes=CLASSES,
+    qos={"premium": "top"},
+    policy=PRESETS["default"],
+)
+VISION = replace(ANA, places=("research",))
+APPS = replace(ANA, name="bob", places=("product", "productive"))
+OPS = Person(1004, 1004, "ops", False, places=("product",))
+
+
+@pytest.fixture(autouse=True)
+def server_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people.os, "geteuid", lambda: 0)
+
+
+def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path) -> None:
+    with rig(tmp_path, SETTINGS) as desk:
+        taken = [
+            (VISION, "research", "top"), (VISION, "research/ana", "premium"), (APPS, "product/ml", "top"),
+            (APPS, "product/ml/bob", "ml"), (OPS, "product/ops", "top"), (APPS, "product", ""),
+        ]  # fmt: skip
+        ids = [desk.submit(who, tenant=tenant, klass=name) for who, tenant, name in taken]
+        desk.books.catch_up()
+        assert ["top", "top", "top", "ml", "top", "batch"] == [
+            desk.books.state.jobs[job_id].klass.name for job_id in ids
+        ]
+
+        for who, tenant, name in (
+            (APPS, "product", "top"), (APPS, "product/bob", "premium"), (APPS, "productive", "top"),
+            (ROOT, "product", "top"),
+        ):  # fmt: skip
+            with pytest.raises(Forbidden) as refusal:
+                desk.submit(who, tenant=tenant, klass=name)
+            assert (
+                f"class top is not for jobs of {who.name} for {tenant}: these may be batch"
+                == refusal.value.message
+            )
+            assert "`classes.top.tenants` in yard.yaml" in refusal.value.hint
+        with pytest.raises(Forbidden, match=r"class ml is not for jobs of ops .*: these may be batch or top"):
+            desk.submit(OPS, tenant="product", klass="ml")
+        with desk.books.lock, pytest.raises(Forbidden, match="class top"):
+            desk.desk.rehearse(APPS, NewJob(command=("true",), gpus=1, tenant="product", klass="top"))
+        assert len(ids) == len(desk.books.state.jobs)
+
+
+def test_jobs_keep_a_class_that_an_apply_takes_from_their_tenant(tmp_path: Path) -> None:
+    with rig(
+        tmp_path, replace(SETTINGS, classes=tuple([replace(k, tenants=(), users=()) for k in CLASSES]))
+    ) as desk:
+        for tenant, name in (("product", "top"), ("product", "top"), ("research", "ml"), ("research", "top")):
+            desk.submit(ROOT, tenant=tenant, klass=name)
+        desk.books.catch_up()
+
+        assert [
+            "1 live job of research keeps class ml, which is no longer theirs: new ones are refused",
+            "2 live jobs of product keep class top, which is no longer theirs: new ones are refused",
+        ] == list(kept_classes(desk.books.state, SETTINGS))
+        assert [] == list(kept_classes(desk.books.state, desk.books.state.settings))
