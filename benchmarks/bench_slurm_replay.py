@@ -33,7 +33,8 @@ from slurm_drive import shares
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from gpuyard.config import Config, loads
+from gpuyard.config import Config
+from gpuyard.config.reading import loads
 from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
 from gpuyard.config.slurm.notes import Notes

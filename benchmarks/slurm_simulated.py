@@ -7,7 +7,7 @@ from figures import Row, table
 from slurm_drive import HALF_LIFE_MIN, NODES
 from slurm_trace import GPUS_PER_NODE, WEIGHTS, Ran, Sent, figures_of
 
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.model import JobSpec
 from gpuyard.policies import registry
 from gpuyard.sim.generate import gang

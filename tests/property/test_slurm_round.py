@@ -6,7 +6,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.config import Config, loads
+from gpuyard.config import Config
+from gpuyard.config.reading import loads
 from gpuyard.config.slurm.exporting import Wishes, export
 from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.notes import Notes

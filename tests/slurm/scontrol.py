@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuyard.intake import Caller, read_sbatch
+from gpuyard.intake import Caller
+from gpuyard.intake.sbatch import read_sbatch
 from gpuyard.intake.sbatch.hostlists import expand
 from gpuyard.intake.sbatch.taking import understand
 from rigs.slurm.cluster import SlurmCluster

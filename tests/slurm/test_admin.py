@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from gpuyard.config import load, loads
+from gpuyard.config.reading import load, loads
 from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import BadInput
-from gpuyard.intake import Caller, expand_pattern, read_sbatch
+from gpuyard.intake import Caller
+from gpuyard.intake.sbatch import expand_pattern, read_sbatch
 from rigs.postgres import skip_or_fail
 from rigs.slurm.cluster import SlurmCluster
 from rigs.slurm.packages import NoCluster

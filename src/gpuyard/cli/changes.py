@@ -25,7 +25,7 @@ _PLAIN = "\x1b[0m"
 
 def read(file: Path) -> dict[str, str]:
     """The text of a configuration as it is sent, checked here first: the file is here, and so is its editor."""
-    from gpuyard.config import loads, text_of
+    from gpuyard.config.reading import loads, text_of
 
     name = "standard input" if str(file) == "-" else str(file)
     text = sys.stdin.read() if str(file) == "-" else text_of(file)

@@ -46,7 +46,8 @@ def convert(
     Warnings on standard error name what is not taken over. Exit code 2 if it cannot be served.
     """
     from gpuyard.cli.streams import notice
-    from gpuyard.intake import PROPOSED, write_native
+    from gpuyard.intake import PROPOSED
+    from gpuyard.intake.native import write_native
 
     found = take(file, source=source, host_process=host_process)
     for each in found:
@@ -75,7 +76,8 @@ def take(
 
     from gpuyard.cli.streams import notice
     from gpuyard.config.problems import quoted, remedy
-    from gpuyard.intake import Caller, Form, read
+    from gpuyard.intake import Caller, Form
+    from gpuyard.intake.forms import read
 
     if source and source not in FORMS:
         raise BadInput(f"--from {quoted(source)} is no form; {remedy(source, FORMS, 'forms')}")

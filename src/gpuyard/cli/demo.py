@@ -56,7 +56,7 @@ def demo(
     from gpuyard.cli import caveats, comparison, report_file
     from gpuyard.cli.listing import show
     from gpuyard.cli.progress import busy
-    from gpuyard.config import loads
+    from gpuyard.config.reading import loads
     from gpuyard.sim.generate import teams_week
     from gpuyard.sim.study import Study
     from gpuyard.sim.summary import summaries_of

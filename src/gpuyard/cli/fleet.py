@@ -26,7 +26,7 @@ def chosen(
                 "--config already describes the fleet",
                 "Leave out --gpus and --gpu-model, or leave out --config.",
             )
-        from gpuyard.config import load
+        from gpuyard.config.reading import load
 
         found = load(config)
         check_simulation(found, str(config))

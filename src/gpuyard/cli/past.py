@@ -58,7 +58,7 @@ def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
         return None
     from gpuyard.api.client import Refused
     from gpuyard.cli import fleet
-    from gpuyard.config import loads
+    from gpuyard.config.reading import loads
     from gpuyard.policies.registry import PRESETS
 
     with client() as yard:

@@ -31,11 +31,11 @@ def validate(
     if file is None:
         import json
 
-        from gpuyard.config import json_schema
+        from gpuyard.config.editors import json_schema
 
         print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
-    from gpuyard.config import load
+    from gpuyard.config.reading import load
 
     config = load(file)
     tenants = _counted(len(config.settings.tenants), "tenant")

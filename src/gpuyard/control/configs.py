@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuyard.config import loads
 from gpuyard.config.compare import Change, compare, compare_people
+from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.classes import is_theirs, kept_classes

@@ -9,8 +9,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gpuyard.config import loads
 from gpuyard.config.problems import ConfigError
+from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
 from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer

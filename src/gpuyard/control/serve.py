@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard import __version__
-from gpuyard.config import loads, text_of
+from gpuyard.config.reading import loads, text_of
 from gpuyard.control.books import Books
 from gpuyard.control.clock import Steady
 from gpuyard.control.committer import Committer

@@ -98,6 +98,24 @@ class Launch:
     qos: str = ""
     """Its class."""
 
+    def letters(self, user: str) -> dict[str, str | int]:
+        """What the letters in the name of a file stand for (`patterns.expand`), now that it is known where it runs."""
+        found: dict[str, str | int] = {
+            "j": self.job_id,
+            # A batch script is no step with a number.
+            "J": self.job_id,
+            "s": "batch",
+            "A": self.array_id or self.job_id,
+            "x": self.name,
+            "N": self.parts[0].node.partition(".")[0],
+            "u": user,
+            "n": 0,
+            "t": 0,
+        }
+        if self.array_id:
+            found |= {"a": self.array_index, "b": self.array_index % 10}
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Halt:

@@ -7,11 +7,6 @@ This is how Slurm does it.
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    # Commands that only check a pattern start without the engines' contract.
-    from gpuyard.engines.contract import Launch
 
 LETTERS: dict[str, str] = {
     "A": "the array's id, or the job's",
@@ -67,21 +62,3 @@ def expand(pattern: str, values: Mapping[str, str | int]) -> str:
 def appends(open_mode: str, restarts: int) -> bool:
     """Whether an attempt goes on in the files that are there."""
     return open_mode == "append" or (restarts > 0 and open_mode != "truncate")
-
-
-def file_of(pattern: str, launch: "Launch", user: str) -> str:
-    """The file for what a job writes, now that it is known where it runs, and as whom."""
-    values: dict[str, str | int] = {
-        "j": launch.job_id,
-        # A batch script is no step with a number.
-        "J": launch.job_id,
-        "s": "batch",
-        "A": launch.array_id or launch.job_id,
-        "x": launch.name,
-        "N": launch.parts[0].node.partition(".")[0],
-        "u": user,
-        "n": 0,
-        "t": 0,
-    }
-    index = launch.array_index
-    return expand(pattern, values | ({"a": index, "b": index % 10} if launch.array_id else {}))

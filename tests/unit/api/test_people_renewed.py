@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpuyard.api.peers import PEER, LocalDoor
-from gpuyard.config import ConfigError, loads
+from gpuyard.config import ConfigError
+from gpuyard.config.reading import loads
 from gpuyard.config.values import Account
 from gpuyard.control.doors import Doors
 from gpuyard.control.people import Person, Roster

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli import demo
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import never
 from gpuyard.model import ConfigSet, NodeAdded

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard import config
+from gpuyard.config.reading import loads
 
 FLEET = """\
 version: 1
@@ -27,7 +28,7 @@ def refusals() -> Callable[[str], list[str]]:
 
     def check(text: str) -> list[str]:
         with pytest.raises(config.ConfigError) as caught:
-            config.loads(text, "yard.yaml")
+            loads(text, "yard.yaml")
         assert 2 == caught.value.exit_code
         return str(caught.value).splitlines()
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuyard import config
 from gpuyard.config.access import ROLE_WORDS
+from gpuyard.config.reading import loads
 from gpuyard.config.values import Access, Account, Limits, Oidc
 from gpuyard.control.rights import ROLES
 from gpuyard.model.units import DAY_MS, HOUR_MS
@@ -79,17 +79,17 @@ auth:
             ),
             limits=Limits(at_once=5),
         )
-        == config.loads(fleet + TENANTS + text).access
+        == loads(fleet + TENANTS + text).access
     )
 
 
 def test_a_file_without_it_says_nothing_of_people(fleet: str) -> None:
-    assert config.loads(fleet).access is None
-    assert Access() == config.loads(fleet + "auth:").access
+    assert loads(fleet).access is None
+    assert Access() == loads(fleet + "auth:").access
 
 
 def test_a_provider_on_this_machine_needs_no_tls(fleet: str) -> None:
-    access = config.loads(f"{fleet}auth: {{oidc: {{client_id: x, issuer: 'http://127.0.0.1:9/'}}}}").access
+    access = loads(f"{fleet}auth: {{oidc: {{client_id: x, issuer: 'http://127.0.0.1:9/'}}}}").access
     assert access is not None
     assert access.oidc is not None
     assert "http://127.0.0.1:9" == access.oidc.issuer

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuyard import config
+from gpuyard.config.reading import load, loads
 
 EXAMPLE = (Path(__file__).resolve().parents[3] / "examples" / "yard.yaml").read_text(encoding="utf-8")
 LINES = EXAMPLE.splitlines(keepends=True)
@@ -42,7 +43,7 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.function_sc
 
 def outcome(text: str) -> config.Config | config.ConfigError:
     try:
-        return config.loads(text, "yard.yaml")
+        return loads(text, "yard.yaml")
     except config.ConfigError as error:
         return error
 
@@ -82,7 +83,7 @@ def test_any_bytes(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     # So few bytes hold no valid file: the smallest has about a hundred.
     with pytest.raises(config.ConfigError) as caught:
-        config.load(path)
+        load(path)
 
     assert str(caught.value).startswith(f"{path}:")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.config import loads
 from gpuyard.config.compare import Change, compare
+from gpuyard.config.reading import loads
 from gpuyard.model import Budget, GpuModel, JobClass, PolicySpec, Quota, Retention, Settings, Tenant
 from gpuyard.model.units import HOUR_MS
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuyard import config
+from gpuyard.config.editors import json_schema
+from gpuyard.config.reading import load, loads
 from gpuyard.model import CATALOGUE
 from gpuyard.policies import registry
 
@@ -22,7 +23,7 @@ DOCUMENTATION = ROOT / "docs" / "how-to" / "yard-yaml.md"
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    return config.json_schema()
+    return json_schema()
 
 
 def objects(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -115,7 +116,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             written += 1
 
     assert 51 == written
-    assert config.loads(json.dumps(bare)) == config.loads(json.dumps(full))
+    assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 
 def test_the_documentation_has_every_key_and_its_default(schema: dict[str, Any]) -> None:
@@ -157,11 +158,11 @@ def test_the_smallest_file_of_the_documentation_is_valid() -> None:
         r"```yaml\n(version: 1\n.*?)```", DOCUMENTATION.read_text(encoding="utf-8"), flags=re.DOTALL
     )
 
-    assert [32] == [sum(node.gpus for node in config.loads(block).pools[0].nodes) for block in blocks]
+    assert [32] == [sum(node.gpus for node in loads(block).pools[0].nodes) for block in blocks]
 
 
 def test_the_example_is_three_teams_on_64_gpus() -> None:
-    example = config.load(ROOT / "examples" / "yard.yaml")
+    example = load(ROOT / "examples" / "yard.yaml")
 
     assert 64 == sum(node.gpus for pool in example.pools for node in pool.nodes)
     assert ["interns", "product", "research"] == [tenant.path for tenant in example.settings.tenants]
@@ -169,20 +170,15 @@ def test_the_example_is_three_teams_on_64_gpus() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_valid(path: Path) -> None:
-    assert config.load(path).pools
+    assert load(path).pools
 
 
 def test_importing_the_package_imports_neither_yaml_nor_pydantic() -> None:
     program = (
         "import sys; from gpuyard import config; config.ConfigError; config.Config;"
         "print(sorted({'yaml', 'pydantic', 'pydantic_core'} & set(sys.modules)));"
-        "config.loads; print('yaml' in sys.modules)"
+        "import gpuyard.config.reading; print('yaml' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert "[]\nTrue\n" == ran.stdout
-
-
-def test_the_package_has_no_other_names() -> None:
-    with pytest.raises(AttributeError, match=r"module 'gpuyard\.config' has no attribute 'nothing'"):
-        config.nothing  # noqa: B018

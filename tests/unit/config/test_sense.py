@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard import config
+from gpuyard.config.reading import loads
 from gpuyard.policies import registry
 
 Refusals = Callable[[str], list[str]]
@@ -277,8 +278,8 @@ def test_a_search_with_very_many_finds_ends(fleet: str, refusals: Refusals) -> N
 
 
 def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
-    real = config.loads("version: 1\nclusters: {box: {engine: local, allow_root: true}}\n")
-    emulated = config.loads("version: 1\nclusters: {box: {gpus: 8 x A100-80GB, emulate: true}}\n")
+    real = loads("version: 1\nclusters: {box: {engine: local, allow_root: true}}\n")
+    emulated = loads("version: 1\nclusters: {box: {gpus: 8 x A100-80GB, emulate: true}}\n")
 
     assert ((), None, True) == (real.pools, real.clusters["box"].gpus, real.clusters["box"].allow_root)
     assert (8, "A100-80GB") == emulated.clusters["box"].gpus
@@ -320,11 +321,11 @@ def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
 )
 def test_a_machine_that_makes_no_sense(cluster: str, text: str) -> None:
     with pytest.raises(config.ConfigError, match=re.escape(text)):
-        config.loads(f"version: 1\nclusters: {{box: {cluster}}}\n")
+        loads(f"version: 1\nclusters: {{box: {cluster}}}\n")
 
 
 def test_a_guarantee_on_a_machine_is_held_against_what_it_pretends_to_have() -> None:
     tenants = "tenants: {a: {guarantee: 9}}\n"
     with pytest.raises(config.ConfigError, match="the fleet has only 8 GPUs"):
-        config.loads(f"version: 1\nclusters: {{box: {{gpus: 8 x H100, emulate: true}}}}\n{tenants}")
-    assert config.loads(f"version: 1\nclusters: {{box: {{}}}}\n{tenants}").settings.tenants
+        loads(f"version: 1\nclusters: {{box: {{gpus: 8 x H100, emulate: true}}}}\n{tenants}")
+    assert loads(f"version: 1\nclusters: {{box: {{}}}}\n{tenants}").settings.tenants

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuyard.config import Config, loads
+from gpuyard.config import Config
+from gpuyard.config.reading import loads
 from gpuyard.config.slurm.importing import classes_of, document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
 from gpuyard.config.slurm.notes import Notes

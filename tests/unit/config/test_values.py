@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard import config
 from gpuyard.config import Cluster, Engine
+from gpuyard.config.reading import load, loads
 from gpuyard.errors import BadInput
 from gpuyard.model import Budget, GpuModel, JobClass, Market, Node, PolicySpec, Quota, Settings, Tenant
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
@@ -105,12 +105,12 @@ def test_every_key_of_the_settings() -> None:
             earmark_ms=20 * MINUTE_MS,
             policy=mine,
         )
-        == config.loads(EVERYTHING).settings
+        == loads(EVERYTHING).settings
     )
 
 
 def test_every_key_of_a_pool() -> None:
-    pool = config.loads(EVERYTHING).pools[0]
+    pool = loads(EVERYTHING).pools[0]
 
     assert ("h100", "main", Market.SPOT, 2_500_000) == (
         pool.name,
@@ -138,7 +138,7 @@ def test_clusters_and_their_engines() -> None:
     assert {
         "main": Cluster("main", Engine.LOCAL, ("h100",), frozenset({"h100"})),
         "cloud": Cluster("cloud", Engine.SLURM, ("p100",)),
-    } == config.loads(EVERYTHING).clusters
+    } == loads(EVERYTHING).clusters
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_clusters_and_their_engines() -> None:
     ],
 )
 def test_users_of_one_machine_have_so_many_attempts(clusters: str, more: str, most: tuple[int, int]) -> None:
-    found = config.loads(f"version: 1\nclusters:\n  {clusters}\n{more}\n").settings
+    found = loads(f"version: 1\nclusters:\n  {clusters}\n{more}\n").settings
     assert most == (found.attempts_per_user, found.attempts_per_node)
 
 
 def test_what_the_smallest_file_means(fleet: str) -> None:
-    smallest = config.loads(fleet)
+    smallest = loads(fleet)
 
     assert Settings(policy=registry.PRESETS["default"]) == smallest.settings
     assert {"main": Cluster("main", Engine.LOCAL, ("h100",))} == smallest.clusters
@@ -184,19 +184,19 @@ def test_what_the_smallest_file_means(fleet: str) -> None:
     ],
 )
 def test_price_and_links_by_default(gpus: str, more: str, price: int, nvlink: int, fleet: str) -> None:
-    (pool,) = config.loads(fleet.replace("8 x H100", gpus) + more).pools
+    (pool,) = loads(fleet.replace("8 x H100", gpus) + more).pools
 
     assert (price, nvlink) == (pool.price_micro_usd_h, pool.nodes[0].nvlink_group_size)
 
 
 def test_a_pool_without_gpus_names_no_model(fleet: str) -> None:
-    (pool,) = config.loads(fleet.replace("8 x H100", "0")).pools
+    (pool,) = loads(fleet.replace("8 x H100", "0")).pools
 
     assert {("", 0)} == {(node.gpu_model, node.gpus) for node in pool.nodes}
 
 
 def test_nodes_are_numbered_with_four_digits_or_as_many_as_it_takes(fleet: str) -> None:
-    (pool,) = config.loads(fleet.replace("nodes: 4", "nodes: 10000")).pools
+    (pool,) = loads(fleet.replace("nodes: 4", "nodes: 10000")).pools
 
     assert ["h100-0001", "h100-9999", "h100-10000"] == [pool.nodes[at].name for at in (0, 9998, 9999)]
 
@@ -204,7 +204,7 @@ def test_nodes_are_numbered_with_four_digits_or_as_many_as_it_takes(fleet: str) 
 def test_tenants_are_sorted_by_path_whatever_the_order_in_the_file(fleet: str) -> None:
     names = "tenants: {c: {parent: b}, b: {parent: a}, a-b: {}, d: {parent: a}, a: }"
 
-    paths = [tenant.path for tenant in config.loads(fleet + names).settings.tenants]
+    paths = [tenant.path for tenant in loads(fleet + names).settings.tenants]
 
     assert ["a", "a/b", "a/b/c", "a/d", "a-b"] == paths
 
@@ -217,7 +217,7 @@ tenants:
   a1: {parent: a, guarantee: {H100: 23.5}}
   a2: {parent: a, guarantee: {H100: 0.5, total: 4.5}}
 """
-    guarantees = [tenant.quota.guarantee for tenant in config.loads(fleet + tenants).settings.tenants]
+    guarantees = [tenant.quota.guarantee for tenant in loads(fleet + tenants).settings.tenants]
 
     assert [
         {"total": 28_000, "H100": 24_000},
@@ -230,7 +230,7 @@ tenants:
 def test_names_stay_text_whatever_yaml_thinks_of_them(fleet: str) -> None:
     tenants = "tenants: {no: , 1.0: {parent: no}, 0x1F: {parent: 1.0}, 'null': , 2026-01-01: }"
 
-    paths = [tenant.path for tenant in config.loads(fleet + tenants).settings.tenants]
+    paths = [tenant.path for tenant in loads(fleet + tenants).settings.tenants]
 
     assert ["2026-01-01", "no", "no/1.0", "no/1.0/0x1F", "null"] == paths
 
@@ -249,13 +249,12 @@ tenants:
         ("c", 1, {"H100": 4000}),
         ("d", 2, {"H100": 4000}),
     ] == [
-        (tenant.path, tenant.weight, tenant.quota.limit)
-        for tenant in config.loads(fleet + tenants).settings.tenants
+        (tenant.path, tenant.weight, tenant.quota.limit) for tenant in loads(fleet + tenants).settings.tenants
     ]
 
 
 def test_a_policy_by_name() -> None:
-    loaded = config.loads(EVERYTHING)
+    loaded = loads(EVERYTHING)
 
     assert registry.PRESETS["fair"] == loaded.policy("fair")
     assert loaded.settings.policy == loaded.policy("mine")
@@ -268,4 +267,4 @@ def test_load_reads_what_loads_reads(tmp_path: Path) -> None:
     path = tmp_path / "yard.yaml"
     path.write_text(EVERYTHING, encoding="utf-8")
 
-    assert config.loads(EVERYTHING) == config.load(path) == config.load(str(path))
+    assert loads(EVERYTHING) == load(path) == load(str(path))

@@ -8,6 +8,7 @@ import yaml
 
 from gpuyard import config
 from gpuyard.config import document
+from gpuyard.config.reading import load
 
 Refusals = Callable[[str], list[str]]
 
@@ -144,7 +145,7 @@ def test_windows_line_ends_and_a_byte_order_mark_count_like_others(fleet: str, r
 
 def refused_file(path: Path | str) -> str:
     with pytest.raises(config.ConfigError) as caught:
-        config.load(path)
+        load(path)
     return str(caught.value)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.config import ConfigError, loads
+from gpuyard.config import ConfigError
+from gpuyard.config.reading import loads
 from gpuyard.control.books import Books
 from gpuyard.control.configs import NO_FILE, Configurations, StartFile, put_start
 from gpuyard.control.fleet import Fleet, chosen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.control.books import Books
 from gpuyard.store import open_store
 
@@ -16,7 +16,7 @@ TWO = ONE.replace("limit: 1", "limit: 2")
 
 PROGRAM = """
 import os, signal, sys
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.control.books import Books
 from gpuyard.control.configs import StartFile, put_start
 from gpuyard.store import log, open_store, submissions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.config.values import Rest, SlurmCluster
 from gpuyard.control.fleet import chosen
 from gpuyard.control.slurm_fleet import client_of, slurm_engine

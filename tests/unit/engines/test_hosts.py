@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
 from gpuyard.engines.local import machine
 from gpuyard.engines.local.translate import GpuReading, MachineReading

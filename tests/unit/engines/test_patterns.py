@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.engines.patterns import appends, check
-from gpuyard.intake import expand_pattern
+from gpuyard.intake.sbatch import expand_pattern
 
 VALUES = {"j": 128, "A": 120, "a": 7, "x": "train", "N": "n1", "u": "ana", "J": "128.0", "s": "batch"}
 

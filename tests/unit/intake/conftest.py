@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.intake import Caller, Intake, read_kubernetes, read_sbatch
+from gpuyard.intake import Caller, Intake
+from gpuyard.intake.kubernetes import read_kubernetes
+from gpuyard.intake.sbatch import read_sbatch
 
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
 """A Tuesday afternoon."""

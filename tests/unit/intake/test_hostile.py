@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.errors import BadInput
-from gpuyard.intake import Caller, Form, decode, form_of, read
+from gpuyard.intake import Caller, Form, decode
+from gpuyard.intake.forms import form_of, read
 
 CALLER = Caller(now=datetime(2026, 3, 10, tzinfo=UTC), host_process=True)
 

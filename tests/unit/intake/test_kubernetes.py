@@ -6,8 +6,8 @@ import pytest
 
 from gpuyard.api.schemas import JobRequest
 from gpuyard.errors import BadInput
-from gpuyard.intake import PROPOSED, Caller, read_kubernetes
-from gpuyard.intake.kubernetes import quantities
+from gpuyard.intake import PROPOSED, Caller
+from gpuyard.intake.kubernetes import quantities, read_kubernetes
 from gpuyard.intake.kubernetes.containers import expand
 
 JOB = """\

@@ -11,7 +11,8 @@ from gpuyard.api.schemas import JobRequest
 from gpuyard.control import dependencies as control
 from gpuyard.control.labels import ARRAY_TASKS_MAX
 from gpuyard.errors import BadInput
-from gpuyard.intake import PROPOSED, read_native, values, write_native
+from gpuyard.intake import PROPOSED, values
+from gpuyard.intake.native import read_native, write_native
 from gpuyard.intake.native_fields import FIELDS
 from gpuyard.intake.sbatch import taking
 from gpuyard.intake.sbatch.dependencies import KINDS

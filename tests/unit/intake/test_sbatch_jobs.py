@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import BadInput
-from gpuyard.intake import PROPOSED, Caller, Intake, read_sbatch, split_command
+from gpuyard.intake import PROPOSED, Caller, Intake
+from gpuyard.intake.sbatch import read_sbatch, split_command
 from gpuyard.intake.sbatch.options import BY_LETTER, OPTIONS
 from gpuyard.intake.sbatch.unsupported import REFUSED, SILENT, WARNINGS
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.api.schemas import JobRequest
-from gpuyard.intake import PROPOSED, Caller, Form, form_of, read, read_native, write_native
+from gpuyard.intake import PROPOSED, Caller, Form
+from gpuyard.intake.forms import form_of, read
+from gpuyard.intake.native import read_native, write_native
 from gpuyard.intake.sbatch.getopt import options_of
 from gpuyard.intake.sbatch.options import OPTIONS
 from gpuyard.intake.sbatch.words import directives

@@ -57,7 +57,7 @@ def run(
     Example:
       yard slurm export --dir out --config yard.yaml --nodes h100=gpu[01-08]
     """
-    from gpuyard.config import load
+    from gpuyard.config.reading import load
     from gpuyard.config.slurm.exporting import Wishes, export
     from gpuyard.config.slurm.notes import Notes
     from gpuyard.config.slurm.types import told_types

@@ -103,7 +103,7 @@ def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str) -> dict[s
     """The files to write, by name."""
     import yaml
 
-    from gpuyard.config import loads
+    from gpuyard.config.reading import loads
     from gpuyard.config.slurm.importing import document
 
     plain = document(site, types, notes, conf)

@@ -10,14 +10,9 @@ import json
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuyard.engines.local import files
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuyard.engines.contract import Launch, Part
 
 ROOM = "room.json"
 """The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
@@ -29,44 +24,6 @@ LEDGER = "ledger.json"
 """In the folder of the steps: which of them live, by whom they were started, and what they hold."""
 _LEDGER_BYTES_MAX = 4 << 20
 _READABLE = 0o644
-
-
-def room_of(
-    launch: "Launch", devices: "Sequence[Sequence[str]]", gpu_models: "Sequence[str]", job_folder: str
-) -> dict[str, Any]:
-    """The room of a launch, for its parts in order: what a job names to see its GPUs there, and their model."""
-    shares = ranks_of(launch)
-    nodes = [
-        _node(part, devices[place], gpu_models[place], shares[place])
-        for place, part in enumerate(launch.parts)
-    ]
-    return {"nodes": nodes, "ranks": sum(shares), "steps": f"{job_folder}/.steps-{launch.attempt}"}
-
-
-def ranks_of(launch: "Launch") -> list[int]:
-    """How many processes the job means to start on each of its nodes."""
-    tasks = [part.tasks for part in launch.parts]
-    ranks = launch.recipe.ranks or sum(tasks)
-    if ranks == sum(tasks):
-        return tasks
-    each, rest = divmod(ranks, len(tasks))
-    return [each + (place < rest) for place in range(len(tasks))]
-
-
-def _node(part: "Part", devices: "Sequence[str]", model: str, ranks: int) -> dict[str, Any]:
-    # Several slices may lie on one GPU: then the devices are counted, not the GPUs.
-    plain = len(devices) == len(part.gpus)
-    return {
-        "name": part.node,
-        "gpus": [
-            {"index": part.gpus[place] if plain else place, "device": device}
-            for place, device in enumerate(devices)
-        ],
-        "gpu_model": model,
-        "cpus": -(-part.cpu_milli // 1000),
-        "memory_mib": part.memory_mib,
-        "tasks": ranks,
-    }
 
 
 def prepare(plan: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
 from gpuyard.engines.local import variables
-from gpuyard.engines.local.room import SCRATCH, room_of
-from gpuyard.engines.patterns import appends, file_of
+from gpuyard.engines.local.room import SCRATCH
+from gpuyard.engines.patterns import appends, expand
 from gpuyard.model import Node, Outcome
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.units import MILLI
@@ -168,6 +168,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
     recipe, parts = launch.recipe, launch.parts
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
     cwd = recipe.cwd or place.job_folder
+    letters = launch.letters(account.user)
     shared = _environment(launch, account, place) | {"YARD_CHECKPOINT_FILE": checkpoint}
     envs = [shared | each for each in _task_environments(launch, place)]
     return {
@@ -180,8 +181,8 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "script": recipe.script,
         "cwd": cwd,
         "umask": recipe.umask,
-        "stdout": file_of(recipe.stdout, launch, account.user),
-        "stderr": file_of(recipe.stderr, launch, account.user),
+        "stdout": expand(recipe.stdout, letters),
+        "stderr": expand(recipe.stderr, letters),
         "append": appends(recipe.open_mode, launch.restarts),
         "restarts": launch.restarts,
         "uid": account.uid,
@@ -190,7 +191,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "drop": place.drop,
         "envs": envs[:1] if recipe.batch else envs,
         "held": place.held,
-        "room": room_of(
+        "room": _room(
             launch,
             [seat.devices_of(part) for part, seat in zip(parts, place.seats, strict=True)],
             [seat.gpu_model for seat in place.seats],
@@ -206,6 +207,34 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "cgroup": place.cgroup,
         "memory_mib": sum([part.memory_mib for part in parts]) if place.limits else 0,
         "cpu_milli": sum([part.cpu_milli for part in parts]) if place.limits else 0,
+    }
+
+
+def _room(
+    launch: Launch, devices: Sequence[Sequence[str]], gpu_models: Sequence[str], job_folder: str
+) -> dict[str, Any]:
+    """The room of a launch, for its parts in order: what a job names to see its GPUs there, and their model."""
+    shares = variables.ranks_of(launch)
+    nodes = [
+        _node(part, devices[place], gpu_models[place], shares[place])
+        for place, part in enumerate(launch.parts)
+    ]
+    return {"nodes": nodes, "ranks": sum(shares), "steps": f"{job_folder}/.steps-{launch.attempt}"}
+
+
+def _node(part: Part, devices: Sequence[str], model: str, ranks: int) -> dict[str, Any]:
+    # Several slices may lie on one GPU: then the devices are counted, not the GPUs.
+    plain = len(devices) == len(part.gpus)
+    return {
+        "name": part.node,
+        "gpus": [
+            {"index": part.gpus[place] if plain else place, "device": device}
+            for place, device in enumerate(devices)
+        ],
+        "gpu_model": model,
+        "cpus": -(-part.cpu_milli // 1000),
+        "memory_mib": part.memory_mib,
+        "tasks": ranks,
     }
 
 

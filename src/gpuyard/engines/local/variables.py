@@ -6,7 +6,16 @@ submits: where from (`api/surroundings`), and what an sbatch script asked for (`
 
 from gpuyard.engines.contract import Launch
 from gpuyard.engines.hostnames import counted, folded
-from gpuyard.engines.local.room import ranks_of
+
+
+def ranks_of(launch: Launch) -> list[int]:
+    """How many processes the job means to start on each of its nodes."""
+    tasks = [part.tasks for part in launch.parts]
+    ranks = launch.recipe.ranks or sum(tasks)
+    if ranks == sum(tasks):
+        return tasks
+    each, rest = divmod(ranks, len(tasks))
+    return [each + (place < rest) for place in range(len(tasks))]
 
 
 def fallbacks(launch: Launch, folder: str, host: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Launch, Phase, Report
 from gpuyard.engines.local.translate import CHECKPOINT, Account, flaw_of_key, flaw_of_recipe
-from gpuyard.engines.patterns import appends, file_of
+from gpuyard.engines.patterns import appends, expand
 from gpuyard.engines.slurm.submission import LOOSE_VARIABLES
 from gpuyard.engines.slurm.translate import SlurmNode
 from gpuyard.model import Outcome
@@ -60,6 +60,7 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
     recipe = launch.recipe
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
     cwd = recipe.cwd or place.job_folder
+    letters = launch.letters(account.user)
     return {
         "key": launch.key,
         "folder": place.folder,
@@ -75,8 +76,8 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "batch": recipe.batch,
         "cwd": cwd,
         "umask": recipe.umask,
-        "stdout": file_of(recipe.stdout, launch, account.user),
-        "stderr": file_of(recipe.stderr, launch, account.user),
+        "stdout": expand(recipe.stdout, letters),
+        "stderr": expand(recipe.stderr, letters),
         "append": appends(recipe.open_mode, launch.restarts),
         "uid": account.uid,
         "gid": account.gid,

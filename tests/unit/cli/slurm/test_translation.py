@@ -20,7 +20,8 @@ from gpuyard.cli.slurm.words import REASONS, reason
 from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
 from gpuyard.control.slurm_views import MORE_COLUMNS
 from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, text_of
-from gpuyard.intake import Caller, Intake, read_sbatch
+from gpuyard.intake import Caller, Intake
+from gpuyard.intake.sbatch import read_sbatch
 
 POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
 
