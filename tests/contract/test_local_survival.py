@@ -311,6 +311,17 @@ def test_a_process_that_got_the_number_of_a_dead_supervisor_is_left_alone(local:
     assert 0 == local.alive("y-1-1")
 
 
+@pytest.mark.parametrize("name", ["launch.json", "work.json"])
+def test_a_launch_that_a_crash_of_the_machine_broke_is_written_again(local: LocalRig, name: str) -> None:
+    one = launch(local, "y-1-1")
+    local.engine._write(one)
+    (local.data / "attempts" / "y-1-1" / name).write_bytes(b"")
+
+    assert [Answer.DONE] == [reply.answer for reply in local.engine.start(EPOCH, [one])]
+    assert Outcome.COMPLETED is ended(local, "y-1-1").outcome
+    assert 1 == local.starts("y-1-1")
+
+
 def test_written_but_never_spawned_is_unknown_and_starts_when_asked_again(local: LocalRig) -> None:
     """The server died between the two."""
     one = launch(local, "y-1-1")

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ class LocalEngine:
         self._yard = str(yard or "")
         self._commands = ""
         self._boot = boot_id()
+        self._hostname = machine.hostname()
         self._now_ms = now_ms
         self._data = Data(data)
         if isinstance(nodes, Pretended):
@@ -299,9 +300,15 @@ class LocalEngine:
         """Let launches outlast a crash of the machine; all at the same time, for each alone would take as long."""
         paths = [os.path.join(self._data.root, files.ATTEMPTS), *folders]
         paths += [os.path.join(folder, files.LAUNCH) for folder in folders]
-        # A few for each thread: handing over costs as much as syncing where the disk is quick.
-        for _ in self._syncers.map(_sync, [paths[at::_SYNCS_AT_ONCE] for at in range(_SYNCS_AT_ONCE)]):
-            pass
+        # A few for each thread, this one among them: handing over costs as much as syncing where the disk is quick.
+        own, *others = [paths[at::_SYNCS_AT_ONCE] for at in range(min(_SYNCS_AT_ONCE, len(paths)))]
+        syncs = [self._syncers.submit(_sync, share) for share in others]
+        try:
+            _sync(own)
+        finally:
+            wait(syncs)
+        for sync in syncs:
+            sync.result()
 
     @staticmethod
     def _reply(word: str | None) -> Reply:
@@ -362,7 +369,7 @@ class LocalEngine:
             lang=os.environ.get("LANG") or "C.UTF-8",
             held=held,
             commands=self._commands,
-            host=machine.hostname(),
+            host=self._hostname,
             yard=self._yard,
         )
         if self._data.inside.leads_outside(job_folder):
@@ -555,11 +562,18 @@ def _sync(paths: list[str]) -> None:
 def _put(folder: str, plan: dict[str, Any]) -> None:
     """Write a plan, unless it is there."""
     work = {name: plan.pop(name) for name in translate.WORK}
-    files.create(os.path.join(folder, files.WORK), work, durable=False)
-    path = os.path.join(folder, files.LAUNCH)
-    if not files.create(path, plan, durable=False) and files.read(path) is None:
-        # A crash of the machine left a broken one: nothing is run before it is durable.
-        files.replace(path, plan)
+    if os.path.exists(os.path.join(folder, files.LAUNCH)):
+        _keep(os.path.join(folder, files.WORK), work)
+    else:
+        # No supervisor looks before there is a launch, so it need not become whole in one step.
+        files.write(os.path.join(folder, files.WORK), work)
+    _keep(os.path.join(folder, files.LAUNCH), plan)
+
+
+def _keep(path: str, value: dict[str, Any]) -> None:
+    """Write a file, unless it is there and whole: a crash of the machine may have left a broken one."""
+    if not files.create(path, value, durable=False) and files.read(path) is None:
+        files.replace(path, value)
 
 
 def _make_folders(of_job: str, of_attempt: str, owner: translate.Account | None) -> None:

@@ -56,7 +56,13 @@ def sync(path: str) -> None:
 def write_draft(path: str, content: bytes, *, durable: bool) -> str:
     """Write `content` beside `path` under a name of this process alone, and return that name."""
     draft = f"{path}.{os.getpid()}"
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _PRIVATE)
+    _write(draft, content, durable=durable)
+    return draft
+
+
+def _write(path: str, content: bytes, *, durable: bool) -> None:
+    """Write a file; where that fails it is gone."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _PRIVATE)
     try:
         rest = memoryview(content)
         while rest:
@@ -65,11 +71,15 @@ def write_draft(path: str, content: bytes, *, durable: bool) -> str:
             os.fsync(fd)
     except OSError:
         with suppress(OSError):
-            os.unlink(draft)
+            os.unlink(path)
         raise
     finally:
         os.close(fd)
-    return draft
+
+
+def write(path: str, value: dict[str, Any]) -> None:
+    """Write a file that nobody looks at before another one is there."""
+    _write(path, json.dumps(value).encode(), durable=False)
 
 
 def publish_once(draft: str, path: str) -> bool:
