@@ -341,6 +341,8 @@ class Trial:
         self.clock_ms += ms
 
     def _open_all(self) -> None:
+        # An array that was submitted on hold in the last step is to be let go as well.
+        self.books.catch_up()
         for job_id in sorted(self.books.state.jobs):
             self.ask_for(Verb.RELEASE, job_id)
             self.ask_for(Verb.CONTINUE, job_id)
