@@ -207,7 +207,7 @@ FAULTS = [
         "control/loop.py",
         "            if reply.answer is Answer.BARRED:\n",
         "            if reply.answer in (Answer.BARRED, Answer.DONE):\n",
-        SEEDS,
+        LOOP,
     ),
     Planted(
         "a blocker is named that nobody would miss",

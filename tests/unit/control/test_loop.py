@@ -33,6 +33,7 @@ from gpuyard.model import (
     AfterKind,
     Ask,
     AttemptState,
+    ConfigSet,
     DemandLearned,
     JobCancelled,
     JobClass,
@@ -436,6 +437,27 @@ def test_stopped_jobs_hold_their_gpus_until_they_are_gone() -> None:
         here.step(1000)
     runs = {run.key: run for run in here.engine.world.runs}
     assert runs[key(low)].ended_ms <= runs[key(urgent, 1_000_100)].started_ms  # type: ignore[operator]
+
+
+def test_a_job_that_was_told_to_stop_and_is_out_of_sight_keeps_its_gpus() -> None:
+    here = Here()
+    here.add(ConfigSet(here.now_ms, replace(SETTINGS, classes=(JobClass("batch", grace_ms=60_000),))))
+    here.engine._life = lambda _launch: Life(1_000_000, ignores_term=True)
+    first = here.submit(2)
+    here.step()
+    here.step(100)
+    other = here.submit(2)
+    here.ask_for(first, Verb.CANCEL)
+    here.step(100)
+    here.engine.cut_off("n0")
+    here.step(100)
+    here.engine.mend("n0")
+    for _ in range(5):
+        here.step(10_000)
+    assert [key(first)] == here.live(), "it has until the end of its grace"
+    for _ in range(3):
+        here.step(10_000)
+    assert [key(other, 1_000_100)] == here.live()
 
 
 def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
