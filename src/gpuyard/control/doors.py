@@ -16,6 +16,7 @@ from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import Person, Roster
+from gpuyard.control.rounds import Rounds
 from gpuyard.control.tokens import Office
 from gpuyard.errors import YardError
 from gpuyard.store import How
@@ -43,8 +44,8 @@ class Doors:
         self._store = books.store
         self._told: list[Callable[[Access], None]] = []
         self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="yard-people", daemon=True)
+        self._rounds = Rounds("yard-people", self._round)
+        self._seen_seq = -1
         live = self._store.config_version()
         # The version of a start is of a file like ours, and ours is newer; one that somebody applied is not undone.
         self._seen = 0 if live is None or live.how is not How.START else live.version
@@ -67,13 +68,11 @@ class Doors:
 
     def start(self) -> None:
         """Begin to look for newer versions."""
-        self._thread.start()
+        self._rounds.start(LOOK_S)
 
     def close(self) -> None:
         """Look no more."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=2)
+        self._rounds.close(wait_s=2)
 
     def look(self) -> None:
         """Take up the people of the version in force, if it is another than the last one seen."""
@@ -103,13 +102,12 @@ class Doors:
         for tell in self._told:
             tell(access)
 
-    def _watch(self) -> None:
-        seen_seq = -1
-        while not self._closing.wait(LOOK_S):
-            try:
-                if self._store.wait(seen_seq, WAIT_S) and not self._closing.is_set():
-                    seen_seq = self._store.head()
-                    self.look()
-            except YardError as error:
-                # A store that is away comes back, and those who were let in are known meanwhile.
-                _log.debug("people could not be looked up: %s", error.message)
+    def _round(self) -> float:
+        try:
+            if self._store.wait(self._seen_seq, WAIT_S) and not self._rounds.rest(0):
+                self._seen_seq = self._store.head()
+                self.look()
+        except YardError as error:
+            # A store that is away comes back, and those who were let in are known meanwhile.
+            _log.debug("people could not be looked up: %s", error.message)
+        return LOOK_S

@@ -16,6 +16,7 @@ from gpuyard.control.books import Books
 from gpuyard.control.observe import attempt_key
 from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Unacceptable
+from gpuyard.control.rounds import Rounds
 from gpuyard.engines.contract import Engine, EngineError, KeepsLeftovers, Leftover
 from gpuyard.errors import YardError
 from gpuyard.model import Retention
@@ -108,32 +109,25 @@ class Keeper:
         self._noted: Mark | None = None
         """Up to which end recipes were noted; None: not yet looked up since the start."""
         self._marks: dict[str, Mark] | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="yard-keeper", daemon=True)
+        self._rounds = Rounds("yard-keeper", self._round)
 
     def start(self) -> None:
         """Begin to look now and then."""
-        self._thread.start()
+        self._rounds.start(FIRST_S)
 
     def close(self) -> None:
         """Finish the step under way."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
+        self._rounds.close()
 
-    def _run(self) -> None:
-        pause_s = FIRST_S
-        while not self._closing.wait(pause_s):
-            pause_s = EVERY_S
-            if not self._leads():
-                continue
+    def _round(self) -> float:
+        if self._leads():
             try:
                 done = self.by_itself()
+                if done.total:
+                    _log.info("removed, as yard.yaml says: %s", done)
             except (YardError, EngineError, OSError) as error:
                 _log.warning("what is too old was not removed: %s", error)
-                continue
-            if done.total:
-                _log.info("removed, as yard.yaml says: %s", done)
+        return EVERY_S
 
     def by_itself(self) -> Tally:
         """One walk as yard.yaml says, from where the last one ended."""
@@ -145,7 +139,7 @@ class Keeper:
         for kind in KINDS:
             place: Place | None = self._begun(kind)
             while place is not None and place.kind == kind:
-                if self._closing.wait(PAUSE_S):
+                if self._rounds.rest(PAUSE_S):
                     return tally
                 place = self.step(Wish(), place, tally)
         self._remember()

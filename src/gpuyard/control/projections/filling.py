@@ -5,12 +5,12 @@ transaction. A projection that fails at an event stands still there and says so,
 """
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
+from gpuyard.control.rounds import Rounds
 from gpuyard.errors import YardError
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
@@ -61,8 +61,7 @@ class Filler:
         """Rows of each as they are in the store, as far as they were looked at, and where its cursor stands."""
         self._saved: dict[str, int] = {}
         """When the last checkpoint was made, as far as it was looked up."""
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="yard-projections", daemon=True)
+        self._rounds = Rounds("yard-projections", self._round)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
@@ -214,31 +213,25 @@ class Filler:
     def start(self) -> None:
         """Begin to fill, if there is anything to fill."""
         if self.projections:
-            self._thread.start()
+            self._rounds.start(PAUSE_S)
 
     def close(self) -> None:
         """Finish the batch under way."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
+        self._rounds.close()
 
-    def _run(self) -> None:
-        pause_s = PAUSE_S
-        while not self._closing.wait(pause_s):
-            pause_s = IDLE_S
-            epoch = self._epoch()
-            if epoch is None:
-                continue
-            try:
-                if self.step(epoch):
-                    pause_s = PAUSE_S
-                else:
-                    seqs = [c.seq for name, c in self._store.cursors().items() if name in self.projections]
-                    pause_s = GATHER_S if self._store.wait(min(seqs, default=0), IDLE_S) else 0
-            except Fenced:
-                continue
-            except Exception as error:
-                _log.warning("projections were not filled: %s", error)
-                pause_s = RETRY_S
-            if self.errors:
-                pause_s = max(pause_s, IDLE_S)
+    def _round(self) -> float:
+        epoch = self._epoch()
+        if epoch is None:
+            return IDLE_S
+        try:
+            if self.step(epoch):
+                pause_s = PAUSE_S
+            else:
+                seqs = [c.seq for name, c in self._store.cursors().items() if name in self.projections]
+                pause_s = GATHER_S if self._store.wait(min(seqs, default=0), IDLE_S) else 0
+        except Fenced:
+            return IDLE_S
+        except Exception as error:
+            _log.warning("projections were not filled: %s", error)
+            pause_s = RETRY_S
+        return max(pause_s, IDLE_S) if self.errors else pause_s
