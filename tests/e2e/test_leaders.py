@@ -71,6 +71,24 @@ def wait_for(what: Callable[[], bool], seconds: float) -> float:
     return time.monotonic() - began
 
 
+def test_a_server_that_does_not_lead_has_the_leaders_reasons(pair: Pair) -> None:
+    other = pair.other(pair.leader())
+    ids = []
+    for gpus in (1, 8):
+        body = {"command": ["sleep", "60"], "gpus": gpus, "tenant": "t"}
+        status, answer = other.call("POST", "/api/v1/jobs", body)
+        assert 201 == status, answer
+        ids.append(answer["id"])
+
+    def reasons() -> list[str]:
+        return [row[-1] for row in other.call("GET", "/api/v1/queue")[1]["rows"]]
+
+    wait_for(lambda: reasons() == ["", "no room"], 10)
+    for job_id in reversed(ids):
+        other.call("DELETE", f"/api/v1/jobs/{job_id}")
+    wait_for(lambda: not reasons(), 10)
+
+
 def test_the_other_one_schedules_soon_after_the_leader_is_killed(pair: Pair) -> None:
     leader = pair.leader()
     other = pair.other(leader)

@@ -12,8 +12,10 @@ from gpuyard.control.desk import Desk
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.people import Person
 from gpuyard.control.queue_list import EVERYTHING, Filter
+from gpuyard.control.reading.judged import Judged
 from gpuyard.control.views import Views
 from gpuyard.control.wishes import Asked, Wish
+from gpuyard.core import decide
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,
@@ -78,6 +80,13 @@ class Rig:
         self.books.catch_up()
         attempt = self.books.state.jobs[job_id].attempt + 1
         self.add(AttemptStarted(self.now_ms(), job_id, attempt, (Grant(0, gpus, 1000, 0, 0, 1),)))
+
+    def judge(self) -> None:
+        """A pass of the leader, of which nothing but its reasons is kept."""
+        books = self.books
+        books.catch_up()
+        plan = decide(books.state, books.policy, self.time_ms)
+        books.judged = Judged(books.seq, books.state.last_job_id, plan.examined, plan.codes)
 
     def end(self, job_id: int, outcome: Outcome = Outcome.COMPLETED, exit_code: int = 0) -> None:
         attempt = self.books.state.jobs[job_id].attempt

@@ -17,6 +17,7 @@ from typing import Any
 
 from gpuyard.control.aside import Aside
 from gpuyard.control.projections.bound import BY_KIND
+from gpuyard.control.reading.judged import Judged
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
@@ -104,6 +105,8 @@ class Books:
         self.state = State()
         self.seq = 0
         """The last event that is folded in."""
+        self.judged = Judged()
+        """What the last pass said of those that wait: of this process while it leads, else of the leader's."""
         self._saved_seq = 0
         self._policy: tuple[PolicySpec, Policy] | None = None
         self._saving: tuple[int, Aside] | None = None

@@ -16,6 +16,7 @@ from gpuyard.control.books import Books, Draft
 from gpuyard.control.configs import StartFile, put_start
 from gpuyard.control.loop import Controller, Step
 from gpuyard.control.memory import Witness
+from gpuyard.control.reading.judged import Judged, judged_of
 from gpuyard.control.slurm_watch import FIRST_MS, Watcher
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
@@ -34,6 +35,8 @@ REST_S = 0.01
 """The shortest pause between two steps: requests have to get their turn, and what comes in meanwhile goes together."""
 RETRY_S_MAX = 10.0
 LEASE_CHECK_S = 1.0
+TELL_S = 1.0
+"""How often the other processes are told why jobs wait, if that has changed."""
 KEYS_KEPT_MS = 7 * 86_400_000
 """How long an idempotency key is remembered."""
 LOG_KEPT_MS = 90 * 86_400_000
@@ -77,8 +80,15 @@ class Leader:
         now_ms: Callable[[], int],
         witness: Witness | None = None,
         following: Collection[str] = (),
+        *,
+        shared: bool = False,
     ) -> None:
-        """`following`: projections whose checkpoints have to cover what is cut off the log."""
+        """`following`: projections whose checkpoints have to cover what is cut off the log. `shared`: whether other
+        processes may be there, which have to be told why jobs wait.
+        """
+        self._shared = shared
+        self._told: tuple[float, Judged] = (float("-inf"), Judged())
+        """When they were last told, and what."""
         self._witness = witness
         self._following = following
         self.standing = Standing()
@@ -151,6 +161,7 @@ class Leader:
         while self._books.catch_up():
             pass
         self._configure(None)
+        self._books.judged = judged_of(self._books.store.reasons())
         self.standing.error = ""
 
     def _failed(self, what: str, error: Exception) -> None:
@@ -233,11 +244,23 @@ class Leader:
             # What goes on is told once, not at every step.
             if trouble not in before:
                 _log.warning("%s", trouble)
+        if self._shared:
+            self._tell(standing.epoch)
         self._books.save_beside(self._now_ms())
         if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
             self._tidied_s = standing.step_at_s
             self._tidy()
         return step
+
+    def _tell(self, epoch: int) -> None:
+        """Tell the other processes why jobs wait."""
+        (told_s, told), judged, now_s = self._told, self._books.judged, time.monotonic()
+        if (
+            now_s - told_s >= TELL_S
+            and not judged.same(told)
+            and self._books.store.put_reasons(epoch, judged.text())
+        ):
+            self._told = (now_s, judged)
 
     def _tidy(self) -> None:
         """Forget what is too old. A store that cannot now can in an hour."""

@@ -28,6 +28,7 @@ from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
 from gpuyard.control.memory import Witness
 from gpuyard.control.observe import attempt_events, by_key, engine_events, key_of, lost, node_events, refused
+from gpuyard.control.reading.judged import Judged
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.decide import decide
 from gpuyard.engines.contract import (
@@ -137,6 +138,8 @@ class Controller:
         self._over: dict[str, None] = {}
         """Attempts whose ends are in the log, to be forgotten by the engine."""
         self._keeper = Keeper(books, engine, epoch, self._pace, stopwatch_ns)
+        self._last_job_id = 0
+        """The last job that the last pass knew of."""
         self._nodes_ms: int | None = None
         self._listing_ms: int | None = None
 
@@ -158,6 +161,8 @@ class Controller:
             self._decide(draft, now_ms, step)
 
         step.events += self._commit(note_and_decide)
+        # Of those that started it is no longer asked why they wait.
+        self.books.judged = Judged(self.books.seq, self._last_job_id, step.plan.examined, step.plan.codes)
         self._act(reports, now_ms, step, began_ns)
         self._recount(step, now_ms)
         step.more = step.more or bool(self._over)
@@ -268,6 +273,7 @@ class Controller:
             draft.add(DemandLearned(now_ms, asks))
         began_ns = self._stopwatch_ns()
         step.plan = plan = decide(state, self.books.policy, now_ms)
+        self._last_job_id = state.last_job_id
         step.decide_ns = self._stopwatch_ns() - began_ns
         for stop in plan.stops:
             draft.offer(AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))

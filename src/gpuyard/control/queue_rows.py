@@ -33,6 +33,9 @@ REASON_TEXTS = {
     ReasonCode.AHEAD: "jobs ahead of it take what there is",
 }
 
+NEW_TEXT = "not looked at yet"
+"""Of a job that came after the last pass."""
+
 QUEUE_COLUMNS = (
     "id", "label", "name", "tenant", "user", "class", "state", "attempt_state", "gpus", "nodes",
     "submitted_ms", "started_ms", "time_limit_s", "reason",

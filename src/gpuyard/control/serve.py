@@ -174,7 +174,15 @@ class Yard:
         self._undo.append(self.projections.close)
         following = frozenset(self.projections.projections)
         self.leader = Leader(
-            self.books, self.engine, self._file, owner.name, holder, steady_ms, witness, following
+            self.books,
+            self.engine,
+            self._file,
+            owner.name,
+            holder,
+            steady_ms,
+            witness,
+            following,
+            shared=self.options.shared,
         )
         self._undo.append(self.leader.stop)
         self.keeper = Keeper(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)

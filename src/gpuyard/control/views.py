@@ -13,17 +13,17 @@ from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, live_job, live_task, node_view
 from gpuyard.control.queue_list import EVERYTHING, Filter, Owners, QueueList, Reason
-from gpuyard.control.queue_rows import REASON_TEXTS, closed_text, running_text, waits_text
+from gpuyard.control.queue_rows import NEW_TEXT, REASON_TEXTS, closed_text, running_text, waits_text
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import files, recipe_of
 from gpuyard.control.tries import tries_of
-from gpuyard.core import State, decide
+from gpuyard.core import State
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.jobs.queue_position import ahead
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.model import JobState, Plan, ReasonCode
+from gpuyard.model import JobState, ReasonCode
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 
 PAGE_MAX = 1000
@@ -53,7 +53,6 @@ class Views:
         self._now_ms = now_ms
         self._said = said
         self._late = late
-        self._plan: tuple[int, int, Plan] = (-1, -1, Plan())
         self._owners = Owners()
 
     # -- one job -------------------------------------------------------------------------------------------------
@@ -299,13 +298,9 @@ class Views:
         return QueueList(self._books, self._reasons, self._owners, wanted, limit, wide, self._now_ms)
 
     def _reasons(self, state: State) -> Reason:
-        """Why each job waits, in a few words, from a plan for the state as it is. Called with the books locked."""
-        now_ms = max(self._now_ms(), state.now_ms)
-        # The same state has the same plan, but for time; a second is nothing to whoever reads a list.
-        if self._plan[0] != state.stirred or now_ms - self._plan[1] > 1000 or now_ms < self._plan[1]:
-            self._plan = (state.stirred, now_ms, decide(state, self._books.policy, now_ms))
-        plan = self._plan[2]
-        codes = dict(zip(plan.examined, plan.codes, strict=True))
+        """Why each job waits, in a few words, as the last pass of the leader has it. Called with the books locked."""
+        judged = self._books.judged
+        codes, last_job_id = judged.by_id(), judged.last_job_id
         texts = {int(code): text for code, text in REASON_TEXTS.items()}
         texts[ReasonCode.ROOM] += closed_text(state)
         earmarks, deferred = state.earmarks, state.deferred
@@ -328,6 +323,8 @@ class Views:
                 return texts[code]
             if record.id in earmarks:
                 return texts[ReasonCode.EARMARK]
+            if record.id > last_job_id and not observed:
+                return NEW_TEXT
             return "in line" if place is None else f"in line, {place} ahead"
 
         return reason

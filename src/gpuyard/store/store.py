@@ -22,6 +22,7 @@ from gpuyard.store.tables.bound import BoundTables
 from gpuyard.store.tables.configs import Configs
 from gpuyard.store.tables.following import Following
 from gpuyard.store.tables.history import History
+from gpuyard.store.tables.reasons import Reasons
 from gpuyard.store.tables.tokens import Tokens
 from gpuyard.store.tables.tries import Tries
 
@@ -33,7 +34,7 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs, Tokens):
+class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs, Tokens, Reasons):
     """Log, snapshots, projections, history, tries, configuration, tokens, blobs and election of one yard.
 
     Any thread may use it.

@@ -39,6 +39,7 @@ from gpuyard.model import (
     JobClass,
     Node,
     Outcome,
+    ReasonCode,
     Settings,
     StopCause,
     Verb,
@@ -529,3 +530,14 @@ def test_time_that_goes_back_is_not_followed() -> None:
 
 def test_reports_say_only_what_they_say() -> None:
     assert Phase.UNKNOWN is Here().engine.status(["memory00-0-9-1"])[0].phase
+
+
+def test_what_a_pass_says_of_jobs_is_kept_for_those_who_list_them() -> None:
+    here = Here()
+    first, second = here.submit(2), here.submit(2)
+    here.step()
+    judged = here.books.judged
+    assert {first: ReasonCode.STARTED, second: ReasonCode.ROOM} == judged.by_id()
+    assert (here.books.seq, second) == (judged.seq, judged.last_job_id)
+    here.step(10_000)
+    assert {second: ReasonCode.STARTED} == here.books.judged.by_id()

@@ -15,7 +15,7 @@ from gpuyard.control.dependencies import Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import View, live_job, time_text
 from gpuyard.control.queue_list import Filter
-from gpuyard.control.queue_rows import QUEUE_COLUMNS
+from gpuyard.control.queue_rows import NEW_TEXT, QUEUE_COLUMNS
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
@@ -100,6 +100,7 @@ def test_the_queue_has_who_runs_who_waits_and_who_is_set_aside_with_reasons(yard
     running = yard.submit(gpus=8)
     yard.start(running, 0xFF)
     first, second, held = yard.submit(gpus=4), yard.submit(gpus=4), yard.submit(hold=True)
+    yard.judge()
     queue = listed(yard.views)
     rows = [dict(zip(QUEUE_COLUMNS, row, strict=True)) for row in queue["rows"]]
 
@@ -109,6 +110,24 @@ def test_the_queue_has_who_runs_who_waits_and_who_is_set_aside_with_reasons(yard
     assert [second] == [
         row[0] for row in listed(yard.views, Filter(user="root", states=frozenset({"PENDING"})))["rows"]
     ][1:2]
+
+
+def test_reasons_are_those_of_the_last_pass_as_far_as_they_still_hold(yard: Rig) -> None:
+    def reasons() -> list[str]:
+        return [row[-1] for row in listed(yard.views)["rows"]]
+
+    running = yard.submit(gpus=8)
+    yard.start(running, 0xFF)
+    first = yard.submit(gpus=4)
+    assert ["", NEW_TEXT] == reasons(), "no pass has looked at it, and no reader does"
+    yard.judge()
+    assert ["", "no room"] == reasons()
+    assert "no room" == yard.views.job(label_of(str(first)))["reason"]
+    yard.submit(gpus=4)
+    assert ["", "no room", NEW_TEXT] == reasons()
+    yard.end(running)
+    yard.start(first, 0xF)
+    assert ["", NEW_TEXT] == reasons(), "a job that has started waits no longer, whatever the pass said"
 
 
 def test_a_wide_queue_says_what_a_job_waits_for(yard: Rig) -> None:

@@ -17,6 +17,7 @@ YARDS = frozenset({*LIVE, "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_F
 
 REASONS = {
     "about to start": "None",
+    "not looked at yet": "None",
     "no room": "Resources",
     "room is promised to a job ahead": "Priority",
     "its tenant is at its limit": "AssocGrpGRES",

@@ -1,0 +1,29 @@
+"""Why jobs wait, as the leader last told the other processes: one text, which the next one replaces."""
+
+from sqlalchemy import delete, insert, select
+
+from gpuyard.store.backend.base import Backend
+from gpuyard.store.schema import META
+
+_REASONS = "reasons"
+
+
+class Reasons:
+    """What the leader of one store said last."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def reasons(self) -> str:
+        """What the leader told last; empty: nothing yet."""
+        with self._backend.reading() as conn:
+            return str(conn.scalar(select(META.c.value).where(META.c.name == _REASONS)) or "")
+
+    def put_reasons(self, epoch: int, text: str) -> bool:
+        """Tell the other processes. A leader whose epoch is over tells nobody."""
+        with self._backend.writing() as conn:
+            if self._backend.lock_counters(conn).epoch != epoch:
+                return False
+            conn.execute(delete(META).where(META.c.name == _REASONS))
+            conn.execute(insert(META).values(name=_REASONS, value=text))
+        return True
