@@ -295,7 +295,8 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
     if not known:
         return new.tenant or who.name
     if new.tenant:
-        if new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
+        if not who.sight.whole or new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
+            # Somebody who sees a part of the yard is refused in the same words whether or not there is such a tenant.
             return new.tenant
         named = [path for path in known if who.sight.knows(path)]
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))

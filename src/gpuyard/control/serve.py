@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -228,7 +229,9 @@ class Yard:
             if taken
             else ()
         )
-        told = tuple([note for note in (self.leader.note, self._behind) if note])
+        told = tuple(
+            [note for note in (self.leader.note, self._behind, _read_by_all(self.options.tls_key)) if note]
+        )
         of_engine = getattr(self.engine, "notes", ())
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
         own = [
@@ -337,6 +340,15 @@ def _percentile_ms(seconds: list[float], percent: int) -> float | None:
     if not seconds:
         return None
     return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3)
+
+
+def _read_by_all(key: Path | None) -> str:
+    """What is to be said about a TLS key; empty: nothing."""
+    if key is None or not key.stat().st_mode & stat.S_IROTH:
+        return ""
+    return (
+        f"every user of this machine can read the TLS key {key} and pretend to be this yard: `chmod o= {key}`"
+    )
 
 
 def check_address(options: Options) -> None:

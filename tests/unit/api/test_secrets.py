@@ -235,3 +235,15 @@ def test_tenants_whose_names_begin_alike_are_two(yard: Team) -> None:
 
     found = yard.call("GET", "/api/v1/history?name=alike", yard.tokens["erik"]).json["jobs"]
     assert [own] == [job["id"] for job in found]
+
+
+def test_a_user_learns_nothing_of_tenants_elsewhere_by_submitting_for_them(yard: Team) -> None:
+    """Neither that there is such a tenant nor that there is none."""
+    for tenant in ("product", "nothing-here", "product/erik", "nothing-here/x"):
+        answer = yard.call(
+            "POST", "/api/v1/jobs", yard.tokens["carl"], {"command": ["true"], "tenant": tenant}
+        )
+        assert (403, f"carl may not submit for {tenant}: user of research") == (
+            answer.status,
+            answer.json["detail"],
+        )

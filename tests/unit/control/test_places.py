@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.places import DataDir, named_store
+from gpuyard.control.serve import _read_by_all
 from gpuyard.errors import YardError
 
 
@@ -82,3 +83,11 @@ def test_a_stores_url_need_not_stand_on_the_command_line(
     file.write_text("")
     with pytest.raises(YardError, match="names no store"):
         named_store("")
+
+
+def test_a_key_that_everybody_can_read_is_named(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.touch(0o640)
+    assert "" == _read_by_all(None) == _read_by_all(key)
+    key.chmod(0o644)
+    assert f"chmod o= {key}" in _read_by_all(key)
