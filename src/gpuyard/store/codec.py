@@ -21,14 +21,14 @@ Upcaster = Callable[[Plain], Plain]
 """From the plain form of one version to that of the next."""
 
 VERSIONS: dict[str, int] = {}
-"""Kinds whose version is no longer 1."""
+"""Kinds with a version other than 1."""
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {}
 """By kind and the version that is read; gives the version after it."""
 
 _INTEGER_MAX = (1 << 63) - 1
 _SPECS_MAX = 256
-"""What so many jobs asked for is remembered as it stands in the log."""
+"""How many specs of jobs are remembered, by their text in the log."""
 _SPEC, _AFTER_SPEC = '"spec":', ',"submitted_ms":'
 """Around what a job asks for. Within its texts every quotation mark has a backslash before it, so neither is there."""
 _SUBMISSIONS = frozenset({JobSubmitted.__name__, TasksSubmitted.__name__})

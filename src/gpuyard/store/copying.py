@@ -2,8 +2,9 @@
 
 Both sides are one transaction each. The source is read as it is at one moment, so a server may go on writing to it; the
 target has everything or nothing. The yard's own name and its counters come along: the copy is the same yard, its
-running jobs are found again under their keys, and no id is given out twice. Only its epoch is later than any that the
-source or an earlier copy can have come to: engines refuse a server that still leads there, and believe the new leader.
+running jobs are found again under their keys, and no id is given out twice. Only the epoch differs: it is later than
+any that the source or an earlier copy can have reached, so engines refuse a server that still leads there and accept
+the new leader.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ class Copied(NamedTuple):
 def copy_store(
     source: str | Path, target: str | Path, now_s: int, tell: Callable[[str, int], None] | None = None
 ) -> Copied:
-    """Copy all of a store. `tell` is told of each table how many rows are written. Raises if anything is missing."""
+    """Copy all of a store. Calls `tell` with the number of rows of each table. Raises if anything is missing."""
     if "://" not in str(source) and not Path(source).is_file():
         raise BadInput(f"there is no store at {source}", "Name the file, such as yard.db in the data folder.")
     there = backend_of(source, BUSY_S, PATIENCE_S)
@@ -60,7 +61,7 @@ def copy_store(
                     _check_empty(writing, here)
                     rows = _copy(reading, writing, tell)
                     counters = here.lock_counters(writing)
-                    # There is one election in a second at most, so no epoch overtakes the clock.
+                    # There is at most one election in a second, so no epoch overtakes the clock.
                     later = counters._replace(epoch=max(counters.epoch + 1, now_s))
                     here.set_counters(writing, later)
                 return Copied(there.place, here.place, rows, later.next_job_id, there.who_leads())

@@ -1,14 +1,14 @@
 """What can go wrong with a store, in words that say what to do.
 
 The libraries below speak in codes (SQLite's result codes, PostgreSQL's SQLSTATE). They are read in this one place,
-so that nobody above has to know which database is in use.
+so that the code above need not know which database is in use.
 
     StoreError
       Fenced            a newer leader was elected; this one must stop acting
       Conflict          an idempotency key was used again for another request
       StoreFull         no space left; reads go on, writes work again once there is space
       StoreReadOnly     writes are not allowed; reads go on
-      StoreBusy         somebody else holds the store for too long; try again
+      StoreBusy         another thread or process holds the store for too long; try again
       StoreUnreachable  the server is not there, or went away; whether the last write happened is not known
       StoreDamaged      what was read is not what was written
 """
@@ -46,7 +46,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Somebody else held the store for too long. Nothing was written."""
+    """Another thread or process held the store for too long. Nothing was written."""
 
 
 class StoreUnreachable(StoreError):
@@ -134,14 +134,14 @@ def _kind_of(error: SQLAlchemyError) -> _Kind:
     if state:
         found = [_POSTGRESQL[key] for key in (state, state[:3], state[:2]) if key in _POSTGRESQL]
         return found[0] if found else _OTHER
-    # A connection that could not be made, or broke, has no SQLSTATE: nobody was there to give one.
+    # A connection that could not be made, or broke, has no SQLSTATE: no server was there to give one.
     if isinstance(error, DBAPIError) and type(cause).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return _UNREACHABLE
     return _OTHER
 
 
 def _looked_at(kind: _Kind, place: str) -> _Kind:
-    """SQLite does not always tell why a file could not be opened or written; the file system does."""
+    """SQLite does not always say why a file could not be opened or written; the file system does."""
     if kind not in (_SQLITE[sqlite3.SQLITE_CANTOPEN], _SQLITE[sqlite3.SQLITE_IOERR]):
         return kind
     try:

@@ -1,4 +1,4 @@
-"""The append-only log: who may write to it, in what order, and how it is read.
+"""The append-only log: how it is written, in what order, and how it is read.
 
 Every writer locks the counter row before it does anything else. So numbers have no gaps, their order is the order of
 commits, and a reader that has seen one event has seen all before it.
@@ -24,7 +24,7 @@ Numbered = tuple[int, Event]
 """An event with its number in the log."""
 
 READ_MAX = 10_000
-"""How many events one read gives unless told otherwise."""
+"""How many events one read gives by default."""
 
 _ALL = (1 << 62) - 1
 _LINES = (
@@ -33,7 +33,7 @@ _LINES = (
     .order_by(EVENTS.c.seq)
     .limit(bindparam("count"))
 )
-"""Made once: the library then finds its compiled form without looking at all its parts again."""
+"""Built once, so that SQLAlchemy finds the compiled form in its cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class EventLog:
     def commit(
         self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
     ) -> list[int]:
-        """The leader's way to write: look at what is new, then decide what still holds, with nobody in between.
+        """The leader's way to write: read what is new, then decide what still holds, with no write in between.
 
         `make` gets every event after `after_seq` and is called once, with the log locked: what it returns is written
         with the next numbers, which this gives. If it returns nothing, nothing is written. Events that `make` was
-        given are in the log for good, whatever becomes of the commit. A leader of an older epoch is refused; without
-        an epoch this is for what any process may write.
+        given are in the log for good, even if the commit fails. A leader of an older epoch is refused; without an
+        epoch this is for what any process may write.
         """
         with self._backend.writing() as conn:
             counters = self._backend.lock_counters(conn)
@@ -135,7 +135,7 @@ class EventLog:
         return self._backend.counters()
 
     def read(self, after_seq: int, limit: int = READ_MAX, until_seq: int | None = None) -> list[Numbered]:
-        """Events after this one, in order, at most so many, none after `until_seq`.
+        """At most `limit` events after this one, in order, none after `until_seq`.
 
         Raises `StoreDamaged` if some that should be there are not: a fold over the rest would be wrong.
         """

@@ -1,8 +1,8 @@
 """Brings the tables of a store to what this release expects, when it is opened.
 
 All steps run in one transaction that also takes a lock, so two processes that open a new store at once do not make
-its tables twice, and a step that fails leaves everything as it was. A store whose tables are newer than this
-release is left alone.
+its tables twice, and a step that fails leaves everything as it was. A store with tables newer than this release is
+left alone.
 """
 
 import base64
@@ -83,7 +83,7 @@ def _present(conn: Connection) -> str | None:
 
 
 def _make(conn: Connection) -> None:
-    """The tables of a new store, at once: they are what all steps come to."""
+    """The tables of a new store, at once: the result of all steps."""
     METADATA.create_all(conn, checkfirst=False)
     conn.execute(insert(COUNTERS).values(id=1, next_seq=1, next_job_id=1, epoch=0))
     _VERSION.create(conn)

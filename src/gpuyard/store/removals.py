@@ -1,9 +1,9 @@
-"""What is forgotten of jobs that ended a while ago: how they were run. The log and the history stay.
+"""Forgets how jobs that ended a while ago were run. The log and the history stay.
 
-Many jobs may share a recipe, and only the history knows which; to look there for each one would take for ever. So the
-ends of jobs are noted recipe by recipe, by whoever removes them and not when a job ends, and a recipe goes when the
-last of its jobs ended long enough ago and no live job has it. That is judged with the log locked: whoever submits
-the same recipe at this moment comes before, and it stays, or after, and brings it along.
+Many jobs may share a recipe, and only the history knows which; to search it for each recipe would take too long. So
+each removal first notes the last end per recipe (not when a job ends), and removes a recipe when the last of its jobs
+ended long enough ago and no live job has it. The log is locked meanwhile: a submission of the same recipe comes either
+before, and the recipe stays, or after, and brings it along.
 """
 
 import hashlib
@@ -47,21 +47,21 @@ class Ended(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """When something was removed, and who wanted it."""
+    """When something was removed, and by whom."""
 
     at_ms: int
     by: str
 
 
 class OldRecipe(NamedTuple):
-    """A recipe whose jobs have all ended a while ago."""
+    """A recipe of jobs that all ended a while ago."""
 
     hash: str
     ended_ms: int
     size: int
     """In bytes."""
     needed: bool
-    """Whether a live job has it all the same."""
+    """Whether a live job still has it."""
 
 
 def _noted(statement: Any) -> Any:
@@ -129,10 +129,10 @@ class Removals(EventLog):
         seq: int,
         removal: Removal | None,
     ) -> list[OldRecipe]:
-        """Remove recipes whose jobs ended before a time, but none that a live job has.
+        """Remove recipes of jobs that ended before a time, but none that a live job has.
 
-        `needed` are those of the jobs that were live at event `seq`; what was submitted since is looked up with the log
-        locked. Without a removal they are only looked at.
+        `needed` holds the recipes of jobs that were live at event `seq`; later submissions are looked up with the log
+        locked. Without a `removal` nothing is removed.
         """
         with self._backend.writing() as conn:
             needed = self._needed(conn, needed, seq)
@@ -156,9 +156,9 @@ class Removals(EventLog):
         seq: int,
         removal: Removal | None,
     ) -> list[OldRecipe]:
-        """As `remove_recipes`, of the environment alone. What is left is kept under a hash of its own.
+        """As `remove_recipes`, but removes the environment alone and keeps the rest under a hash of its own.
 
-        So whoever submits the same recipe later brings it along whole. One without an environment has the size 0.
+        So a later submission of the same recipe brings it along whole. A recipe without an environment has size 0.
         """
         with self._backend.writing() as conn:
             needed = self._needed(conn, needed, seq)
@@ -177,9 +177,9 @@ class Removals(EventLog):
         return found
 
     def _needed(self, conn: Connection, needed: Collection[str], seq: int) -> Collection[str]:
-        """With those of jobs that were submitted since. The log is locked from here on."""
+        """`needed` and the recipes of jobs submitted after `seq`. The log is locked from here on."""
         self._backend.lock_counters(conn)
-        # Not `_decoded`: a gap in the log is for whoever folds it.
+        # Not `_decoded`: a gap in the log matters only when it is folded.
         for number, kind, version, body in self._lines(conn, seq, None, None):
             if kind in (JobSubmitted.__name__, TasksSubmitted.__name__):
                 event = self._codec.decode(number, kind, version, body)
@@ -188,7 +188,7 @@ class Removals(EventLog):
         return needed
 
     def bare_recipe(self, name: str) -> bytes | None:
-        """What is left of a recipe whose environment was removed."""
+        """What is left of a recipe after its environment was removed."""
         query = select(BLOBS.c.body).join(RECIPES, RECIPES.c.bare == BLOBS.c.hash)
         with self._backend.reading() as conn:
             return conn.scalar(query.where(RECIPES.c.hash == name))
@@ -218,7 +218,7 @@ class Removals(EventLog):
 
 @contextmanager
 def _overwritten(conn: Connection) -> Iterator[None]:
-    """What is deleted may be secret: SQLite would leave it in its file until it needs the room."""
+    """Overwrite what is deleted, for it may be secret: SQLite would leave it in its file until it needs the space."""
     ours = conn.dialect.name == "sqlite"
     if ours:
         conn.exec_driver_sql("PRAGMA secure_delete = ON")

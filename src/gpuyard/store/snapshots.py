@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 _PRUNE_STEP = 20_000
 """Events deleted in one transaction: submissions wait meanwhile."""
 ANCHOR_MS = 7 * DAY_MS
-"""Of the snapshots made in each such span, aligned to the epoch, the first stays until the log is cut after it."""
+"""The first snapshot of each such span, aligned to the epoch, stays until the log is cut after it."""
 
 
 class Snapshot(NamedTuple):
-    """What the log amounts to up to and with event `seq`."""
+    """What the log amounts to, up to and including event `seq`."""
 
     seq: int
     plain: Plain

@@ -54,7 +54,7 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
         return self._backend.place
 
     def elect(self, holder: str) -> Lease | None:
-        """Try to become the leader, without waiting; nothing if somebody leads (`who_leads` tells who)."""
+        """Try to become the leader, without waiting; None if another process leads (see `who_leads`)."""
         return self._backend.elect(holder)
 
     def who_leads(self) -> Holder | None:
@@ -83,8 +83,8 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
     def forget_log(self, before_ms: int, following: Collection[str] = ()) -> int:
         """Cut the log at the newest whole snapshot that was made by then; gives how many events were deleted.
 
-        Without such a snapshot nothing is cut, and nothing that a projection needs: of those that are named, and of
-        others that were filled here since then, a checkpoint has to cover what goes.
+        Without such a snapshot nothing is cut. Nor is anything that a projection needs: a checkpoint of each
+        projection that is named, and of any other that was filled here since then, must cover what goes.
         """
         wanted = self.place_to_cut(before_ms)
         if wanted is None:
@@ -123,7 +123,8 @@ def open_store(
     """Open a store and bring its tables up to date.
 
     A path is a SQLite file, made if it is not there; `postgresql://…` is a server. `durable=False` (SQLite) leaves
-    writing to the disk to the operating system: for simulations, whose store need not outlive the machine.
+    writing to the disk to the operating system: for simulations, which do not need the store after a crash of the
+    machine.
     """
     backend = backend_of(url_or_path, busy_s, lease_s, durable)
     try:

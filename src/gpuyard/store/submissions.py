@@ -28,7 +28,7 @@ _ODD = re.compile("[\0\ud800-\udfff]")
 IDS_MAX = 1_000_000
 """Job ids in one submission at most."""
 
-# Statements are made once: the library then finds its compiled form without looking at all their parts again.
+# Statements are built once, so that SQLAlchemy finds the compiled form in its cache.
 _INSERT_EVENTS = insert(EVENTS)
 _INSERT_KEYS = insert(IDEMPOTENCY)
 _INSERT_BLOBS = {
@@ -42,10 +42,10 @@ class Idempotency:
     """The client's own name for a request, so that sending it twice does it once."""
 
     owner: str
-    """Whose key it is: two people may choose the same."""
+    """The user the key belongs to: two people may choose the same key."""
     key: str
     request_hash: str
-    """Of everything that was asked: the same key for something else is a mistake."""
+    """Of the whole request: the same key for another request is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the two databases have in common for the rest of the store: transactions, the counter row, waking, election."""
+"""What both databases offer the rest of the store: transactions, the counter row, waking, election."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Counters(NamedTuple):
 
 
 _COUNTERS = select(COUNTERS.c.next_seq, COUNTERS.c.next_job_id, COUNTERS.c.epoch).where(COUNTERS.c.id == 1)
-# Statements are made once: the library then finds its compiled form without looking at all their parts again.
+# Statements are built once, so that SQLAlchemy finds the compiled form in its cache.
 _LOCK_COUNTERS = _COUNTERS.with_for_update()
 _SET_COUNTERS = update(COUNTERS).where(COUNTERS.c.id == 1)
 
@@ -55,7 +55,7 @@ class Backend(ABC):
     def writing(self) -> Iterator[Connection]:
         """A transaction that may write; committed and durable on leaving, undone by any exception.
 
-        Only one at a time in a process. Between processes the database sees to it.
+        At most one per process at a time; the database keeps several processes apart.
         """
         if not self._turn.take(self.busy_s):
             raise StoreBusy(
@@ -75,12 +75,12 @@ class Backend(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads, beside whoever writes."""
+        """A transaction that only reads; writers do not block it."""
         with explained(self.place), self.reader.begin() as conn:
             yield conn
 
     def lock_counters(self, conn: Connection) -> Counters:
-        """The counter row, which nobody else may change until this transaction ends."""
+        """The counter row, locked until this transaction ends."""
         # SQLite has no locks on rows and ignores the request: its transaction has locked everything already.
         return Counters(*conn.execute(_LOCK_COUNTERS).one())
 
@@ -114,8 +114,8 @@ class Backend(ABC):
 
     @abstractmethod
     def elect(self, holder: str) -> Lease | None:
-        """The lease with a new epoch, or nothing if somebody has it."""
+        """The lease with a new epoch, or nothing if another process has it."""
 
     @abstractmethod
     def who_leads(self) -> Holder | None:
-        """Who has the lease."""
+        """The process that holds the lease."""

@@ -1,7 +1,7 @@
-"""Waking whoever waits for new events.
+"""Wakes threads that wait for new events.
 
-A thread that appends rings the bell of its own process. Events of other processes come to it through PostgreSQL's
-notifications; where there are none, or one was lost, the waiter looks for itself every so often.
+A thread that appends rings the bell of its own process. PostgreSQL's notifications ring it for events of other
+processes; without them, or when one was lost, the waiting thread polls.
 """
 
 import threading
@@ -25,7 +25,7 @@ class Bell:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Wake every waiting thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Who may decide. At most one process holds the lease, and each holder has an epoch that nobody had before.
+"""Leader election. At most one process holds the lease, and each lease has an epoch that was never used before.
 
 The lease is what makes one process try; the epoch is what makes it safe. A leader that was paused and wakes up after
 another took over still believes in its lease, and its commits are refused by the epoch.
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Holder(NamedTuple):
-    """Who leads now, as far as that can be told."""
+    """The process that leads now, as far as is known."""
 
     pid: int
     """Of the process on this machine (SQLite), or of its session on the server (PostgreSQL)."""
@@ -94,19 +94,19 @@ class FileLease:
     def release(self) -> None:
         """The file stays: removing it would let two processes lock two files of one name."""
         if self._fd >= 0:
-            # Said to the kernel, not left to closing: a child that is being forked right now may share the file.
+            # Unlock explicitly, do not rely on close: a child that is being forked right now may share the file.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             self.forget()
 
     def forget(self) -> None:
-        """Close the file and leave the lock to whoever shares it."""
+        """Close the file; the lock stays with any process that shares it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def _locked(fd: int) -> bool:
-    """Lock it, if nobody has; somebody who only looks who has it (`file_holder`) is waited for."""
+    """Lock the file if it is free. The retries outlast `file_holder`, which locks it for a moment to look."""
     for pause_s in (0.01, 0.02, 0.0):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def file_holder(path: Path) -> Holder | None:
-    """Who has the lock on the file; nobody if it is free."""
+    """The process that has the file locked; None if it is free."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -195,7 +195,7 @@ class SessionLease:
             self._thread.join(timeout=5)
 
     def _unlock(self) -> None:
-        # Said to the server, because it notices a closed connection only a moment later.
+        # Unlock explicitly: the server notices a closed connection only a moment later.
         try:
             self._conn.execute(select(func.pg_advisory_unlock_all()))
         except SQLAlchemyError as error:

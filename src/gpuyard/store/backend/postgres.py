@@ -1,9 +1,9 @@
-"""The store on a PostgreSQL server: for several API processes, of which one is elected to decide.
+"""The store on a PostgreSQL server: for several API processes, one of which is elected leader.
 
-The server is told how patient to be with us, so that a process that is stopped, or a machine that vanishes, cannot
-hold up the others: a transaction in which nothing happens is ended after a few seconds, and so is the session
-that holds the lease. Both, and notifications, belong to a session, so no pooler that hands one session to several
-clients may stand in between.
+Timeouts are set on the server, so that a process that is stopped, or a machine that vanishes, cannot hold up the
+others: the server ends an idle transaction after a few seconds, and so it ends an idle session that holds the lease.
+Timeouts, the lease and notifications belong to a session, so there must be no pooler that shares one session among
+clients.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ class PostgresBackend(Backend):
         }
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
-        # An administrator who set it to anything but "off" knows why; "off" would acknowledge what may be lost.
+        # An administrator who chose any value but "off" has a reason; "off" would acknowledge what may be lost.
         if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
             connection.execute("SET synchronous_commit = on")
         if connection.execute("SHOW fsync").fetchone()[0] == "off":
@@ -109,7 +109,7 @@ class PostgresBackend(Backend):
                     conn.execute(text(f'LISTEN "{self.channel}"'))
                     self.bell.ring(self.head())
                     self._hear_on(conn.connection.dbapi_connection)
-            except Exception as error:  # Whatever broke the connection, waiters still look by themselves.
+            except Exception as error:  # Whatever broke the connection, waiters still poll.
                 _log.warning("listening on %s failed, trying again: %s", self.place, error)
                 self._closed.wait(_LISTEN_AGAIN_S)
 

@@ -38,7 +38,7 @@ class SqliteBackend(Backend):
         super().__init__(str(path), writer, reader, busy_s)
 
     def announce(self, conn: Connection, head: int) -> None:
-        """SQLite tells nobody: other processes look by themselves."""
+        """Nothing to do: SQLite has no notifications, other processes poll."""
 
     def listen(self) -> None:
         """There is nothing to listen to."""
@@ -71,7 +71,7 @@ class SqliteBackend(Backend):
 
 
 def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str, ...]) -> Engine:
-    """Connections with these settings, whose transactions begin so."""
+    """Connections with these settings; `begin` is the statement that begins a transaction."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
@@ -96,7 +96,7 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
 
 
 def switch_to_wal(connection: sqlite3.Connection, busy_s: float) -> None:
-    """SQLite waits for whoever writes, but not here: where several open a new file, all but one would be refused."""
+    """Retry: the busy timeout does not cover this switch, so only one of several processes would get through."""
     until_s = time.monotonic() + busy_s
     while True:
         try:
@@ -110,7 +110,7 @@ def switch_to_wal(connection: sqlite3.Connection, busy_s: float) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """A new file that only its owner can read (it will hold scripts and environments), and whose name is durable."""
+    """A new file with a durable name that only its owner can read: it will hold scripts and environments."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

@@ -1,7 +1,7 @@
-"""Whose turn it is to write, in the order in which threads asked.
+"""Hands out turns to write, in the order in which threads asked.
 
-The language's own lock goes to whoever grabs it first, and that is usually the thread that has just given it back. A
-busy stream of submissions would then keep the leader waiting. Here the turn is handed to whoever has waited longest.
+Python's own lock goes to the thread that grabs it first, usually the one that has just released it. A busy stream of
+submissions would then keep the leader waiting. Here the turn goes to the thread that has waited longest.
 """
 
 import threading
@@ -38,7 +38,7 @@ class Turn:
         return True
 
     def give(self) -> None:
-        """Hand the turn to the next, if anybody waits."""
+        """Hand the turn to the next thread, if one waits."""
         with self._guard:
             self._holder = 0
             if self._gates:

@@ -33,11 +33,11 @@ class BoundTable(Generic[R]):
     ) -> None:
         self.name = table.name
         self.key = key
-        """What two rows that are the same thing have in common."""
+        """Equal for two rows that stand for the same thing."""
         self._values = values
         self._blob = blob
         """The text that goes with a row, as a row of the blobs."""
-        # Made once: the library then finds its compiled form without looking at all its parts again.
+        # Built once, so that SQLAlchemy finds the compiled form in its cache.
         self._into = {name: _into(make(table), table, replaces) for name, make in _INSERT.items()}
 
     def put(self, conn: Connection, rows: Sequence[R]) -> None:
@@ -66,7 +66,7 @@ class BoundTables:
         self._backend = backend
 
     def put_rows(self, rows: Rows) -> None:
-        """Write rows that were made anew from the log."""
+        """Write rows that were made again from the log."""
         with self._backend.writing() as conn:
             put_rows(conn, rows)
 

@@ -1,4 +1,4 @@
-"""Versions of the configuration: the text of every yard.yaml that was put in force, who did it, when and how.
+"""Versions of the configuration: the text of every yard.yaml that was put in force, by whom, when and how.
 
 The settings themselves are in the log (`ConfigSet`). A version is written in the transaction of its event, so there is
 never one without the other; the text is a blob, and equal texts are kept once.
@@ -41,7 +41,7 @@ class ConfigVersion:
     hash: str
     """Of the text, under which its blob is kept."""
     restores: int = 0
-    """After a rollback: the version whose text it is."""
+    """After a rollback: the version that it goes back to."""
 
 
 def text_hash(text: str) -> str:

@@ -2,10 +2,10 @@
 
 The rows of a batch and the cursor that goes with them are written in one transaction, so a process that dies between
 two batches repeats nothing and skips nothing. Only the leader writes rows; any process may ask for a projection to be
-filled anew, and a batch that was worked out before that is thrown away.
+filled again, and a batch that was worked out before that is thrown away.
 
-A checkpoint is all rows of a projection at one event. The log may be cut before it: the projection is then filled anew
-from there.
+A checkpoint is all rows of a projection at one event. The log may be cut before it: the projection is then filled
+again from there.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from gpuyard.store.schema import CHECKPOINTS, EVENTS, PROJECTED, PROJECTIONS
 _log = logging.getLogger(__name__)
 
 EMPTYING = -1
-"""Where the cursor stands while what an earlier filling left is removed."""
+"""Where the cursor stands while rows of an earlier filling are removed."""
 PAGE_MAX = 1_000
 """Rows on one page at most."""
 _KEYS_PER_QUERY = 500
@@ -38,7 +38,7 @@ class Cursor(NamedTuple):
     name: str
     version: int
     began_seq: int
-    """Its rows tell of the events after this one; 0: of all."""
+    """Its rows cover the events after this one; 0: all."""
     seq: int
     """The last event that is in its rows."""
     moved_ms: int = 0
@@ -63,7 +63,7 @@ def _upsert(statement: Any) -> Any:
     )
 
 
-# Statements are made once: the library then finds its compiled form without looking at all their parts again.
+# Statements are built once, so that SQLAlchemy finds the compiled form in its cache.
 _PUT = {"sqlite": _upsert(sqlite.insert(PROJECTED)), "postgresql": _upsert(postgresql.insert(PROJECTED))}
 _DROP = delete(PROJECTED).where(
     PROJECTED.c.projection == bindparam("of"), PROJECTED.c.key == bindparam("gone")
@@ -93,7 +93,7 @@ class Following:
     def projected(
         self, name: str, prefix: str = "", after: str = "", limit: int = PAGE_MAX
     ) -> list[tuple[str, str]]:
-        """A page of the rows of a projection whose keys begin so, in the order of their keys, as key and JSON."""
+        """A page of the rows of a projection with keys that begin with `prefix`, by key, as key and JSON."""
         table = PROJECTED.c
         query = (
             select(table.key, table.value)
@@ -126,7 +126,7 @@ class Following:
     def fill_anew(self, name: str, version: int, now_ms: int) -> None:
         """Have a projection emptied and filled from the log by the server that leads. Any process may ask for it."""
         with self._backend.writing() as conn:
-            # With this lock nobody else makes the same row, or writes a batch in between.
+            # With this lock no other process makes the same row, or writes a batch in between.
             self._backend.lock_counters(conn)
             conn.execute(delete(PROJECTIONS).where(PROJECTIONS.c.name == name))
             conn.execute(insert(PROJECTIONS), Cursor(name, version, 0, EMPTYING, now_ms)._asdict())

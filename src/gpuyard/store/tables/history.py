@@ -1,6 +1,6 @@
 """One row for each job that ended, for listings: the log would have to be folded to answer them.
 
-Rows are written in the transaction that ends the job, and can be made anew from the log at any time.
+Rows are written in the transaction that ends the job, and can be made again from the log at any time.
 """
 
 import json
@@ -52,7 +52,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which ended jobs, newest id first. What is left empty does not matter."""
+    """Which ended jobs, newest id first. An empty field filters nothing."""
 
     states: Sequence[str] = ()
     tenant: str = ""

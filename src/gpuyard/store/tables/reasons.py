@@ -1,4 +1,4 @@
-"""Why jobs wait, as the leader last told the other processes: one text, which the next one replaces."""
+"""Why jobs wait, as the leader last wrote it for the other processes: one text, which the next one replaces."""
 
 from sqlalchemy import delete, insert, select
 
@@ -9,18 +9,18 @@ _REASONS = "reasons"
 
 
 class Reasons:
-    """What the leader of one store said last."""
+    """What the leader of one store wrote last."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def reasons(self) -> str:
-        """What the leader told last; empty: nothing yet."""
+        """What the leader wrote last; empty: nothing yet."""
         with self._backend.reading() as conn:
             return str(conn.scalar(select(META.c.value).where(META.c.name == _REASONS)) or "")
 
     def put_reasons(self, epoch: int, text: str) -> bool:
-        """Tell the other processes. A leader whose epoch is over tells nobody."""
+        """Write the reasons for the other processes, unless the epoch is over."""
         with self._backend.writing() as conn:
             if self._backend.lock_counters(conn).epoch != epoch:
                 return False

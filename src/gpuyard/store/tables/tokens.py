@@ -1,4 +1,4 @@
-"""Tokens as rows: only the hash of the secret is kept, so that who reads the store cannot come in with it."""
+"""Tokens as rows: only the hash of the secret is kept, so reading the store gives nobody a token."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -65,7 +65,7 @@ class Tokens:
         return list(found.values())
 
     def logins_as(self, user: str) -> list[TokenRow]:
-        """Every login that binds a name to somebody."""
+        """Every login that binds a name to a person."""
         query = select(TOKENS).where(TOKENS.c.user == user, TOKENS.c.subject != "").order_by(TOKENS.c.id)
         with self._backend.reading() as conn:
             return [TokenRow(**row) for row in conn.execute(query).mappings()]

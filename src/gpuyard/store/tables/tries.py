@@ -1,7 +1,7 @@
 """One row for each try of a job that ended and did not end the job: where it ran, how it ended, why.
 
-The try that ended the job is told by its row of the history. Rows are written in the transaction of the event that ends
-the try, so a job that runs once has none, and they can be made anew from the log as long as it reaches back.
+The try that ended the job is in its row of the history. Rows are written in the transaction of the event that ends the
+try, so a job that runs once has none, and they can be made again from the log as long as it reaches back.
 """
 
 import json
@@ -15,7 +15,7 @@ from gpuyard.store.schema import TRIES
 from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
 
 TRIES_MAX = 100
-"""Of one job at most so many are read, the last ones: some jobs are preempted for weeks."""
+"""How many tries of one job are read, the last ones: some jobs are preempted for weeks."""
 
 
 @dataclass(frozen=True, slots=True)

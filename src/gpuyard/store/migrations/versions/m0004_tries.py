@@ -10,7 +10,7 @@ LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """A table of them. Of jobs that ran again before there was one, the log alone tells."""
+    """A table of them. Tries from before it exists are in the log alone."""
     op.create_table(
         "tries",
         sa.Column("job_id", LONG, primary_key=True, autoincrement=False),

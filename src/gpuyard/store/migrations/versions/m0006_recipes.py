@@ -10,7 +10,7 @@ LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """A table of them. It is filled from the history by whoever removes what is too old."""
+    """A table of them. Removing old recipes fills it from the history."""
     op.create_table(
         "recipes",
         sa.Column("hash", sa.Text, primary_key=True),

@@ -1,4 +1,4 @@
-"""Recipes whose environment was removed before the rest."""
+"""Recipes that lost their environment before the rest."""
 
 import sqlalchemy as sa
 from alembic import op
