@@ -1,7 +1,7 @@
 """`decide(state, policy, now_ms) -> Plan`: the one scheduler, live and in simulation.
 
-The ladder, from what disturbs nobody to what does: room that is free, room behind a promise (backfill), a guarantee
-taken back (reclaim), a lower class preempted. The state is drafted on and left as it was.
+The ladder, from the least disruptive step to the most: use free room, use room behind a promise (backfill), take back
+a guarantee (reclaim), preempt a lower class. The pass drafts on the state and leaves it as it was.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ _STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, Reaso
 _ROOM = ReasonCode.ROOM
 
 _DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT})
-"""Refusals that depend on how long the job runs: others that ask for the same may get another answer."""
+"""Refusals that depend on how long the job runs: another job with the same ask may get a different answer."""
 _DIFFERS_IN_TIME = _DIFFERS | {ReasonCode.ROOM}
-"""The same, where everyone is promised a time."""
+"""The same, for a backfill that promises every job a time."""
 
 _ONE = bytes([_STARTED])
 _NO_ROOM = bytes([_ROOM])
@@ -45,7 +45,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         queue = state.queue
     waiting = queue.count
     if waiting == 1 and not state.earmarks:
-        # Nobody to be fair to and nothing to draft: most moments of a cluster that keeps up are like this.
+        # No other job to be fair to and nothing to draft: the usual case on a cluster that keeps up.
         plan = _alone(state, policy, queue.alone or queue.only())
         if plan is not None:
             return plan
@@ -58,7 +58,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     if waiting > 1 and _by_age_alone(state, policy):
         sifted = queue.sift(state.nodes.freed, state.most_free(), state.hopeless)
         if sifted is not None and not sifted[1] and sifted[0].shape.ways:
-            # A full cluster, which a busy one is after every third event: the first has no room, nor has anyone else.
+            # The cluster is full, as a busy one is after every third event: no job has room.
             plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))
             state.quiet = Quiet(state.stirred, policy, (), plan, NEVER_MS, NEVER_MS, set(), set(), True)
             return plan
@@ -71,12 +71,12 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
             plan = decision.run()
     finally:
         current.undo()
-    # Where everyone is promised a time, so must be whoever comes next.
+    # A backfill that promises every job a time must promise one to the next arrival too.
     if not plan.empty or policy.backfill.promises_all:
         state.quiet = None
     else:
         promised_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
-        # Where someone may preempt, time alone can change the answer: victims lose their protection.
+        # Where a job may preempt, time alone can change the answer: victims lose their protection.
         until_ms = min(promised_ms, current.retry_ms)
         state.quiet = Quiet(
             state.stirred,
@@ -93,7 +93,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
 
 
 def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
-    """The plan for the only job that waits, if there is room and no quota in the way. What has none is remembered."""
+    """The plan for the only waiting job, if it has room and quota. Ways without room are remembered."""
     tenants, party = state.tenants, record.party
     if tenants.at_once and tenants.holding:
         return None
@@ -114,7 +114,7 @@ def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
 
 
 def _by_age_alone(state: State, policy: Policy) -> bool:
-    """Whether nothing but room and age counts: no shares, no force, no quotas, and a time can be promised to anyone."""
+    """Whether only room and age count: no shares, no force, no quotas, and every job can be promised a time."""
     if policy.order.fair or policy.rules or policy.backfill.promises_all:
         return False
     nodes = state.nodes
@@ -124,7 +124,7 @@ def _by_age_alone(state: State, policy: Policy) -> bool:
 
 
 def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]) -> Plan:
-    """A whole pass, as `decide` makes it, with a look around before it is undone."""
+    """A whole pass, as `decide` makes it; `look` is called before the pass is undone."""
     current = Pass(state, policy, now_ms)
     try:
         plan = _Decision(current, policy.backfill, state.queue.count).run()
@@ -164,15 +164,15 @@ class _Decision:
         self._examined: list[int] = []
         self._codes: list[int] = []
         self._no_room: dict[int, bool] = {}
-        """Whether there is hope, by ask, as far as it is known."""
+        """Whether an ask has no hope of room, for the asks that were checked."""
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
         self.applies = [rule.applies for rule in current.policy.rules]
         self.refused: set[tuple[int, int, int]] = set()
-        """Streams refused for the sake of a promise."""
+        """Streams refused because their start would delay a promise."""
         self.looked: set[tuple[int, int, int]] = set()
-        """Streams of which every job was looked at by itself."""
+        """Streams whose jobs were each examined, because their answers differ."""
         self.settled = False
-        """Whether jobs without room no longer make a difference."""
+        """Whether jobs without room no longer change the plan."""
 
     def run(self) -> Plan:
         """Go through the queue."""
@@ -186,7 +186,7 @@ class _Decision:
         return self._plan()
 
     def past(self, first: JobRecord, hopeful: list[list[Row]]) -> Plan:
-        """The same, where the first is known to have no room, and who might have."""
+        """The same, when the first job is known to have no room; `hopeful` are the jobs that might have some."""
         policy = self._current.policy
         backfill = self._backfill.begin(self._current)
         self._examined.append(first.id)
@@ -197,7 +197,7 @@ class _Decision:
         return self._plan()
 
     def _go(self, walk: Walk, backfill: Backfill, depth: int) -> None:
-        """Look at one job after the other, as long as so many were not blocked."""
+        """Examine one job after the other until `depth` of them were blocked."""
         current = self._current
         examined, codes, starts = self._examined, self._codes, self._starts
         differs = _DIFFERS_IN_TIME if self._backfill.promises_all else _DIFFERS
@@ -233,7 +233,7 @@ class _Decision:
                 walk.blocked(record, NO_LIMIT_MS)
                 continue
             if self.settled and code is _ROOM and not may_force:
-                # The next pass knows this and drops it at once, so this one does not show it either.
+                # The next pass knows this and drops the job at once, so this pass does not show it either.
                 examined.pop()
                 walk.skip(record)
                 continue
@@ -251,27 +251,27 @@ class _Decision:
                     self.looked.add(record.stream)
                 walk.blocked(record, NO_LIMIT_MS if each else 0)
             if backfill.settled and not self.settled:
-                # The first who waits for room is dealt with: for the rest only those matter who might fit.
+                # The first job that waits for room is dealt with. Of the rest, only jobs that might fit still matter.
                 self.settled = True
                 walk.drop(self._hopeless)
 
     def _hopeless(self, record: JobRecord) -> bool:
         if record.earmark is not None:
-            # It has its room already, and waits for it to become free.
+            # Its room is already set aside and only has to become free.
             return False
         shape = record.shape
         known = self._no_room.get(shape.index)
         if known is None:
-            # A pass only ever takes room, so what has none keeps having none; what had some is looked at anyway.
+            # A pass only takes room, so an ask without room stays without; an ask that had room is examined anyway.
             known = self._no_room[shape.index] = self._current.state.hopeless(shape)
         return known and not self._may_force(record)
 
     def _roomless(self, record: JobRecord) -> bool:
-        """The same, found out by a search."""
+        """Like `_hopeless`, but by searching for room."""
         return not self._current.any_room(record.shape) and not self._may_force(record)
 
     def _may_force(self, record: JobRecord) -> bool:
-        """Whether a job has the right to take room from anyone."""
+        """Whether some rule lets the job take room from other jobs."""
         if self._tries:
             state, now_ms = self._current.state, self._current.now_ms
             for applies in self.applies:
@@ -280,7 +280,7 @@ class _Decision:
         return False
 
     def _force(self, record: JobRecord, backfill: Backfill) -> bool:
-        """Make room for a job by stopping others. What is promised to those ahead of it stays theirs."""
+        """Make room for a job by stopping others. Room promised to jobs ahead of it stays theirs."""
         current, nodes = self._current, self._current.state.nodes
         self._tries -= 1
         holds = backfill.holds()
@@ -315,7 +315,7 @@ class _Decision:
 
 
 def _patience_ms(state: State, stops: tuple[Stop, ...]) -> int:
-    """An earmark outlasts the longest grace of those it waits for."""
+    """An earmark outlasts the longest grace period of the jobs that it waits for."""
     grace_ms = max(state.running[stop.job_id].klass.grace_ms for stop in stops)
     return grace_ms + state.settings.earmark_ms
 
@@ -328,7 +328,7 @@ def _over_quota(state: State, record: JobRecord, model: int) -> bool:
 
 
 def _start_earmarked(current: Pass, starts: list[Start]) -> None:
-    """Start the jobs whose slices have become free."""
+    """Start the jobs whose earmarked room has become free."""
     state = current.state
     for job_id in sorted(state.earmarks):
         record = state.earmarks[job_id]
@@ -339,7 +339,7 @@ def _start_earmarked(current: Pass, starts: list[Start]) -> None:
         if current.policy.spec.quotas and _over_quota(state, record, state.nodes.home[grants[0].node].model):
             continue
         starts.append(Start(job_id, record.attempt + 1, grants))
-        # Its room is taken already, by the earmark: give that back first, and take it again on undoing.
+        # The earmark already holds this room: give it back first, and let the undo take it again.
         state.nodes.give(grants)
         current.on_undo(state.nodes.take, grants)
         current.draft_start(record, grants)

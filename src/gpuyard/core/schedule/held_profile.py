@@ -1,8 +1,8 @@
-"""What tenants hold back, over time: from when on a start no longer eats into what others hold back.
+"""What tenants hold back, over time: when a start no longer eats into what other tenants hold back.
 
-A tenant that does not lend all of its guarantee claims what it holds back whether it uses it or not. So whoever else
-asks may find the fleet claimed although GPUs are free, and that is over when enough of what runs has ended: claims are
-followed to the promised ends, and jobs that are booked in claim what they will use.
+A tenant that does not lend all of its guarantee claims what it holds back, used or not. So jobs of other tenants may
+find the fleet claimed although GPUs are free, until enough running jobs have ended. Claims are followed to the expected
+ends of running jobs, and booked jobs claim what they will use.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,7 +18,7 @@ Claims = dict[tuple[int, int], list[int]]
 
 
 class HeldProfile:
-    """Claims from now on: of what uses GPUs now, which ends as promised, and of what is booked in."""
+    """Claims from now on, of jobs that use GPUs now, until their expected ends, and of booked jobs."""
 
     def __init__(self, state: State, now_ms: int, using: Iterable[JobRecord]) -> None:
         self._tenants = state.tenants
@@ -27,7 +27,7 @@ class HeldProfile:
         ends = sorted([(max(record.end_ms, now_ms + 1), record.id, record) for record in using])
         self._times = [now_ms, *dict.fromkeys([end_ms for end_ms, _id, _record in ends])]
         self._now = [list(row) for row in self._tenants.claimed]
-        """Claims of whoever nothing ends or starts below."""
+        """Claims now: they also hold later for a tenant that has no end and no start below it."""
         moved = {
             (number, which)
             for _end_ms, _id, record in ends
@@ -55,7 +55,7 @@ class HeldProfile:
                 change = max(after, held) - max(before, held)
 
     def earliest(self, record: JobRecord, model: int, from_ms: int) -> int:
-        """From when on the job eats into nothing that others hold back, for as long as it runs."""
+        """The first time from which the job eats into nothing that other tenants hold back, for as long as it runs."""
         times, start_ms = self._times, from_ms
         for at in range(bisect_right(times, from_ms) - 1, len(times)):
             if times[at] >= start_ms + record.estimate_ms:
@@ -65,7 +65,7 @@ class HeldProfile:
         return start_ms
 
     def eats(self, at: int, record: JobRecord, model: int) -> bool:
-        """Whether a start eats into what others hold back, at one of the times."""
+        """Whether a start at one of the times eats into what other tenants hold back."""
         tenants = self._tenants
         for which in (0, 1 + model):
             change = record.shape.gpu_milli
@@ -84,7 +84,7 @@ class HeldProfile:
         return self._now[number][which] if row is None else row[at]
 
     def book(self, record: JobRecord, model: int, at_ms: int) -> None:
-        """The job claims its GPUs from then on, for as long as it runs."""
+        """Let the job claim its GPUs from then on, for as long as it runs."""
         first, last = self._cut(at_ms), self._cut(at_ms + record.estimate_ms)
         tenants = self._tenants
         for which in (0, 1 + model):
@@ -100,7 +100,7 @@ class HeldProfile:
                     change = max(after, held) - max(before, held)
 
     def at(self, time_ms: int) -> int:
-        """Which of the times holds at a time."""
+        """The index of the period that contains a time."""
         return bisect_right(self._times, time_ms) - 1
 
     def _cut(self, at_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""One pass over the queue: drafts on the state, every one of which is undone.
+"""One pass over the queue: drafts on the state, all of which are undone at the end.
 
 The parts of a policy work through a `Pass`. It knows what has been drafted, so that a second start sees the room the
 first one took, and it puts everything back at the end, whatever happens.
@@ -18,67 +18,67 @@ from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
 
 _WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
-"""Refusals that end when something of the same tenant or user ends: a job that waits is not overtaken for ever."""
+"""Refusals that end when another job of the same tenant or user ends: a waiting job is not overtaken for ever."""
 
 
 _HELD_BACK = ReasonCode.HELD_BACK
 
 
 class Rule(Protocol):
-    """A right to take room from someone."""
+    """A right to take room from running jobs."""
 
     name: str
     cause: StopCause
 
     def applies(self, state: State, record: JobRecord, now_ms: int) -> bool:
-        """Quick test: might this job take room from anyone at all?"""
+        """Quick test: might this job take room from any job at all?"""
         ...
 
     def rights(self, state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
-        """May it take the room of this one? Asked again of each victim, after those before it were drafted away."""
+        """The test whether the job may stop a victim. Called for each, after the earlier victims are drafted away."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """The parts of a policy that a pass works with. The backfill is none of them: it works with a pass."""
+    """The parts of a policy that a pass works with. The backfill is not one of them: it works with a pass."""
 
     spec: PolicySpec
     order: Order
     place: Placer
     rank: Ranker | None
-    """The order in which ways are tried, where the placement cares; None: the cheapest first."""
+    """The order in which ways are tried, if the placement has one; None: cheapest first."""
     rules: tuple[Rule, ...]
 
 
 class Wall:
-    """An earlier job of a tenant waits for its quota: later ones may pass only if they do not delay it.
+    """An earlier job of a tenant waits for quota: later jobs may overtake it only if they do not delay it.
 
-    When that will be is worked out when first asked: mostly those behind lack the same quota, and nobody asks.
+    The time of its start is worked out on first use: most jobs behind it lack the same quota, so it is rarely needed.
     """
 
     __slots__ = ("at_ms", "for_job", "model", "number", "spare_jobs", "spare_milli", "waiting")
 
     def __init__(self, number: int, model: int, waiting: JobRecord) -> None:
         self.number = number
-        """Whose quota it is."""
+        """The tenant that lacks quota."""
         self.model = model
         self.waiting: JobRecord | None = waiting
-        """Who waits, until it is worked out how long."""
+        """The waiting job; None once the time is worked out."""
         self.for_job = waiting.id
         self.at_ms = self.spare_milli = self.spare_jobs = 0
 
     def set(self, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
-        """It is worked out."""
+        """Store the result."""
         self.waiting = None
         self.at_ms = at_ms
         """When enough of the quota will be free."""
         self.spare_milli = spare_milli
-        """What will be free then beyond what it needs."""
+        """The quota that will be free then beyond what the job needs."""
         self.spare_jobs = spare_jobs
 
     def spares(self, milli: int) -> bool:
-        """Whether there is enough for one more job beside whoever waits."""
+        """Whether the quota is enough for one more job beside the waiting one."""
         return milli <= self.spare_milli and self.spare_jobs > 0
 
 
@@ -107,23 +107,23 @@ class Pass:
         self.policy = policy
         self.now_ms = now_ms
         self.drafted = False
-        """Whether the books differ from the state: then what is found holds for this pass alone."""
+        """Whether the state carries drafts: then findings hold for this pass only."""
         self.no_room: set[int] = set()
         """Ways without room under the drafts."""
         self.reservations: list[Reservation] = []
         self.started: list[JobRecord] = []
-        """Who was drafted to start, in this order."""
+        """The jobs drafted to start, in this order."""
         self.walls: dict[int, Wall] = {}
         self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
         """Jobs for which room is kept, by earlier plans and by this one."""
         self.stopping: set[int] = set()
         """Victims chosen in this pass."""
         self.retry_ms = NEVER_MS
-        """When a search for victims that failed could go otherwise, if nothing else happens."""
+        """When a failed search for victims could turn out differently, if nothing else happens."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
         self.rules = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
-        """Whether any quota applies to anyone."""
+        """Whether any quota applies to any job."""
         if state.earmarks:
             self.kept += [(r, r.earmark.grants) for r in state.earmarks.values() if r.earmark]
 
@@ -143,18 +143,18 @@ class Pass:
         self._undo.append((self.state.nodes.give, (grants,)))
 
     def on_undo(self, function: Callable[..., None], *arguments: object) -> None:
-        """What else to put back at the end."""
+        """Register something else to put back at the end."""
         self.drafted = True
         self._undo.append((function, arguments))
 
     def undo(self) -> None:
-        """Put everything back, last first."""
+        """Put everything back, in reverse order."""
         while self._undo:
             function, arguments = self._undo.pop()
             function(*arguments)
 
     def draft_stop(self, victim: JobRecord) -> None:
-        """Act as if an attempt were gone. The caller puts it back with `draft_resume` before it does anything else."""
+        """Act as if an attempt were gone. The caller calls `draft_resume` before any other draft."""
         self.state.nodes.give(victim.grants)
         self._move_tenant(victim, -1)
 
@@ -166,8 +166,8 @@ class Pass:
     def look_ahead(self, sign: int) -> None:
         """Move tenants to where they will be once all stops are confirmed and all earmarks used (1), or back (-1).
 
-        Who takes room by force is judged by that: what is leaving cannot be taken again, and what is kept for
-        someone is as good as his.
+        Rights to take room by force are judged by that: room that is being freed cannot be taken twice, and room that
+        is kept for a job already counts as used by its tenant.
         """
         state, tenants = self.state, self.state.tenants
         for victim in state.leaving.values():
@@ -201,7 +201,7 @@ class Pass:
             if guarded:
                 code = self._quota_refusal(record, way.model)
                 if code is _HELD_BACK and not self._has_room(shape, way):
-                    # Nothing is free that anyone could hold back.
+                    # There is no free room that another tenant could hold back.
                     continue
                 if code is not None:
                     refused = refused or code
@@ -214,7 +214,7 @@ class Pass:
                 grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 if refused is not None:
-                    # It starts on another GPU model than the one it lacks quota of: nobody waits for that.
+                    # The job starts on a GPU model for which it has quota, so it no longer waits for the other one.
                     self.drop_walls(record)
                 return grants
             if self.drafted:
@@ -233,7 +233,7 @@ class Pass:
         return self.rules and (tenants.guarded[record.party] or tenants.holding)
 
     def any_room(self, shape: Shape) -> bool:
-        """Whether there is room, whoever may use it."""
+        """Whether there is room, regardless of quotas."""
         return any(self._has_room(shape, way) for way in shape.ways)
 
     def _has_room(self, shape: Shape, way: Way) -> bool:
@@ -253,12 +253,12 @@ class Pass:
         return self._quotas and self._quota_refusal(record, way.model) is not None
 
     def refused_for_good(self, record: JobRecord) -> bool:
-        """Whether a budget or a limit per job forbids a start, whatever ends."""
+        """Whether a budget or a limit per job forbids the start, whichever jobs end."""
         tenants, milli = self.state.tenants, record.shape.gpu_milli
         return self.rules and tenants.lasting_refusal(record.party, milli, record.limit_ms) is not None
 
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
-        """Room for a job while victims are drafted away: nothing remembered counts, quotas do."""
+        """Room for a job while victims are drafted away: ignores remembered lack of room, respects quotas."""
         nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
             if self._quotas and self._quota_refusal(record, way.model, builds=False) is not None:
@@ -269,7 +269,7 @@ class Pass:
         return None
 
     def _quota_refusal(self, record: JobRecord, model: int, *, builds: bool = True) -> ReasonCode | None:
-        """What forbids a start; a job that lacks quota gets a wall, unless the question is only a try."""
+        """The quota that forbids a start. A job that lacks quota gets a wall, unless `builds` is False."""
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli
@@ -291,13 +291,13 @@ class Pass:
     # -- quota walls -------------------------------------------------------------------------------------------
 
     def settle_walls(self) -> None:
-        """Work out all walls: from here on tenants are moved for a question, and walls are about how things are."""
+        """Work out all walls now, from the real state: the caller is about to move tenants for a what-if."""
         for wall in self.walls.values():
             if wall.waiting is not None:
                 self._settle(wall, wall.waiting)
 
     def _settle(self, wall: Wall, waiting: JobRecord) -> None:
-        """When the tenant will have the quota, from the promised ends of what it runs."""
+        """Work out when the tenant will have the quota, from the expected ends of its running jobs."""
         tenants, milli = self.state.tenants, waiting.shape.gpu_milli
         number, column = wall.number, 1 + wall.model
         used, jobs = list(tenants.used[number]), tenants.running[number]
@@ -322,18 +322,18 @@ class Pass:
         walls = self.walls
         for number in self.state.tenants.chain[record.party]:
             wall = walls.get(number)
-            # What a job itself waits for does not stand in its way: not on another GPU model, and not by force.
+            # A job's own wall does not block it: neither on another GPU model nor by force.
             if wall is None or wall.for_job == record.id:
                 continue
             if self.delays(record, wall):
                 return ReasonCode.QUOTA_AHEAD
             if not wall.spares(milli):
-                # It would be over in time if it started now; from then on it would not.
+                # Started now, the job ends in time; started after this moment, it would not.
                 self.retry_ms = min(self.retry_ms, wall.at_ms - record.estimate_ms + 1)
         return None
 
     def delays(self, record: JobRecord, wall: Wall) -> bool:
-        """Whether whoever waits for quota would wait longer if this job started now."""
+        """Whether the job that waits for quota would wait longer if this job started now."""
         if wall.waiting is not None:
             self._settle(wall, wall.waiting)
         if self.policy.spec.backfill == "none":
@@ -341,7 +341,7 @@ class Pass:
         return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
 
     def quota_ms(self, record: JobRecord) -> int | None:
-        """When a job that lacks quota will have it; None: it is not known to lack any."""
+        """When a job that lacks quota will have it; None: no wall is known for it."""
         own = [wall for wall in self.walls.values() if wall.for_job == record.id]
         for wall in own:
             if wall.waiting is not None:
@@ -349,11 +349,11 @@ class Pass:
         return max([wall.at_ms for wall in own], default=None)
 
     def drop_walls(self, record: JobRecord) -> None:
-        """A job that waited for quota does so no longer."""
+        """Remove the walls of a job that no longer waits for quota."""
         self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}
 
     def spend_wall(self, record: JobRecord) -> None:
-        """A job that passed a wall and will outlast it uses up the spare behind it."""
+        """A job that passes a wall and outlasts it uses up the wall's spare quota."""
         for number in self.state.tenants.chain[record.party]:
             wall = self.walls.get(number)
             if wall is None:

@@ -1,4 +1,4 @@
-"""What a policy is made of. The parts are written in `gpuyard.policies`; the core knows only these shapes."""
+"""What a policy is made of. The parts are written in `gpuyard.policies`; the core knows only these protocols."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,24 +9,24 @@ from gpuyard.model import Grant, ReasonCode
 
 
 class Backfill(Protocol):
-    """What may start past a job that cannot. One object per pass."""
+    """Decides which jobs may start past a job that cannot. One object per pass."""
 
     window_ms: int
-    """A job that finds room but is refused with RESERVATION would have to be over within this time."""
+    """A job that finds room but is refused with RESERVATION would have to end within this time."""
 
     settled: bool
-    """Whether it knows whom it has to wait for: from then on a job without room makes no difference."""
+    """Whether it knows which job it protects: from then on a job without room makes no difference."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
-        """Room for a job that respects what was promised to those before it, or why there is none."""
+        """Room for a job that respects the promises to jobs before it, or why there is none."""
         ...
 
     def holds(self) -> tuple[Grant, ...]:
-        """What is free and promised to those who were blocked so far."""
+        """What is free now and promised to the jobs blocked so far."""
         ...
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
-        """A job could not start. Promise it a time if the policy does; False ends the pass."""
+        """A job could not start: promise it a time if the policy does that. False ends the pass."""
         ...
 
 
@@ -35,7 +35,7 @@ class BackfillFactory(Protocol):
 
     name: str
     promises_all: bool
-    """Whether every job that is looked at gets a promise: then nobody is passed over because there is no room."""
+    """Whether every examined job gets a promise: then no job is passed over for lack of room."""
 
     def begin(self, current: Pass) -> Backfill:
         """Called once per pass."""

@@ -1,9 +1,9 @@
-"""Making room by force: whom to stop so that a job fits, destroying the least work.
+"""Making room by force: choose the victims that let a job fit and lose the least work.
 
-1. Those whom a rule allows to stop, who are past their minimum run time. 2. Nodes in order of the work that would be
-destroyed to empty them far enough. 3. Victims are drafted away node by node until the job fits. 4. A job that turns out
-not to be needed is spared, the dearest first. So no victim can be spared, and the job they make room for is earmarked
-in the same plan.
+1. Collect the jobs that a rule allows to stop and that are past their minimum run time. 2. Sort nodes by the work that
+is lost when they are emptied far enough. 3. Draft victims away node by node until the job fits. 4. Spare each victim
+that turns out not to be needed, the most expensive first. So every remaining victim is needed, and the job that they
+make room for is earmarked in the same plan.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Candidate = tuple[int, int, JobRecord, Right, StopCause]
 
 
 def protected_until_ms(victim: JobRecord) -> int:
-    """The end of a victim's minimum run time, which doubles with each preemption: two jobs cannot thrash."""
+    """The end of a victim's minimum run time, which doubles with each preemption so that two jobs cannot thrash."""
     return victim.started_ms + (victim.klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX))
 
 
@@ -57,7 +57,7 @@ def _make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tupl
     try:
         for candidate in _in_order(current, record, candidates):
             victim, may_stop = candidate[2], candidate[3]
-            # A tenant may have been brought down to its guarantee by the victims before.
+            # Earlier victims may have brought this tenant down to its guarantee.
             if not may_stop(victim):
                 continue
             current.draft_stop(victim)
@@ -96,7 +96,7 @@ def _candidates(current: Pass, rights: list[tuple[Right, Rule]]) -> list[Candida
             if protected_ms < current.retry_ms:
                 current.retry_ms = protected_ms
             continue
-        # One that its user has frozen is stopped like any other: or it would keep what others were promised for ever.
+        # A suspended job is stopped like any other; else it could hold room that was promised to others for ever.
         phase = victim.phase
         if phase is not _RUNNING and phase is not _STARTING and phase is not _SUSPENDED:
             continue
@@ -104,7 +104,7 @@ def _candidates(current: Pass, rights: list[tuple[Right, Rule]]) -> list[Candida
             if may_stop(victim):
                 found.append((victim.destroyed_gpu_ms(now_ms), victim.id, victim, may_stop, rule.cause))
                 break
-    # Cost, then id: ids are unique, so nothing behind them is ever compared.
+    # Cost, then id: ids are unique, so the order is total.
     found.sort(key=itemgetter(0, 1))
     return found
 
@@ -134,7 +134,7 @@ def _in_order(current: Pass, record: JobRecord, candidates: list[Candidate]) -> 
                 if grant[0] == number:
                     free += grant[1].bit_count() * grant[2]
         if free < wanted_milli:
-            # It cannot be emptied far enough: last resort, for jobs that are spread.
+            # This node cannot be emptied far enough: a last resort, for jobs that spread over nodes.
             cost += 1 << 80
         ranked.append((cost, number))
     seen: set[int] = set()
@@ -150,7 +150,7 @@ def _in_order(current: Pass, record: JobRecord, candidates: list[Candidate]) -> 
 def _spare(
     current: Pass, record: JobRecord, drafted: list[Candidate], grants: tuple[Grant, ...]
 ) -> tuple[Grant, ...]:
-    """Put back, dearest first, whoever is not needed."""
+    """Put back the victims that are not needed, the most expensive first."""
     for candidate in sorted(drafted, key=lambda c: (-c[0], c[1])):
         current.draft_resume(candidate[2])
         without = current.fits_by_force(record)

@@ -1,12 +1,12 @@
-"""The fleet over time: what is free when, and from when on a job could have its room.
+"""The fleet over time: what is free when, and when a job can have its room.
 
-Running attempts give their room back at their promised ends; jobs that wait are booked in one after the other. For
-most nodes a time is enough, "from then on there is room", and those times are kept between passes (`ready times`).
-Only nodes with a booking are followed step by step, GPU by GPU, because there room comes and goes.
+Running attempts give their room back at their expected ends; waiting jobs are booked one after the other. For most
+nodes one time is enough, "from then on there is room", and those times are kept between passes (`ready times`). Only
+nodes with a booking are followed step by step, GPU by GPU, because there room comes and goes.
 
-Where a job is booked depends on nothing but what is ahead of it: among the nodes that have the room, the one that
-those ahead leave fullest, then the lowest number. A job that starts in a gap meanwhile moves no booking, so the
-next pass, which starts from nothing, arrives at the same one.
+Where a job is booked depends only on the jobs ahead of it: of the nodes that have the room, the one that those jobs
+leave fullest, then the lowest number. A job that starts in a gap meanwhile moves no booking, so the next pass, which
+starts from nothing, arrives at the same bookings.
 """
 
 from bisect import bisect_left, insort
@@ -42,7 +42,7 @@ class Slot(NamedTuple):
 
 
 class Profile:
-    """Bookings on top of what runs. The state is only read."""
+    """Bookings on top of the running attempts. The state is only read."""
 
     def __init__(self, state: State, policy: PolicyParts, now_ms: int) -> None:
         self._state = state
@@ -55,11 +55,11 @@ class Profile:
         self._followed: set[int] = set()
         """Nodes whose room may come and go: a ready time does not describe them."""
         self._kept: dict[int, list[tuple[int, Grant]]] = {}
-        """By node, what is kept for jobs for whom it is being freed, and until when they will need it."""
+        """By node, what is kept for jobs whose room is being freed, and until when they will need it."""
         self._floors: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """By ask (and tenant, where quotas apply): how long a job runs, and that it could not start before when."""
+        """By ask (and tenant, where quotas apply): a job's run time, and the time before which it could not start."""
         self._lows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-        """By way and tasks, for nodes that are followed: the same, node by node."""
+        """By way and tasks, the same for each followed node."""
         self._ranks: dict[int, tuple[int, ...]] = {}
         self._epoch = state.nodes.epoch
         self._seen = len(state.nodes.touched)
@@ -77,14 +77,14 @@ class Profile:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def earliest(self, record: JobRecord, from_ms: int, ways: tuple[Way, ...] | None = None) -> Slot | None:
-        """The first time from which the job has room and quota for as long as it runs; the cheapest way of equals."""
+        """The first time from which the job has room and quota for as long as it runs; of equals, the cheapest way."""
         if untold(self._state.nodes, record.shape):
             return None
         self._catch_up()
         guarded = self.quotas is not None and self.quotas.concerns(record)
         floors = self._floors.setdefault((record.shape.index, record.party if guarded else -1), [])
         run_ms = record.estimate_ms
-        # Who asks for the same and runs at least as long cannot start before the one who was here earlier.
+        # A job with the same ask that runs at least as long cannot start before the earlier one.
         low_ms = max([from_ms, *[at_ms for shorter_ms, at_ms in floors if shorter_ms <= run_ms]])
         best: tuple[int, Way, Able] | None = None
         for way in record.shape.ways if ways is None else ways:
@@ -99,7 +99,7 @@ class Profile:
         return Slot(at_ms, way, self._choose(record, way, at_ms, able))
 
     def has_quota(self, record: JobRecord, model: int) -> bool:
-        """Whether starting now leaves the bookings of the job's tenants their quota."""
+        """Whether a start now leaves the tenants' bookings their quota."""
         quotas = self.quotas
         if quotas is None or not quotas.concerns(record):
             return True
@@ -110,7 +110,7 @@ class Profile:
         return any([grant[0] in self._booked for grant in grants])
 
     def holds(self, run_ms: int) -> tuple[Grant, ...]:
-        """What is free now but booked, or short for a booking, at some time within `run_ms`."""
+        """What is free now but booked, or needed for a booking, at some time within `run_ms`."""
         self._catch_up()
         found: list[Grant] = []
         nodes = self._state.nodes
@@ -127,7 +127,7 @@ class Profile:
             memory = max(0, nodes.memory_free[number] - least[-1])
             if cpu or memory:
                 found.append(Grant(number, 0, MILLI, cpu, memory, 0))
-            # Where shares belong to one user, a booked GPU is that user's by then, whatever is kept of it now.
+            # With one user per shared GPU, a booked GPU belongs to that user, even if nothing of it is kept now.
             found += [
                 Grant(number, grant.gpus, 0, 0, 0, 0, (), grant.user)
                 for start_ms, _end_ms, grant in self._booked[number]
@@ -149,14 +149,14 @@ class Profile:
             self.quotas.book(record, slot.way.model, slot.at_ms)
 
     def started(self, record: JobRecord, model: int) -> None:
-        """The job starts now: its room shows in the books of the nodes, its use of quota is noted here."""
+        """The job starts now: the nodes show its room, its use of quota is noted here."""
         if self.quotas is not None and self.quotas.concerns(record):
             self.quotas.started(record, model)
 
     # -- times -------------------------------------------------------------------------------------------------
 
     def _earliest(self, record: JobRecord, way: Way, from_ms: int, guarded: bool) -> tuple[int, Able]:
-        """Room and quota take turns in putting it off until both agree."""
+        """Room and quota postpone the start in turn until both agree."""
         spread = way.nodes_max > way.full_nodes + (way.rest_tasks > 0)
         while True:
             at_ms, able = (self._spread if spread else self._room)(record, way, from_ms)
@@ -168,10 +168,10 @@ class Profile:
                 return at_ms, able
 
     def _room(self, record: JobRecord, way: Way, from_ms: int) -> tuple[int, Able]:
-        """Each need puts the start off until enough nodes could be ready; done when they are at that very time."""
+        """Each need postpones the start until enough nodes could be ready; done when all are ready at the same time."""
         needs = [(way.tasks_per_node, way.full_nodes)] if way.full_nodes else []
         if way.rest_tasks:
-            # A node with a full share of tasks holds the rest too: so many nodes in all, one of them for the rest.
+            # A node that holds a full set of tasks can hold the rest too, so the rest needs one node more.
             needs.append((way.rest_tasks, way.full_nodes + 1))
         while True:
             at_ms = from_ms
@@ -180,7 +180,7 @@ class Profile:
                 at_ms, able[tasks] = self._ready(record, way, tasks, count, at_ms)
                 if at_ms >= NEVER_MS:
                     return NEVER_MS, {}
-            # The first node that is ready settles it; where several are needed, all must be at the same time.
+            # One needed node settles it; where several are needed, all must be ready at the same time.
             if at_ms == from_ms or (len(needs) == 1 and needs[0][1] == 1):
                 return at_ms, able
             from_ms = at_ms
@@ -188,14 +188,14 @@ class Profile:
     def _ready(
         self, record: JobRecord, way: Way, tasks: int, count: int, from_ms: int
     ) -> tuple[int, list[int]]:
-        """When the `count`-th node could have room for so many tasks, and which nodes have it from that very time."""
+        """When the `count`-th node could have room for `tasks` tasks, and the nodes that have it from that time."""
         followed, kept, now_ms = self._followed, self._kept, self._now_ms
         run_ms, shape, known = record.estimate_ms, record.shape, self._steps
         lows = self._lows.setdefault((way.index, tasks), {})
         first: list[int] = []
         found: list[tuple[int, int]] = []
         for number in kept:
-            # Ready times know nothing of what is kept for someone.
+            # Ready times do not count what is kept for other jobs.
             at_ms = self._free_from(record, way, tasks, number, from_ms)
             found.append((at_ms, number))
             insort(first, at_ms)
@@ -203,7 +203,7 @@ class Profile:
         last_ms = first[-1] if len(first) == count else NEVER_MS
         for packed in soonest(self._state, shape, way, tasks):
             ready = packed >> NODE_BITS
-            # What should have ended and has not is expected to end right away.
+            # An overdue attempt is expected to end right away.
             at_ms = now_ms if not ready else ready if ready > now_ms else now_ms + 1
             if at_ms < from_ms:
                 at_ms = from_ms
@@ -213,7 +213,7 @@ class Profile:
             if number in followed:
                 if number in kept:
                     continue
-                # Bookings only come on top: what a shorter job could not have, a longer one cannot have either.
+                # Bookings only add up: where a shorter job had no room, a longer one has none either.
                 shorter_ms, low_ms = lows.get(number, _NO_LOW)
                 if shorter_ms <= run_ms and low_ms > at_ms:
                     if low_ms > last_ms:
@@ -233,7 +233,7 @@ class Profile:
         return last_ms, sorted([number for at_ms, number in found if at_ms == last_ms])
 
     def _free_from(self, record: JobRecord, way: Way, tasks: int, number: int, from_ms: int) -> int:
-        """From when on a node that is followed step by step has room for so many tasks."""
+        """From when on a node that is followed step by step has room for `tasks` tasks."""
         nodes, shape = self._state.nodes, record.shape
         if nodes.closed[number] or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
             return NEVER_MS
@@ -241,7 +241,7 @@ class Profile:
         return self._of(number).earliest(need, from_ms, record.estimate_ms)
 
     def _need(self, shape: Shape, tasks: int, number: int) -> Need:
-        """What so many tasks need of a node."""
+        """What `tasks` tasks need of a node."""
         return (
             gpus_on_node(self._state.nodes, shape, number) * tasks,
             shape.milli,
@@ -254,7 +254,8 @@ class Profile:
     def _spread(self, record: JobRecord, way: Way, from_ms: int) -> tuple[int, Able]:
         """When the best `nodes_max` nodes together hold all tasks.
 
-        Their sum is, over every number of tasks, how many nodes hold at least so many, no more than `nodes_max`.
+        For each number of tasks t, count the nodes that hold at least t, at most `nodes_max`; these counts add up to
+        the number of tasks that fit.
         """
         wanted = record.shape.tasks
         while True:
@@ -276,7 +277,7 @@ class Profile:
     # -- places ------------------------------------------------------------------------------------------------
 
     def _choose(self, record: JobRecord, way: Way, at_ms: int, able: Able) -> tuple[Grant, ...]:
-        """Which of the nodes that have the room, and which of their GPUs."""
+        """The grants: which nodes with the room, and which of their GPUs."""
         if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
             return tuple(
                 [self._grant(record, n, tasks, at_ms) for n, tasks in _filled(able, record.shape.tasks)]
@@ -293,7 +294,7 @@ class Profile:
         return tuple(grants)
 
     def _fullest(self, record: JobRecord, able: list[int], tasks: int, at_ms: int) -> Grant:
-        """On the node with the least left over: 1. of the chosen GPUs; 2. of the node; 3. the lowest number."""
+        """On the node with the least left over: 1. on the chosen GPUs; 2. on the node; 3. the lowest number."""
         if len(able) == 1:
             return self._grant(record, able[0], tasks, at_ms)
         best: tuple[tuple[int, int, int], Grant] | None = None
@@ -323,7 +324,7 @@ class Profile:
         return Grant(number, mask, shape.milli, cpu_milli, memory_mib, tasks, (), shape.user)
 
     def _left_by_those_ahead(self, record: JobRecord, number: int, at_ms: int) -> list[int]:
-        """Milli of each GPU that are free then, as if nobody who is behind this job in line had started."""
+        """Milli of each GPU that are free then, as if no job behind this one in the queue had started."""
         steps = self._of(number)
         left = steps.rows[steps.at(at_ms)][: self._state.nodes.home[number].gpus]
         rank = self._rank(record)
@@ -334,7 +335,7 @@ class Profile:
         return left
 
     def _rank(self, record: JobRecord) -> tuple[int, ...]:
-        """Its place in the order, as far as that does not depend on what others use."""
+        """The job's place in the order, as far as it does not depend on what others use."""
         rank = self._ranks.get(record.id)
         if rank is None:
             keys = [criterion.key(record) for criterion in (*self._order.before, *self._order.after)]
@@ -344,7 +345,7 @@ class Profile:
     # -- steps -------------------------------------------------------------------------------------------------
 
     def _of(self, number: int) -> NodeSteps:
-        """A node step by step: what is free, promised ends, bookings."""
+        """A node step by step: free room, expected ends, bookings."""
         steps = self._steps.get(number)
         if steps is None:
             nodes, soon_ms = self._state.nodes, self._now_ms + 1
@@ -363,7 +364,7 @@ class Profile:
         return steps
 
     def _catch_up(self) -> None:
-        """A start or an earmark drafted since the last look changed some nodes."""
+        """Refresh the nodes that a start or an earmark drafted since the last look has changed."""
         nodes = self._state.nodes
         if self._epoch != nodes.epoch:
             self._steps.clear()
@@ -376,7 +377,7 @@ class Profile:
 
 
 def _filled(able: Able, wanted: int) -> list[tuple[int, int]]:
-    """Nodes and their tasks: those that hold most first, then the lowest number."""
+    """Nodes and their tasks: the node that holds most first, then the lowest number."""
     most: dict[int, int] = {}
     for tasks, numbers in sorted(able.items()):
         most.update(dict.fromkeys(numbers, tasks))
@@ -390,7 +391,7 @@ def _filled(able: Able, wanted: int) -> list[tuple[int, int]]:
 
 
 def freed_ms(state: State, record: JobRecord, now_ms: int) -> int:
-    """When what is being freed for a job is promised to be free."""
+    """When the room that is being freed for a job is expected to be free."""
     assert record.earmark is not None
     ends = [now_ms]
     for grant in record.earmark.grants:

@@ -1,7 +1,7 @@
-"""What tenants use over time: from when on a job that lacks quota will have it.
+"""What tenants use over time: when a job that lacks quota will have it.
 
-Limits, borrowing, running jobs and what others hold back are followed: they end with what runs. Budgets are not,
-because no promised end frees them.
+Limits, borrowing, running jobs and what other tenants hold back are followed: running jobs free them by ending.
+Budgets are not, because no expected end frees them.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ class QuotaProfile:
         self._now_ms = now_ms
         self._steps: dict[int, Steps] = {}
         self._drafted: list[JobRecord] = []
-        """Jobs that start in this very pass: tenants count their use, but they are not among the running."""
+        """Jobs that start in this pass: tenants count their use, but they are not among the running jobs."""
         self._held: HeldProfile | None = None
-        """What others hold back, once somebody asks."""
+        """What other tenants hold back; made on first use."""
 
     def concerns(self, record: JobRecord) -> bool:
         """Whether any rule applies to the job's tenant."""
@@ -33,7 +33,7 @@ class QuotaProfile:
         return tenants.guarded[record.party] or tenants.holding
 
     def earliest(self, record: JobRecord, model: int, from_ms: int) -> int:
-        """From when on every tenant on the job's way up has the quota, for as long as it runs."""
+        """The first time from which every tenant above the job has the quota, for as long as it runs."""
         while True:
             at_ms = from_ms
             for number in self._ruled(record):
@@ -49,14 +49,14 @@ class QuotaProfile:
             from_ms = at_ms
 
     def book(self, record: JobRecord, model: int, at_ms: int) -> None:
-        """The job will use its GPUs from then on."""
+        """Let the job use its GPUs from then on."""
         for number in self._ruled(record):
             self._add(self._of(number), record, model, at_ms)
         if self._state.tenants.holding:
             self._held_back().book(record, model, at_ms)
 
     def started(self, record: JobRecord, model: int) -> None:
-        """The job starts now, and the books are about to say so."""
+        """The job starts now; the caller is about to draft that."""
         for number in self._ruled(record):
             if number in self._steps:
                 self._add(self._steps[number], record, model, self._now_ms)
@@ -90,7 +90,7 @@ class QuotaProfile:
         return steps
 
     def _using(self) -> Iterator[JobRecord]:
-        """The jobs that count as using GPUs now: what runs, and what this pass has started."""
+        """The jobs that count as using GPUs now: running jobs, and those that this pass has started."""
         state = self._state
         started = [record for record in chain(state.earmarks.values(), self._drafted) if record.grants]
         return chain(state.running.values(), started)

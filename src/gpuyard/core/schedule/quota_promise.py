@@ -1,6 +1,6 @@
-"""The quota that goes with promised room: what others of the same tenants may use without delaying who was promised.
+"""The quota that goes with promised room: how much other jobs of the same tenants may use without delaying the start.
 
-Mostly there is enough for both at once, which is seen without looking at anything that runs.
+Mostly there is enough for both at once, which shows without looking at running jobs.
 """
 
 from collections.abc import Iterable
@@ -36,27 +36,26 @@ class QuotaPromise:
         tenants = state.tenants
         self._mine = {number for number in tenants.chain[head.party] if tenants.guarded[number]}
         self._ended: dict[int, list[int]] = {}
-        """By tenant, what those that run will have given back by then: in total, by model, and the number of jobs."""
+        """By tenant, what its running jobs will have given back by then: in total, by model, and the number of jobs."""
         self._read: dict[int, int] = {}
-        """By tenant, how many of those that start in this very pass are counted there: they are many, and asked about
-        by every one that follows."""
+        """By tenant, how many jobs started in this pass are counted in `_ended`: every later job asks."""
         self._held: HeldProfile | None = None
-        """Where anybody holds anything back: what is claimed, the job itself included."""
+        """Where any tenant holds GPUs back: what is claimed, the promised job included."""
         self._seen = len(current.started)
-        """How many of those that start in this very pass are counted there."""
+        """How many of the jobs started in this pass are counted in `_held`."""
         if tenants.holding:
             self._held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
             self._held.book(head, model, at_ms)
 
     def leaves(self, record: JobRecord, model: int) -> bool:
-        """Whether a job that outlasts the promise leaves it its quota."""
+        """Whether a job that outlasts the promise leaves the promised job its quota."""
         above = self._state.tenants.chain[record.party]
         if not all([self._enough(number, record, model) for number in above if number in self._mine]):
             return False
         return self._held is None or not self._eats(self._held, record, model)
 
     def _eats(self, held: HeldProfile, record: JobRecord, model: int) -> bool:
-        """Whether both together eat into what others hold back, once what ends by then has ended."""
+        """Whether both jobs together eat into what other tenants hold back, once everything due by then has ended."""
         started = self._pass.started
         for other in started[self._seen :]:
             if other.end_ms > self._at_ms:
@@ -65,7 +64,7 @@ class QuotaPromise:
         return held.eats(held.at(self._at_ms), record, model)
 
     def _enough(self, number: int, record: JobRecord, model: int) -> bool:
-        """Whether one tenant has enough for both: now already, or when those that end by then have ended."""
+        """Whether one tenant has enough for both jobs: now, or once everything due by then has ended."""
         lacks = self._lacks(number, record, model)
         if not lacks:
             return True
@@ -73,7 +72,7 @@ class QuotaPromise:
         return all([back[which] >= milli for which, milli in lacks])
 
     def _lacks(self, number: int, record: JobRecord, model: int) -> list[tuple[int, int]]:
-        """What both together have too little of now, by column."""
+        """What both jobs together lack now, by column."""
         tenants, head_milli = self._state.tenants, self._head.shape.gpu_milli
         used, limit, ceiling = tenants.used[number], tenants.limit[number], tenants.ceiling[number]
         found = []
@@ -86,7 +85,7 @@ class QuotaPromise:
         return [*found, (-1, jobs)] if jobs > 0 else found
 
     def _back(self, number: int) -> list[int]:
-        """What a tenant gets back by then, also from those that start in this very pass."""
+        """What a tenant gets back by then, also from jobs that start in this pass."""
         back, started = self._ended.get(number), self._pass.started
         if back is None:
             back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)

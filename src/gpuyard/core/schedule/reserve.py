@@ -1,8 +1,7 @@
-"""When a job that does not fit now will: the earliest time, and what must be kept free for it.
+"""When a job that does not fit now will fit, and what must be kept free for it.
 
-For each node the time is kept at which it will have the room, if what runs there ends no later than promised. One
-event changes a few nodes, so a few times are computed again; the earliest time for a gang of k nodes is the k-th
-smallest of them.
+Each node has a time at which it will have the room, if its attempts end no later than expected. One event changes a
+few nodes, so only a few times are computed again; the earliest time for a gang on k nodes is the k-th smallest.
 """
 
 from bisect import bisect_left, insort
@@ -21,12 +20,12 @@ from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
 NODE_BITS = 24
-"""A time and a node's number are kept as one integer, time first, so that sorting is total and cheap."""
+"""A time and a node's number are packed into one integer, time first, so that sorting is total and cheap."""
 NODE_MASK = (1 << NODE_BITS) - 1
 
 
 class Promise:
-    """A start that nothing which starts now may delay."""
+    """A start that no job which starts now may delay."""
 
     __slots__ = ("_holds", "_nodes", "_shape", "_takes_all", "at_ms", "where")
 
@@ -48,7 +47,7 @@ class Promise:
         return self._nodes
 
     def takes_all(self, nodes: Nodes) -> bool:
-        """Whether it leaves no GPU of its nodes to anyone else."""
+        """Whether the job leaves no GPU of its nodes to other jobs."""
         if self._takes_all is None:
             home, gpus = nodes.home, self._shape.gpus
             self._takes_all = self._shape.milli == MILLI and all(
@@ -57,11 +56,11 @@ class Promise:
         return self._takes_all
 
     def forget_holds(self) -> None:
-        """Another pass begins: what was free under the drafts of the last one says nothing."""
+        """Drop the holds of the last pass: they were computed under its drafts."""
         self._holds = None
 
     def holds(self, nodes: Nodes) -> tuple[Grant, ...]:
-        """What is free now and must still be free then. Worked out when first asked for: often nobody asks."""
+        """What is free now and must still be free then. Worked out on first use, because it is often not needed."""
         if self._holds is None:
             found: list[Grant] = []
             for number, tasks in self.where.items():
@@ -82,16 +81,16 @@ class ReadyTimes:
         self._members = kind.members & way.pools
         takes_all = shape.plain and shape.gpus * tasks == kind.gpus
         self._all = (1 << kind.gpus) - 1 if takes_all else 0
-        """The GPUs of a node, if it wants them all and nothing else; otherwise 0."""
+        """All GPUs of a node as a mask, if the job wants them all and no cores or memory; otherwise 0."""
         self._packed: dict[int, int] = {}
-        """Time and node of each node."""
+        """Packed time and node, by node."""
         self._epoch = -1
         self._read = 0
         self.soonest: list[int] = []
-        """The same, sorted."""
+        """The same times, sorted."""
 
     def refresh(self, nodes: Nodes) -> list[int]:
-        """Bring up to date the nodes that changed; all times, each with its node in the low bits, sorted."""
+        """Update the nodes that changed; return all times, sorted, each with its node in the low bits."""
         packed, soonest = self._packed, self.soonest
         if self._epoch != nodes.epoch:
             packed = self._packed = {number: self._time(nodes, number) for number in each(self._members)}
@@ -111,7 +110,7 @@ class ReadyTimes:
 
     def _time(self, nodes: Nodes, number: int) -> int:
         if self._all and not nodes.kept and number not in nodes.special:
-            # By far the most frequent: a job for a whole node waits for the last one there.
+            # By far the most frequent case: a job for a whole node waits for the last attempt there.
             if nodes.free_mask[number] == self._all:
                 return number
             here = nodes.on[number]
@@ -123,7 +122,7 @@ class ReadyTimes:
 
 
 def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
-    """When a node will have room for so many tasks: 0 now, `NEVER_MS` if no promised end brings it about."""
+    """When a node will have room for `tasks` tasks: 0 means now, `NEVER_MS` that no expected end makes the room."""
     if nodes.closed[number]:
         return NEVER_MS
     gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
@@ -138,7 +137,7 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
         return _empty_ms(nodes, number)
     for end_ms, _job_id, grant in nodes.ends(number):
         if grant[2] != MILLI and grant[1]:
-            # A GPU that is shared to the full looks wholly taken, and is not free when one of its sharers ends.
+            # A GPU with all its thousandths shared looks taken, and is not free when only one of its sharers ends.
             cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
             memory = nodes.memory_free[number] - shape.memory_mib * tasks
             return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
@@ -151,7 +150,7 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
 
 
 def _empty_ms(nodes: Nodes, number: int) -> int:
-    """When the last one that holds a GPU is gone; never, where a GPU is kept for someone."""
+    """When the last attempt that holds a GPU ends; never, where a GPU is kept for a job."""
     ends_ms, accounted = 0, nodes.free_mask[number]
     for end_ms, grant in nodes.on[number].values():
         if grant[1]:
@@ -162,7 +161,7 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 
 
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
-    """The same where GPUs are shared or overdrawn and have to be followed one by one."""
+    """The same for nodes with shared or overdrawn GPUs, which are followed one by one."""
     free = list(nodes.gpu_free[number])
     for gpu in each(closed_to(nodes, shape, number)):
         free[gpu] = -NEVER_MS
@@ -177,7 +176,7 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         if row is None:
             return NEVER_MS
         end_ms, _job_id, grant = row
-        # An end at the very beginning of time is still to come; 0 means that there is room already.
+        # An end at time 0 is still to come, but 0 means that there is room already.
         end_ms = end_ms or 1
         _give(free, grant)
         _leave(others, shape, grant)
@@ -187,10 +186,10 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
 
 
 def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
-    """GPUs of a node, as a mask, that are promised to nobody who asks for this, however free they become.
+    """GPUs of a node, as a mask, that are never promised to this ask, however free they become.
 
-    A GPU that somebody pinned is not cut by demand. One that is cut takes slices as long as they fit, so no end tells
-    when it takes a share.
+    A pinned GPU is not cut on demand. A cut GPU takes slices as long as they fit, so no expected end says when it could
+    take a share.
     """
     if shape.profile:
         return sum([1 << gpu for gpu in nodes.pins.get(number, ())])
@@ -198,13 +197,13 @@ def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
 
 
 def untold(nodes: Nodes, shape: Shape) -> bool:
-    """Whether no end tells when there is room: slices wait until more GPUs are whole than have to stay so, and whole
-    jobs may take those."""
+    """Whether no expected end says when there is room: slices wait until more GPUs are whole than must stay whole, and
+    jobs for whole GPUs may take those."""
     return bool(shape.profile and nodes.whole_reserve)
 
 
 def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
-    """By GPU, how many shares of others are in the way of a share that goes beside its user's own only."""
+    """By GPU, how many shares of other users are in the way of a share that may only sit beside its own user's."""
     if not shape.user:
         return {}
     rows = nodes.sharers.get(number, {})
@@ -212,7 +211,7 @@ def _others(nodes: Nodes, shape: Shape, number: int) -> dict[int, int]:
 
 
 def _leave(others: dict[int, int], shape: Shape, grant: Grant) -> None:
-    """A share of another user ends. Only a share heeds whose the others are: whole GPUs wait for them to be free."""
+    """A share of another user ends. Only shares care about users: jobs for whole GPUs wait until the GPU is free."""
     if shape.user and grant.user and grant.user != shape.user:
         for gpu in each(grant.gpus):
             others[gpu] = others.get(gpu, 0) - 1
@@ -230,7 +229,7 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
         return None
     known = state.caches.get("promise")
     if current.rules and state.tenants.holding:
-        # A job that has room and would eat into what others hold back waits until enough of what runs has ended.
+        # The job has room, but would eat into what other tenants hold back until enough running jobs have ended.
         held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
         found = _best(
             state,
@@ -244,10 +243,10 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
             state.caches["promise"] = known
     best = known.promise
     if best is not None and not best.at_ms and record.shape.profile:
-        # A GPU is free and may not be cut, because it is pinned to be whole: no end would change that.
+        # A GPU is free and may not be cut, because it is pinned to stay whole: no expected end changes that.
         return None
     if best is not None and best.at_ms <= current.now_ms:
-        # Something that should have ended and has not is expected to end right away.
+        # An overdue attempt is expected to end right away.
         return Promise(record.shape, current.now_ms + 1, best.where)
     if best is not None:
         best.forget_holds()
@@ -255,10 +254,10 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
 
 
 class _Known:
-    """The last promise worked out.
+    """The last promise that was worked out.
 
-    It stands while no room is gained and nothing starts on its own nodes: every other node is ready no sooner than it
-    was, so the soonest are still the soonest. Most passes follow an arrival, or a start elsewhere.
+    It stands while no room is gained and nothing starts on its own nodes: then no other node is ready sooner than
+    before. Most passes follow an arrival, or a start elsewhere.
     """
 
     __slots__ = ("_epoch", "_freed", "_job_id", "_read", "promise")
@@ -294,7 +293,7 @@ def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | Non
 
 
 def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
-    """When each node will have room for so many tasks, the node in the low bits, soonest first."""
+    """When each node will have room for `tasks` tasks, soonest first, with the node in the low bits."""
     cache = state.caches.setdefault("ready", {})
     assert isinstance(cache, dict)
     times: ReadyTimes | None = cache.get((way.index, tasks))
@@ -304,7 +303,7 @@ def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
 
 
 def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int, int]]] | None:
-    """The time, and how many tasks go on which node."""
+    """The time, and how many tasks go on each node."""
     chosen: list[tuple[int, int]] = []
     at_ms = 0
     if way.full_nodes:
@@ -321,7 +320,7 @@ def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int
 
 
 def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> list[Grant]:
-    """What a node must keep free now so that it has the room then. GPUs that are yet to be freed are used first."""
+    """What a node must keep free now so that it has the room then. GPUs that are still in use are chosen first."""
     cpu_now, memory_now = nodes.cpu_free[number], nodes.memory_free[number]
     cpu, memory = cpu_now, memory_now
     ending = []
@@ -349,7 +348,7 @@ def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> l
     for free, gpu in will_do[: gpus_on_node(nodes, shape, number) * tasks]:
         keep = max(0, free - (then[gpu] - shape.milli))
         if keep or shape.user:
-            # Where shares belong to one user, the GPU is that user's by then, whatever is kept of it now.
+            # With one user per shared GPU, the GPU belongs to that user by then, even if nothing of it is kept now.
             by_milli[keep] = by_milli.get(keep, 0) | 1 << gpu
     holds = [Grant(number, mask, keep, 0, 0, 0, (), shape.user) for keep, mask in sorted(by_milli.items())]
     keep_cpu = cpu_now - (cpu - shape.cpu_milli * tasks)

@@ -1,7 +1,7 @@
 """Quantities over time as steps: a row of integers holds from one time to the next, the last one for ever.
 
-What is free on a node and what a tenant uses change at known times only: when something that runs is promised to end
-and when something that waits is to begin. Between two such times nothing has to be looked at.
+What is free on a node and what a tenant uses change only at known times: when a running job is expected to end and
+when a waiting one is to start. Between two such times nothing has to be checked.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,14 +13,14 @@ from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
 _CPU, _MEMORY = -2, -1
-"""Where cores and memory stand in a node's row, behind its GPUs."""
+"""Columns of cores and memory in a node's row, behind its GPUs."""
 
 
 _FOR_EVER_MS = NEVER_MS << 1
-"""The end of the last row: later than any start plus any time a job runs."""
+"""The end of the last row: later than any start plus any run time."""
 
 Need = tuple[int, int, int, int, str, int]
-"""GPUs, milli of each, cores, memory, whose share it is, and the GPUs of the node that will never do."""
+"""GPUs, milli of each, cores, memory, the user of the share, and the GPUs of the node that never qualify."""
 
 Sharers = dict[tuple[int, str], int]
 """How many shares a user has on a GPU."""
@@ -33,11 +33,11 @@ class Steps:
 
     def __init__(self, from_ms: int, row: list[int]) -> None:
         self.times = [from_ms]
-        """When each row begins to hold."""
+        """When each row starts."""
         self.rows = [row]
 
     def add(self, start_ms: int, end_ms: int, changes: Iterable[tuple[int, int]]) -> None:
-        """From start to end, each (column, amount) is added. `NEVER_MS` as end: for ever."""
+        """Add each (column, amount) from start to end. `NEVER_MS` as end: for ever."""
         first = self._cut(start_ms)
         last = self._cut(end_ms) if end_ms < NEVER_MS else len(self.times)
         for row in self.rows[first:last]:
@@ -45,7 +45,7 @@ class Steps:
                 row[column] += amount
 
     def at(self, time_ms: int) -> int:
-        """Which row holds at a time."""
+        """The index of the row that holds at a time."""
         return bisect_right(self.times, time_ms) - 1
 
     def _cut(self, at_ms: int) -> int:
@@ -71,11 +71,11 @@ class NodeSteps(Steps):
     ) -> None:
         super().__init__(from_ms, row)
         self._sharers = [sharers] if sharers else None
-        """Whose shares are on which GPU, row by row; None: nobody's."""
+        """How many shares each user has on each GPU, row by row; None: there are no shares."""
         self._whole = [_at_least(MILLI, row)]
         """The wholly free GPUs, row by row."""
         self._gaps: dict[Need, list[tuple[int, int]]] = {}
-        """When a need could be met."""
+        """When each need could be met."""
         times, rows, whole = self.times, self.rows, self._whole
         for end_ms, grant in sorted(ends):
             if end_ms > times[-1]:
@@ -121,7 +121,7 @@ class NodeSteps(Steps):
         return index
 
     def _masks(self, milli: int, user: str) -> list[int]:
-        """GPUs with at least so many milli free for this user, row by row."""
+        """GPUs with at least `milli` free for this user, row by row."""
         if milli == MILLI:
             return self._whole
         masks = [_at_least(milli, row) for row in self.rows]
@@ -130,7 +130,7 @@ class NodeSteps(Steps):
         return masks
 
     def earliest(self, need: Need, from_ms: int, run_ms: int) -> int:
-        """From when on this is free for so long without a break, on GPUs that stay the same; `NEVER_MS`: never."""
+        """The first start from which the same GPUs stay free for `run_ms` without a break; `NEVER_MS`: never."""
         gaps = self._gaps.get(need)
         if gaps is None:
             gaps = self._gaps[need] = self._find_gaps(need)
@@ -141,7 +141,7 @@ class NodeSteps(Steps):
         return NEVER_MS
 
     def _find_gaps(self, need: Need) -> list[tuple[int, int]]:
-        """From each time on, until when the need could be met; those that start later and end no later are left out."""
+        """Periods in which the need can be met, without those that start later and end no later than another."""
         gpus, milli, cpu_milli, memory_mib, user, never = need
         times, rows, masks = self.times, self.rows, self._masks(milli, user)
         if never:
@@ -165,7 +165,7 @@ class NodeSteps(Steps):
         return gaps
 
     def window(self, milli: int, user: str, start_ms: int, end_ms: int) -> int:
-        """GPUs with so much free for this user all the time."""
+        """GPUs with at least `milli` free for this user during the whole period."""
         masks, times = self._masks(milli, user), self.times
         at = self.at(start_ms)
         mask = masks[at]
@@ -176,19 +176,19 @@ class NodeSteps(Steps):
         return mask
 
     def least(self, end_ms: int) -> list[int]:
-        """The least that is free of everything until then."""
+        """The least that is free in each column until then."""
         last = bisect_left(self.times, end_ms)
         return [min(column) for column in zip(*self.rows[: max(1, last)], strict=True)]
 
 
 def _share(sharers: Sharers, grant: Grant, change: int) -> None:
-    """Note a share (1) or strike it (-1)."""
+    """Add a share (1) or remove it (-1)."""
     for gpu in positions[grant.gpus]:
         sharers[gpu, grant.user] = sharers.get((gpu, grant.user), 0) + change
 
 
 def _strangers(sharers: Sharers, user: str) -> int:
-    """GPUs on which others than this user have shares."""
+    """GPUs on which users other than this one have shares."""
     mask = 0
     for (gpu, other), count in sharers.items():
         if count and other != user:
@@ -197,7 +197,7 @@ def _strangers(sharers: Sharers, user: str) -> int:
 
 
 def _at_least(milli: int, row: list[int]) -> int:
-    """GPUs of a node's row with at least so much free."""
+    """GPUs of a node's row with at least `milli` free."""
     mask, bit = 0, 1
     for left in row[:_CPU]:
         if left >= milli:

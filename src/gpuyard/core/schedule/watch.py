@@ -1,8 +1,8 @@
-"""The very pass that `decide` makes, watched at one job's turn.
+"""The same pass that `decide` makes, observed at one job's turn.
 
-A blocker is true only of the moment at which the job is looked at: with what starts before it entered in the books,
-and with what was promised to those ahead of it. So the pass is made once more, and when the job's turn comes, the
-books are read before they are put back. Nothing is worked out a second way.
+A reason is true only for the moment at which the job is examined: with the starts before it drafted, and with the
+promises to jobs ahead of it. So the pass is made once more, and at the job's turn the state is read before the drafts
+are undone. Nothing is worked out a second way.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from gpuyard.core.state.state import State
 from gpuyard.model import Grant, Plan, ReasonCode
 
 Look = Callable[[Pass, Backfill], None]
-"""What is to be read when the job's turn has come."""
+"""Called with the pass and its backfill when the job's turn has come."""
 
 
 class Watch:
-    """A backfill that asks the policy's own, and stops to look."""
+    """A backfill that forwards to the policy's own and calls `look` at the job's turn."""
 
     def __init__(self, policy: Policy, record: JobRecord, look: Look) -> None:
         self._policy = policy
@@ -29,7 +29,7 @@ class Watch:
         self._current: Pass | None = None
         self._asked: Backfill | None = None
         self._entered: tuple[JobRecord, tuple[Grant, ...]] | None = None
-        """The last start, which the pass may not have entered in the books if nobody was left to look at."""
+        """The last start, which the pass may not have drafted if no job was left to examine."""
         self.name = policy.backfill.name
         self.promises_all = policy.backfill.promises_all
         self.window_ms = 0
@@ -38,13 +38,13 @@ class Watch:
         """Whether the job's turn has come."""
 
     def begin(self, current: Pass) -> "Watch":
-        """One pass, of which this is the backfill too."""
+        """Begin a pass with this object as its backfill."""
         self._current = current
         self._asked = self._policy.backfill.begin(current)
         return self
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
-        """The policy's answer. The watched job is looked at before it, or, if it was passed over, where it stood."""
+        """The policy's answer. `look` comes before the watched job's turn, or, if it is passed over, where it stood."""
         assert self._asked is not None
         if record is self._record or self._is_behind(record):
             self._turn()
@@ -55,19 +55,19 @@ class Watch:
         return found
 
     def holds(self) -> tuple[Grant, ...]:
-        """As the policy's own says."""
+        """Forward to the policy's own backfill."""
         assert self._asked is not None
         return self._asked.holds()
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
-        """As the policy's own says."""
+        """Forward to the policy's own backfill."""
         assert self._asked is not None
         goes_on = self._asked.blocked(record, code)
         self.window_ms, self.settled = self._asked.window_ms, self._asked.settled
         return goes_on
 
     def finish(self) -> None:
-        """The pass is over. A job that was not looked at is so now."""
+        """The pass is over: call `look` now if the job's turn never came."""
         assert self._current is not None
         if self._entered is not None and not self._entered[0].grants and not self.seen:
             self._current.draft_start(*self._entered)
@@ -81,7 +81,7 @@ class Watch:
             self._look(self._current, self._asked)
 
     def _is_behind(self, record: JobRecord) -> bool:
-        """Whether this job comes after the watched one, as far as that can be told while others start."""
+        """Whether this job comes after the watched one, as far as that is known while other jobs start."""
         mine, theirs = self._record, record
         if not mine.entry or mine.group != theirs.group:
             return False
@@ -90,7 +90,7 @@ class Watch:
 
 
 def watch(state: State, policy: Policy, now_ms: int, record: JobRecord, look: Look) -> Plan:
-    """Make the pass, and look at the job's turn, or at the end if it has none."""
+    """Make the pass and call `look` at the job's turn, or at the end if it has none."""
     if state.queue.order is not policy.order:
         state.reindex(policy.order)
     watched = Watch(policy, record, look)
