@@ -1,12 +1,12 @@
 """Jobs that wait for other jobs.
 
-A job with dependencies is set aside until they are met. One that can never be met dooms it: it stays set aside, with
-the reason, until someone cancels it (the control loop does). How jobs ended is remembered for the last few thousand,
-because a job may be submitted just when the one it waits for ends.
+A job with dependencies is set aside until they are met. A dependency that can never be met dooms the job: it stays set
+aside, with the reason, until it is cancelled (the control loop does that). The ends of the last few thousand jobs are
+remembered, because a job may be submitted just when the job that it waits for ends.
 
 A dependency is one edge, whatever it stands for: a job, all tasks of an array, or all earlier jobs of the same name and
-user. What an array has left to do is counted once for all who wait for it (`Tally`), and so is what is left of a name
-(`Namesakes`): an end costs as much as there are jobs whose dependency it settles, not as much as there are that wait.
+user. What is left of an array is counted once for all jobs that wait for it (`Tally`), and so is what is left of a name
+(`Namesakes`): the cost of an end grows with the dependencies that it settles, not with the number of waiting jobs.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ from gpuyard.core.state.state import State
 from gpuyard.model import After, AfterKind, JobState
 
 REMEMBERED_MAX = 10_000
-"""Ends that are remembered at least: those of the jobs with the highest ids."""
+"""At least this many ends are remembered: those of the jobs with the highest ids."""
 
 _STARTED, _ENDED, _ALONE = AfterKind.STARTED, AfterKind.ENDED, AfterKind.ALONE
 _COMPLETED, _FAILED = AfterKind.COMPLETED, AfterKind.FAILED
 
 
 def enter(state: State, record: JobRecord) -> None:
-    """A job has come in that waits for others."""
+    """Take in a new job that waits for others."""
     spec = record.job.spec
     pending: dict[After, None] = {}
     done, broken = 0, ""
@@ -52,7 +52,7 @@ def enter(state: State, record: JobRecord) -> None:
 
 
 def reindex(state: State) -> None:
-    """All jobs are there: let those that are waited for know of it."""
+    """Rebuild the index once all jobs are loaded."""
     waiting = [state.jobs[job_id] for job_id in sorted(state.jobs) if state.jobs[job_id].pending]
     alone = [r.job.spec for r in waiting if any([after.kind is _ALONE for after in r.pending])]
     names = {(spec.user, spec.name): Namesakes(deque()) for spec in alone}
@@ -65,7 +65,7 @@ def reindex(state: State) -> None:
 
 
 def index(state: State, record: JobRecord) -> None:
-    """Let those it waits for know of it."""
+    """Enter the job under each job, array or name that it waits for."""
     for after in record.pending:
         if after.kind is _ALONE:
             state.dependents.setdefault(0, {}).setdefault(record.id, []).append(after)
@@ -81,7 +81,7 @@ def index(state: State, record: JobRecord) -> None:
 
 
 def submitted(state: State, record: JobRecord) -> None:
-    """A job has come in while jobs wait for those of their own name."""
+    """Note a new job while jobs wait for earlier ones of the same name."""
     spec = record.job.spec
     same = state.namesakes.get((spec.user, spec.name))
     if same is not None and (not same.ids or same.ids[-1] < record.id):
@@ -89,13 +89,13 @@ def submitted(state: State, record: JobRecord) -> None:
 
 
 def doom(state: State, record: JobRecord, why: str) -> None:
-    """It can never start."""
+    """The job can never start."""
     record.doomed = why
     state.doomed[record.id] = record
 
 
 def waited(state: State, record: JobRecord, after: After) -> Iterable[JobRecord]:
-    """The live jobs that a dependency of a job stands for, the first submitted first."""
+    """The live jobs that a dependency stands for, the first submitted first."""
     jobs = state.jobs
     if after.kind is _ALONE:
         first, same = _first(record), _namesakes(state, record)
@@ -106,11 +106,11 @@ def waited(state: State, record: JobRecord, after: After) -> Iterable[JobRecord]
 
 
 def task_ids(after: After) -> range:
-    """The ids of an array's tasks: they follow its own."""
+    """The ids of an array's tasks, which follow the array's own id."""
     return range(after.job_id + 1, after.job_id + after.tasks + 1)
 
 
-# -- what a dependency comes to ---------------------------------------------------------------------------------------
+# -- the answer of a dependency ----------------------------------------------------------------------------------------
 
 
 def _answer(state: State, record: JobRecord, after: After) -> bool | None:
@@ -129,20 +129,20 @@ def _answer(state: State, record: JobRecord, after: After) -> bool | None:
         return True if after.kind is _STARTED and other.attempt > 0 else None
     ended = state.ends.get(after.job_id)
     if ended is None:
-        # The desk has looked it up when it took the job in: it ended too long ago to be remembered, and as was wanted.
+        # The submission checked it: that job ended too long ago to be remembered, and in the way that was wanted.
         return True
     return met(after.kind, ended)
 
 
 def _known_failed(state: State, after: After) -> After:
-    """One failed task is what `afternotok` wants of an array: from then on only the ends of the others matter."""
+    """`afternotok` wants one failed task of an array: once one failed, only the ends of the others matter."""
     if after.tasks and after.kind is _FAILED and _tally(state, after).failed in state.ends:
         return After(_ENDED, after.job_id, after.delay_ms, after.tasks)
     return after
 
 
 def met(kind: AfterKind, ended: JobState) -> bool:
-    """Whether a job that ended so has done what was wanted of it."""
+    """Whether a job that ended this way meets the dependency."""
     if kind is _COMPLETED:
         return ended is JobState.COMPLETED
     if kind is _FAILED:
@@ -169,12 +169,12 @@ def _last_start_ms(state: State, after: After) -> int:
 
 
 def _first(record: JobRecord) -> int:
-    """A job waits for those of its name that came before it, and before the array that it is a task of."""
+    """The id below which namesakes count: a job waits for those before it, or before the array that it is a task of."""
     return record.job.array_id or record.id
 
 
 def _tally(state: State, after: After) -> Tally:
-    """What an array has left to do; counted when it is first asked for, and kept up from then on."""
+    """What is left of an array; counted on first use and kept up to date from then on."""
     tally = state.arrays.get(after.job_id)
     if tally is None:
         tally = state.arrays[after.job_id] = Tally()
@@ -187,7 +187,7 @@ def _tally(state: State, after: After) -> Tally:
             elif ends.get(job_id, JobState.COMPLETED) is not JobState.COMPLETED:
                 tally.failed = job_id
         if tally.live:
-            # From now on its tasks tell of their starts and ends.
+            # This entry makes the starts and ends of its tasks update the tally.
             state.dependents.setdefault(after.job_id, {})
         else:
             del state.arrays[after.job_id]
@@ -210,7 +210,7 @@ def _namesakes(state: State, record: JobRecord) -> Namesakes:
 
 
 def started(state: State, record: JobRecord) -> list[JobRecord]:
-    """A job has started; who has nothing left to wait for."""
+    """A job has started; return the jobs that have nothing left to wait for."""
     job_id, array_id = record.id, record.job.array_id
     ready: list[JobRecord] = []
     edges = state.dependents.get(job_id)
@@ -229,7 +229,7 @@ def started(state: State, record: JobRecord) -> list[JobRecord]:
 
 
 def ended(state: State, record: JobRecord) -> list[JobRecord]:
-    """A job has ended; who has nothing left to wait for."""
+    """A job has ended; return the jobs that have nothing left to wait for."""
     ends = state.ends
     ends[record.id] = record.state
     if record.job.array_id:
@@ -260,7 +260,7 @@ def ended(state: State, record: JobRecord) -> list[JobRecord]:
 
 
 def _settle(state: State, waiting_id: int, good: list[After], broken: str, ready: list[JobRecord]) -> None:
-    """Dependencies of a job are met, or one of those that it no longer has cannot be."""
+    """Some dependencies of a job are met (`good`), or one that was just dropped can no longer be (`broken`)."""
     record = state.jobs.get(waiting_id)
     if record is None or not (good or broken):
         return
@@ -281,13 +281,13 @@ def _settle(state: State, waiting_id: int, good: list[After], broken: str, ready
 
 
 def _delayed_ms(state: State, after: After) -> int:
-    """A wait is counted from a start; a job that ended without one makes nobody wait longer."""
+    """A delay counts from a start; a job that ended without a start delays nothing."""
     other = state.jobs.get(after.job_id)
     return state.now_ms + after.delay_ms if after.tasks or other is not None else 0
 
 
 def _drop(state: State, waiting_id: int, after: After) -> bool:
-    """A dependency can no longer be met; whether the job still had it: where one will do, another may have been."""
+    """Drop a dependency that can no longer be met; False if the job no longer had it."""
     record = state.jobs.get(waiting_id)
     if record is None or after not in record.pending:
         return False
@@ -334,7 +334,7 @@ def _task_ended(state: State, record: JobRecord, tally: Tally, ready: list[JobRe
 def _heed_failure(
     state: State, waiting_id: int, edges: dict[int, list[After]], record: JobRecord, ready: list[JobRecord]
 ) -> None:
-    """The first task of an array has failed: `afterok` is broken, and `afternotok` waits for the others' ends."""
+    """The first task of an array has failed: `afterok` is broken, and `afternotok` waits for the others to end."""
     waiting = state.jobs.get(waiting_id)
     if waiting is None or waiting_id not in edges:
         return

@@ -1,9 +1,8 @@
 """A state as plain values, and a state from them.
 
-A dump holds what the log amounts to and nothing that can be worked out from it: no free counts, no sorted
-queues, no remembered answers. `load` builds all of that from nothing, so a state that was folded event by
-event and one that was loaded must decide alike; tests hold them to it. Snapshots, bug reports and what-if
-questions are made of dumps.
+A dump holds what the log adds up to and nothing that can be derived from it: no free counts, no sorted queues, no
+cached answers. `load` derives all of that again, so a state that was folded event by event and one that was loaded
+must decide alike; tests check that. Snapshots, bug reports and what-if questions are made of dumps.
 """
 
 import json
@@ -42,7 +41,7 @@ _RARE = ("ran_ms", "held", "suspended_ms", "for_job", "failures")
 
 
 def dump(state: State) -> dict[str, Plain]:
-    """Everything that the log amounts to, in JSON's own types."""
+    """Everything that the log adds up to, in JSON's own types."""
     specs: dict[JobSpec, int] = {}
     jobs = [_job(state, state.jobs[job_id], specs) for job_id in sorted(state.jobs)]
     nodes = state.nodes
@@ -78,7 +77,7 @@ def dump(state: State) -> dict[str, Plain]:
         "demand": [[to_plain(ask), weight] for ask, weight in state.demand],
         "demand_version": state.demand_version,
         "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
-        # Only where there is something to say: a store of an earlier release has the dump that it had.
+        # Only if there is any, so that the dumps of existing stores do not change.
         **(
             {"lacks": {cluster: _lacks(found) for cluster, found in sorted(nodes.lacks.items())}}
             if nodes.lacks
@@ -92,12 +91,12 @@ def _lacks(found: frozenset[Capability]) -> list[Plain]:
 
 
 def canonical(state: State) -> str:
-    """The dump as one text: two states are the same if these are."""
+    """The dump as one text: two states are equal if their texts are."""
     return json.dumps(dump(state), sort_keys=True, separators=(",", ":"))
 
 
 def _tenants(tenants: Tenants) -> list[Plain]:
-    """By number, because the number breaks ties: what each has used, and spent of its budget."""
+    """By number, because the number breaks ties: what each tenant has used, and spent of its budget."""
     rows = []
     for number, path in tenants.places():
         spend = tenants.spend[number]
@@ -124,7 +123,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "begin_ms": job.begin_ms,
         "array_id": job.array_id,
         "array_index": job.array_index,
-        # A job keeps the tenant and the limit it came in with until the settings change.
+        # A job keeps the tenant and the limit that it was submitted with until the settings change.
         "leaf": state.tenants.path[record.leaf],
         "limit_ms": record.limit_ms,
         "state": record.state.value,
@@ -157,7 +156,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
 
 
 def load(plain: dict[str, Plain]) -> State:
-    """The state of a dump, with everything derived worked out from nothing."""
+    """The state of a dump, with everything derived computed again."""
     if plain["version"] != VERSION:
         raise ValueError(f"a dump of version {plain['version']}; this release reads version {VERSION}")
     state = State()
@@ -185,14 +184,14 @@ def load(plain: dict[str, Plain]) -> State:
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
     state.ends = {job_id: JobState(ended) for job_id, ended in plain["ends"]}
-    # A dump of an earlier release does not have them.
+    # Missing in dumps of earlier releases.
     state.ended_tasks = dict(plain.get("ended_tasks", ()))
     for row in plain["jobs"]:
         _load_job(state, row, specs[row["spec"]])
     dependencies.reindex(state)
     state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
     state.demand_version = plain["demand_version"]
-    # Not in the dumps of earlier releases.
+    # Missing in dumps of earlier releases.
     for ask, count in plain.get("arrived", ()):
         state.arrived[state.shape_of(from_plain(Ask, ask))] = count
     state.arrivals = sum(state.arrived.values())
@@ -253,7 +252,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
 
 
 def _load_rare(state: State, record: JobRecord, row: dict[str, Plain]) -> None:
-    """What few jobs have. A dump of an earlier release does not have all of it."""
+    """Fields that few jobs have. A dump of an earlier release lacks some of them."""
     for name in _RARE:
         if value := row.get(name):
             setattr(record, name, value)
@@ -273,23 +272,23 @@ def _load_rare(state: State, record: JobRecord, row: dict[str, Plain]) -> None:
 
 
 def _hold_again(state: State, record: JobRecord) -> None:
-    """Enter an attempt in the books, without asking whether there is room: its node may be down by now."""
+    """Count an attempt again without checking for room: its node may be down by now."""
     nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
     nodes.take(record.grants)
     nodes.kept -= len(record.grants)
     for grant in record.grants:
         nodes.on[grant.node][record.id] = (record.end_ms, grant)
         nodes.recount(grant.node)
-    # Its part of the current period is in `accrued`: enter it as if it had started with the period.
+    # Its part of the current period is in `accrued`: count it as if it had started with the period.
     tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
     if tenants.budgeted:
         tenants.commit(record.party, milli * record.limit_ms)
 
 
 def derived(state: State) -> dict[str, Any]:
-    """The tables that are worked out, as plain values under names that do not depend on how they came about.
+    """The derived tables, as plain values under names that do not depend on the order of events.
 
-    Nothing is recounted here: what is shown is what `decide` would see.
+    Nothing is recomputed here: the tables show what `decide` would see.
     """
     tenants, fair = state.tenants, state.queue.order.fair
     return {
@@ -303,7 +302,7 @@ def derived(state: State) -> dict[str, Any]:
         "deferred": sorted(state.deferred),
         "earmarks": sorted(state.earmarks),
         "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in tenants.places()},
-        # Those who had something are known until the settings change, and are not in a dump.
+        # A seat without running jobs stays known until the settings change, but a dump does not have it.
         "seats": {
             f"{tenants.path[rule]}:{user}:{leaf}": [tenants.used[seat], tenants.running[seat]]
             for (rule, user, leaf), seat in sorted(tenants.seats.items())
@@ -350,13 +349,13 @@ def _derived_tenant(tenants: Tenants, number: int, fair: bool) -> dict[str, Any]
         "rate": tenants.rate[number],
         "committed_milli_ms": spend.committed_milli_ms if spend else 0,
         "guarded": tenants.guarded[number],
-        # Kept only while an order asks for it.
+        # Maintained only while an order needs it.
         "fair_key": tenants.fair_key[number] if fair else 0,
     }
 
 
 def _derived_queue(queue: WaitQueue, tenants: Tenants) -> dict[str, Any]:
-    """The queue in order. One job alone is not sorted in yet, and has no place to show."""
+    """The queue in order. A single job is not sorted in yet and has no place to show."""
     if queue.count <= 1:
         return {"count": queue.count, "ids": [queue.only().id] if queue.count else []}
     groups: list[Any] = []

@@ -1,7 +1,7 @@
-"""`apply(state, event)`: the one door through which state changes.
+"""`apply(state, event)`: the only way to change the state.
 
-Each kind of event has one function, and each says from which states it may come. Anything else is an error of
-whoever wrote the event, and raises with what is known of the job.
+Each kind of event has one function, and `transitions` says in which states it may come. Any other event is a bug in
+the code that wrote it, and raises with what is known of the job.
 
 The events that every job has are folded in `lifecycle`.
 """
@@ -74,7 +74,7 @@ def apply(state: State, event: Event) -> None:
         close_periods(state, at_ms)
     step = _STEPS[type(event)]
     if step is None:
-        # Of another domain: time has passed, and the last plan stands.
+        # An event of another domain: time has passed, and the last plan stands.
         return
     state.stirred += 1
     step(state, event)
@@ -106,18 +106,18 @@ def _requested(state: State, event: Requested) -> None:
         hold(state, record)
     elif verb is Verb.RELEASE and waits:
         record.held = False
-        # Who releases a job does not want it to sit out a failure either.
+        # A user who releases a job does not want it to wait out a retry delay either.
         record.begin_ms = record.job.begin_ms
         requeue_if_due(state, record, event.at_ms)
     elif record.wanted is Verb.CANCEL:
-        # A cancellation stands, whatever else is asked for.
+        # A cancellation stands, whatever else is requested.
         pass
     elif not waits and verb in _WANTED_FROM and record.phase in _WANTED_FROM[verb]:
         record.wanted, record.wanted_by = verb, (event.by, event.at_ms)
 
 
 def _move(state: State, record: JobRecord, event: Requested) -> None:
-    """A job that waits is moved before all others, or back to where the order has it."""
+    """Move a waiting job ahead of all others, or back to its place in the order."""
     if record.phase is not None:
         return
     most = max([other.boost for other in state.jobs.values()])
@@ -135,7 +135,7 @@ _WANTED_FROM = {
     Verb.SUSPEND: frozenset({AttemptState.STARTING, AttemptState.RUNNING}),
     Verb.CONTINUE: frozenset(AttemptState) - {AttemptState.STOPPING},
 }
-"""In which state of the attempt a wish about it makes sense."""
+"""The states of the attempt in which each request makes sense."""
 
 
 def _job_cancelled(state: State, event: JobCancelled) -> None:
@@ -155,7 +155,7 @@ def _cancel(state: State, record: JobRecord) -> None:
 
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
     record = current(state, event)
-    # A frozen attempt that could not be asked for a while is frozen still.
+    # A suspended attempt that was out of sight for a while is still suspended.
     record.phase = AttemptState.SUSPENDED if record.state is JobState.SUSPENDED else AttemptState.RUNNING
 
 
@@ -226,7 +226,7 @@ _OF_EVERY_JOB: dict[type, Callable[..., object]] = {
     AttemptStarted: start,
     AttemptEnded: end,
 }
-"""Folded by their fields."""
+"""Steps that take the fields of the event as arguments."""
 
 _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     ConfigSet: fleet.config_set,
@@ -257,4 +257,4 @@ _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     Ticked: _ticked,
     **dict.fromkeys(get_args(AccessEvent)),
 }
-"""What each kind of event changes; None: it is of another domain."""
+"""The function for each kind of event; None: the event belongs to another domain."""

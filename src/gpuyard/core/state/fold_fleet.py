@@ -24,7 +24,7 @@ from gpuyard.model import (
 
 
 def config_set(state: State, event: ConfigSet) -> None:
-    """Settings are in force."""
+    """Put settings in force."""
     state.configure(event.settings)
 
 
@@ -38,7 +38,7 @@ def node_added(state: State, event: NodeAdded) -> None:
 
 
 def node_changed(state: State, event: NodeChanged) -> None:
-    """A node has other hardware, or its GPUs another name."""
+    """A node has different hardware, or its GPUs have a new name."""
     number, node, nodes = event.number, event.node, state.nodes
     kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
     stays = bool(nodes.on[number]) and state.node_number.get(node.name) == number
@@ -58,20 +58,20 @@ def node_changed(state: State, event: NodeChanged) -> None:
 
 
 def engine_seen(state: State, event: EngineSeen) -> None:
-    """What the engine of a cluster cannot do is known."""
+    """Note what the engine of a cluster cannot do."""
     state.nodes.lacks.pop(event.cluster, None)
     if event.lacks:
         state.nodes.lacks[event.cluster] = frozenset(event.lacks)
     state.recompile()
     for record in [state.earmarks[job_id] for job_id in sorted(state.earmarks)]:
-        # What is kept for a job that may not start there would only stand idle.
+        # An earmark where the job may no longer start would only keep GPUs idle.
         if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
             state.drop_earmark(record)
     state.nodes.freed += 1
 
 
 def node_down(state: State, event: NodeDown) -> None:
-    """A node is gone."""
+    """A node is down."""
     _check(state, event)
     state.nodes.set_down(event.node, event.why or "down")
 
@@ -83,25 +83,25 @@ def node_up(state: State, event: NodeUp) -> None:
 
 
 def node_cordoned(state: State, event: NodeCordoned) -> None:
-    """A node takes nothing new."""
+    """A node takes no new jobs."""
     _check(state, event)
     state.nodes.set_cordoned(event.node, event.why or "cordoned")
 
 
 def node_uncordoned(state: State, event: NodeUncordoned) -> None:
-    """A node takes new work again."""
+    """A node takes new jobs again."""
     _check(state, event)
     state.nodes.set_cordoned(event.node, "")
 
 
 def gpus_taken(state: State, event: GpusTaken) -> None:
-    """Others use GPUs of a node."""
+    """GPUs of a node are used outside the yard."""
     _check(state, event)
     claims.set_foreign(state.nodes, event.node, event.gpus, event.why)
 
 
 def layout_pinned(state: State, event: LayoutPinned) -> None:
-    """GPUs keep a layout. What runs on them must be part of it, where it is. All of them or none."""
+    """Pin GPUs to a layout, all or none. Slices in use on them must be part of it, in the same place."""
     _check(state, event)
     layouts = {
         gpu: tuple([Place(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
@@ -115,14 +115,14 @@ def layout_pinned(state: State, event: LayoutPinned) -> None:
 
 
 def layout_released(state: State, event: LayoutReleased) -> None:
-    """GPUs are cut by demand again."""
+    """GPUs are cut on demand again."""
     _check(state, event)
     for gpu in positions[event.gpus]:
         claims.unpin(state.nodes, event.node, gpu)
 
 
 def layout_made(state: State, event: LayoutMade) -> None:
-    """What the engine said of pinned GPUs. One that was released meanwhile is passed over."""
+    """Note what the engine said about pinned GPUs. A GPU that was released meanwhile is skipped."""
     _check(state, event)
     row = state.nodes.pins.get(event.node, {})
     for gpu in positions[event.gpus]:
@@ -131,7 +131,7 @@ def layout_made(state: State, event: LayoutMade) -> None:
 
 
 def demand_learned(state: State, event: DemandLearned) -> None:
-    """What to expect is known."""
+    """Replace the demand to expect."""
     state.demand = event.asks
     state.demand_version += 1
     state.arrived.clear()

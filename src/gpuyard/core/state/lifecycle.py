@@ -1,7 +1,7 @@
 """What every job goes through: `submit` (or `submit_tasks`), `start` and `end`, each with the fields of its event.
 
-`apply` folds an event by calling them. The simulator, which keeps no log, calls them directly: making the event
-would cost as much as folding it.
+`apply` calls them to fold an event. The simulator, which keeps no log, calls them directly: making the event would
+cost as much as folding it.
 """
 
 from gpuyard.core.fleet.mig_book import rest, wake
@@ -31,12 +31,12 @@ _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outco
 
 RETRY_FIRST_MS = 10_000
 RETRY_MAX_MS = 600_000
-"""A job that failed and may be tried again waits so long at first, twice as long each time, at most so long."""
+"""A failed job that may be retried waits `RETRY_FIRST_MS` at first, then twice as long each time, up to the maximum."""
 
 
 def close_periods(state: State, at_ms: int) -> None:
     """Time has closed a period or a window."""
-    # Shares and budgets have moved: what the last pass found no longer holds, not even for quiet arrivals.
+    # Shares and budgets have changed, so the findings of the last pass no longer hold, not even for quiet arrivals.
     state.tenants.pass_time(at_ms)
     state.nodes.start_over()
     state.stirred += 1
@@ -80,7 +80,7 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
         and (quiet.refuses(record, at_ms) or state.hopeless(shape))
         and not any([applies(state, record, at_ms) for applies in quiet.applies])
     ):
-        # Others are before it, and it cannot start anyway: nothing new to decide.
+        # Other jobs are ahead of it, and it cannot start anyway: nothing new to decide.
         state.stirred -= 1
     return record
 
@@ -95,12 +95,12 @@ def submit_tasks(
     at_once: int,
     held: bool,
 ) -> None:
-    """`TasksSubmitted`: the same as each of them by itself."""
+    """`TasksSubmitted`: the same as `submit` for each task."""
     intake, first = state.intake, None
     for task in TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs():
         spec = task.spec
         if first is not None and spec is not first.job.spec:
-            # It means the same as the first but for what it waits for.
+            # It differs from the first task only in what it waits for.
             intake[id(spec)] = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after))
         record = submit(state, at_ms, task)
         if first is None:
@@ -113,8 +113,8 @@ def submit_tasks(
 
 
 def hold(state: State, record: JobRecord) -> None:
-    """A job that waits is not to start until it is released."""
-    # What is kept for it would only stand idle, and it may not start there.
+    """Keep a waiting job from starting until it is released."""
+    # An earmark would only keep GPUs idle: the job may not start.
     state.drop_earmark(record)
     if record.id not in state.deferred:
         state.queue.remove(record)
@@ -149,7 +149,7 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         wake(state.nodes.idle, state.nodes.node, grants)
     state.queue.remove(record)
     if record.rare is not None:
-        # A job that was moved to the top has come to its turn.
+        # A job that was moved to the top has had its turn.
         record.move(0, "")
     record.attempt = attempt
     record.phase = _STARTING
@@ -192,7 +192,7 @@ def end(
     state.leaving.pop(job_id, None)
     record.phase = None
     if not _waits_again(record, outcome):
-        # It was to be cancelled, and it is gone; that its node went first does not bring it back.
+        # The job was to be cancelled and its attempt is over; a node failure just before that does not bring it back.
         cancelled = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
         record.state = JobState.CANCELLED if cancelled else JobState(outcome.value)
         gone(state, record, at_ms)
@@ -216,7 +216,7 @@ def end(
 
 
 def complete(state: State, at_ms: int, record: JobRecord) -> None:
-    """`AttemptEnded`, of an attempt that is known to run, as nearly all end: by completing."""
+    """`AttemptEnded` for an attempt that is known to run and has completed, as nearly all do."""
     state.now_ms = at_ms
     state.stirred += 1
     if at_ms >= state.tenants.due_ms:
@@ -251,7 +251,7 @@ def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
 
 
 def gone(state: State, record: JobRecord, at_ms: int) -> None:
-    """A job has ended for good: those who waited for it are told."""
+    """A job has ended for good: remove it, and requeue the jobs that waited for it."""
     del state.jobs[record.id]
     if state.doomed:
         state.doomed.pop(record.id, None)
@@ -260,7 +260,7 @@ def gone(state: State, record: JobRecord, at_ms: int) -> None:
 
 
 def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
-    """A job goes back in line if nothing keeps it."""
+    """Put a deferred job back in the queue if nothing keeps it out."""
     if (
         record.id in state.deferred
         and not (record.held or record.pending or record.doomed)

@@ -1,7 +1,7 @@
 """The last pass, if it decided nothing.
 
 On a full cluster most events are arrivals of jobs that cannot start. As long as nothing else happens, the last answer
-stands, and an arrival behind the others need not be looked at if it asks for what is known not to be there.
+stands, and an arrival behind the others need not be examined if its ask is known to have no room.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,25 +38,25 @@ class Quiet:
         settled: bool,
     ) -> None:
         self.stirred = stirred
-        """`State.stirred` at the time: any event that matters moves it on."""
+        """`State.stirred` at the time: any event that matters increases it."""
         self.policy = policy
-        """Which it was: another one may decide otherwise."""
+        """The policy that decided: another one may decide differently."""
         self.applies = applies
-        """Of each rule of force: whether it might take room for a job."""
+        """For each preemption rule, the test whether it might take room for a job."""
         self.plan = plan
         self.until_ms = until_ms
-        """When it has to be looked at again even if nothing happens."""
+        """When a new pass is needed even if nothing happens."""
         self.promised_ms = promised_ms
-        """The promise in it."""
+        """The start that the plan promises."""
         self.refused = refused
-        """Streams whose jobs have room but would break the promise unless they are over in time."""
+        """Streams whose jobs have room but would break the promise unless they end in time."""
         self.looked = looked
-        """Streams of which every job was looked at by itself: so would be a new one."""
+        """Streams whose jobs were each examined: a new one would be too."""
         self.settled = settled
-        """Whether a job at the end that has no room would be passed over."""
+        """Whether a job without room at the end of the queue would be passed over."""
 
     def stands(self, stirred: int, policy: object, now_ms: int) -> bool:
-        """Whether a new pass would find the same."""
+        """Whether a new pass would give the same plan."""
         return self.stirred == stirred and self.policy is policy and now_ms < self.until_ms
 
     def refuses(self, record: JobRecord, now_ms: int) -> bool:

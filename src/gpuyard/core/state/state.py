@@ -1,7 +1,7 @@
 """The state of the yard: an indexed value that only `apply` changes.
 
-What is here beyond the log's own words (free-count sets, sorted queues, cached answers) is derived from it: a state
-built event by event and one rebuilt from its dump give the same plan.
+Whatever goes beyond the log (free-count sets, sorted queues, cached answers) is derived from it: a state built event by
+event and one rebuilt from its dump give the same plan.
 """
 
 from gpuyard.core.fleet.nodes import Nodes
@@ -18,16 +18,16 @@ from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobSt
 
 _MICRO_PER_MILLI_USD = 1000
 _DEFAULT_WEIGHT = 1000
-"""Milli-dollars an hour for a GPU model nobody has priced."""
+"""Milli-dollars an hour for a GPU model without a price."""
 
 _INTAKE_MAX = 10_000
-"""Specs remembered at a time: a trace has few and shares them, a live yard has a new one for every job."""
+"""How many specs are remembered: a trace has few and shares them, a live yard has a new one for every job."""
 
 FIFO = Order((), False, ())
 
 
 class InvalidEvent(Exception):
-    """An event that cannot follow what the log says so far. Ours to mend: the writer of the log made it."""
+    """An event that cannot follow what the log says so far: a bug in the code that wrote it."""
 
 
 class State:
@@ -48,21 +48,21 @@ class State:
         self.jobs: dict[int, JobRecord] = {}
         """Live jobs only."""
         self.running: dict[int, JobRecord] = {}
-        """Those that hold GPUs."""
+        """The jobs that hold GPUs."""
         self.leaving: dict[int, JobRecord] = {}
-        """Those of them that were told to stop."""
+        """The running jobs that are being stopped."""
         self.deferred: dict[int, JobRecord] = {}
-        """Pending, but held or before their begin time."""
+        """Pending jobs that are held, wait for other jobs, or are before their begin time."""
         self.earmarks: dict[int, JobRecord] = {}
-        """Jobs for which slices are kept."""
+        """Jobs that have an earmark."""
         self.ends: dict[int, JobState] = {}
-        """How the last jobs ended, for those that wait for one of them."""
+        """How the last jobs ended, for jobs that depend on one of them."""
         self.ended_tasks: dict[int, str] = {}
-        """As people call those of them that were tasks of an array."""
+        """The labels of ended jobs that were tasks of an array."""
         self.dependents: dict[int, dict[int, list[After]]] = {}
-        """Who waits for a job or an array and how, by its id; by 0: who waits for its namesakes. Derived."""
+        """By the id of a job or array: the jobs that wait for it, and how; 0 stands for namesakes. Derived."""
         self.arrays: dict[int, Tally] = {}
-        """What those arrays have left to do. Derived."""
+        """What is left of the arrays that jobs wait for. Derived."""
         self.namesakes: dict[tuple[str, str], Namesakes] = {}
         """By user and name. Derived."""
         self.doomed: dict[int, JobRecord] = {}
@@ -70,18 +70,18 @@ class State:
         self._demand: tuple[tuple[Ask, int], ...] = ()
         self.demand_version = 0
         self.arrived: dict[Shape, int] = {}
-        """Jobs since demand was last learned, by what they ask for."""
+        """Jobs since demand was last learned, by shape."""
         self.arrivals = 0
-        """How many these are."""
+        """The sum of `arrived`."""
         self.last_job_id = 0
         self.now_ms = 0
         """Time of the last event."""
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
         self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, int, bool]] = {}
-        """Cache: what a spec means here, by its identity (the value holds the spec, so the identity is its own)."""
+        """Cache: what a spec means here, by `id()` of the spec (the value holds the spec, so its id stays unique)."""
         self.no_room: dict[int, int] = {}
-        """Cache: way -> `nodes.freed` at which it was found to have no room."""
+        """Cache: way -> `nodes.freed` when the way was found to have no room."""
         self.stirred = 0
         """Grows with every event that might change a decision."""
         self.quiet: Quiet | None = None
@@ -93,7 +93,7 @@ class State:
     # -- settings ----------------------------------------------------------------------------------------------
 
     def configure(self, settings: Settings) -> None:
-        """Put settings in force: tenants are built anew and get back what they used."""
+        """Put settings in force: tenants are rebuilt and keep their usage."""
         old = self.tenants
         self.settings = settings
         self.nodes.whole_reserve = settings.whole_gpus
@@ -110,7 +110,7 @@ class State:
         for number, path in old.places():
             fresh = self.tenants.find(path)
             self.tenants.usage[fresh] = old.usage[number]
-            # What runs counts from the start of a period: a later start leaves what came before to be added.
+            # Running jobs count from the start of a period; if it moves later, add what they used before it.
             self.tenants.accrued[fresh] = old.accrued[number] + old.rate[number] * (
                 self.tenants.period_start_ms - old.period_start_ms
             )
@@ -133,7 +133,7 @@ class State:
         self.nodes.freed += 1
 
     def _count_running(self, record: JobRecord) -> None:
-        # Its part of the current period is already in `accrued`: enter it as if it had started with the period.
+        # Its part of the current period is already in `accrued`: count it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
         record.bill = Bill(record.party, record.model, milli, record.rate)
         tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
@@ -151,7 +151,7 @@ class State:
         return self.classes.get(name) or self.classes[self.settings.default_class]
 
     def model_number(self, name: str) -> int:
-        """A GPU model's number, given at first sight."""
+        """A GPU model's number, assigned when the model is first seen."""
         number = self.models.get(name)
         if number is None:
             number = self.models[name] = len(self.models)
@@ -163,7 +163,7 @@ class State:
     # -- queue -------------------------------------------------------------------------------------------------
 
     def reindex(self, order: Order) -> None:
-        """Sort the waiting jobs by another order. The queue is an index: this changes nothing that is dumped."""
+        """Sort the waiting jobs in another order. The queue is an index: nothing that is dumped changes."""
         self.queue = WaitQueue(order, self.tenants)
         for job_id in sorted(self.jobs):
             record = self.jobs[job_id]
@@ -171,11 +171,11 @@ class State:
                 self.queue.add(record)
 
     def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, int, bool]:
-        """What a spec means under the settings in force: its shape, class, tenant, and if it waits for others."""
+        """What a spec means under the settings in force: shape, class, tenant, and whether it has dependencies."""
         tenants = len(self.tenants.number)
         leaf = self.tenants.leaf(spec.tenant)
         if len(self.tenants.number) != tenants:
-            # The tree has grown: what was a leaf may have members now.
+            # The tree has grown: a former leaf may have members now.
             self.intake.clear()
         if len(self.intake) >= _INTAKE_MAX:
             self.intake.clear()
@@ -200,7 +200,7 @@ class State:
         self.nodes.demand = Expected(mix) if mix else None
 
     def recompile(self) -> None:
-        """Nodes, what their engines can do, or weights have changed, and all that was worked out from these."""
+        """Recompute what depends on nodes, on the abilities of their engines or on weights, after a change of one."""
         self.shapes.refresh(self.nodes, self.weights)
         self.demand = self._demand
         self.caches.clear()
@@ -215,7 +215,7 @@ class State:
         return most
 
     def hopeless(self, shape: Shape) -> bool:
-        """Whether it can be seen without a search that there is no room. False may mean that there is none either."""
+        """Whether a quick check shows that there is no room. False may still mean that there is none."""
         freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
         for way in shape.ways:
             if no_room.get(way.index) == freed:
@@ -230,7 +230,7 @@ class State:
     # -- attempts ----------------------------------------------------------------------------------------------
 
     def hold(self, record: JobRecord, grants: tuple[Grant, ...], at_ms: int) -> bool:
-        """Enter an attempt in all books; False, and nothing entered, if its room is not there."""
+        """Give an attempt its room and count it; False, and nothing changes, if the room is not there."""
         nodes, tenants, shape, party = self.nodes, self.tenants, record.shape, record.party
         end_ms = at_ms + record.estimate_ms
         kind = nodes.place(grants, end_ms, record.id)
@@ -263,7 +263,7 @@ class State:
         record.clear()
 
     def release(self, record: JobRecord, at_ms: int) -> None:
-        """An attempt ended: its room is free and its use is counted. The record still tells what it held."""
+        """An attempt ended: free its room and count its use. The record still shows what it held."""
         nodes, tenants, bill = self.nodes, self.tenants, record.bill
         nodes.lift(record.grants, record.id)
         nodes.freed += 1
@@ -280,7 +280,7 @@ class State:
             tenants.unsettled.append(bill)
 
     def drop_earmark(self, record: JobRecord) -> None:
-        """What is kept for a job, if anything, is kept no longer."""
+        """Drop the job's earmark, if it has one."""
         if record.earmark is not None:
             self.nodes.give(record.earmark.grants)
             self.nodes.freed += 1
@@ -288,7 +288,7 @@ class State:
             del self.earmarks[record.id]
 
     def recharge(self, record: JobRecord, at_ms: int) -> None:
-        """The GPUs of a running attempt have another name: from now on it counts under that one, at its rate."""
+        """The GPUs of a running attempt have a new name: from now on it counts under that name, at its rate."""
         tenants, before = self.tenants, record.bill
         kind = self.nodes.home[record.grants[0].node]
         rate = rate_on(record.shape, kind, self.weights[kind.model])
@@ -297,14 +297,14 @@ class State:
         tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1)
 
     def promise_end(self, record: JobRecord, end_ms: int) -> None:
-        """A running attempt is now expected to end at another time."""
+        """Note a new expected end of a running attempt."""
         self.nodes.promise_end(record.grants, record.id, end_ms)
         record.end_ms = end_ms
 
     # -- time --------------------------------------------------------------------------------------------------
 
     def wake_ms(self) -> int | None:
-        """When time alone may change a decision: a begin time, an earmark's end, shares or budgets of who waits."""
+        """When time alone may change a decision: a begin time, an earmark's expiry, shares or budgets."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
         times += [r.begin_ms for r in self.deferred.values() if not (r.held or r.pending or r.doomed)]
         tenants, queue = self.tenants, self.queue

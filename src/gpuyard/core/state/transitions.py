@@ -1,6 +1,6 @@
 """Which event may follow which state of an attempt: the one table of transitions.
 
-Anything else is an error of whoever wrote the event, and raises with what is known of the job.
+Any other event is a bug in the code that wrote it, and raises with what is known of the job.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ FROM: dict[type, frozenset[AttemptState | None]] = {
     AttemptUnknown: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
     AttemptEnded: frozenset(AttemptState),
     CheckpointSeen: frozenset(AttemptState),
-    # Logs of earlier releases tell it again of a job that was frozen when it could not be asked.
+    # Logs of earlier releases repeat it for a job that was suspended while it was out of sight.
     JobSuspended: frozenset({AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED}),
     JobContinued: frozenset({AttemptState.SUSPENDED}),
     AttemptStarted: frozenset({None}),
@@ -42,11 +42,11 @@ FROM: dict[type, frozenset[AttemptState | None]] = {
     EarmarkSet: frozenset({None}),
     EarmarkDropped: frozenset({None}),
 }
-"""Which state the current attempt must be in (None: the job waits and has none)."""
+"""The states in which the current attempt may be (None: the job waits and has no attempt)."""
 
 
 def current(state: State, event: Any) -> JobRecord:
-    """The live job that an event is about, if the event may follow what is known of it."""
+    """The live job that an event is about; raises if the event may not follow what is known of it."""
     record = state.jobs.get(event.job_id)
     if record is None:
         raise InvalidEvent(f"{event}: no live job {event.job_id}")
@@ -59,7 +59,7 @@ def current(state: State, event: Any) -> JobRecord:
 
 
 def story(record: JobRecord) -> str:
-    """What is known of a job, in a line."""
+    """What is known of a job, in one line."""
     phase = record.phase.value if record.phase else "no attempt"
     return (
         f"job {record.job.label} is {record.state.value} ({phase}), attempt {record.attempt}, "
