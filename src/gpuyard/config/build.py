@@ -1,6 +1,6 @@
-"""From a file of the right shape to the values gpuyard works with, or to all that makes no sense in it.
+"""Turns a file of the right shape into the values gpuyard works with, or into a list of all that is wrong with it.
 
-The schema sees one value at a time; here names are looked up and numbers are held against each other.
+The schema sees one value at a time; here names are looked up and numbers are compared with each other.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from gpuyard.model.units import DAY_MS
 from gpuyard.policies import registry
 
 PAUSE_MS_MAX = 30 * DAY_MS
-"""A job that cannot be stopped for longer is not preemptible at all, and `preemptible: false` says so."""
+"""A longer `min_run` or `grace` would make a job not preemptible, and `preemptible: false` says so plainly."""
 
 _DEFAULTS = Settings()
 
@@ -76,7 +76,7 @@ def _check_classes(file: YardFile, findings: Findings) -> None:
 
 
 def _check_whose(file: YardFile, paths: list[str], findings: Findings) -> None:
-    """A class that is not everybody's belongs to tenants that there are, and is not the one that jobs get unasked."""
+    """A class for some tenants or users names known tenants, and is not the default class."""
     for name, entry in (file.classes or {}).items():
         for key in ("tenants", "users"):
             if getattr(entry, key) == []:
@@ -157,7 +157,7 @@ def _policy(file: YardFile, name: str) -> PolicySpec:
 
 
 def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpec]) -> Settings:
-    """Only what the file gives is passed on, so that the defaults of `Settings` are the only ones."""
+    """Pass on only what the file gives, so that the defaults of `Settings` are the only ones."""
     given: dict[str, Any] = {}
     if file.classes is not None:
         given["classes"] = tuple(_class(file, name) for name in file.classes)

@@ -26,9 +26,9 @@ class Change:
     kind: str
     """`tenant`, `class`, `price`, `GPU model`, `partition`, `account`, `QOS`, `policy`, `setting`, `user` or `auth`."""
     name: str
-    """Whose: a tenant's path, a class; empty where there is only one."""
+    """The tenant's path or the class that it is about; empty where there is only one."""
     key: str
-    """Which key of it; empty: all of it."""
+    """The key that changed; empty: the whole entry."""
     before: str
     after: str
 
@@ -41,7 +41,7 @@ class Change:
 
 
 def compare(before: Settings, after: Settings) -> list[Change]:
-    """What a change from one to the other amounts to, section by section, names sorted."""
+    """What changes from one to the other, section by section, sorted by name."""
     return [
         *_entries("tenant", _by(before.tenants, "path"), _by(after.tenants, "path"), _tenant),
         *_entries("class", _by(before.classes, "name"), _by(after.classes, "name"), _klass),
@@ -121,7 +121,7 @@ def _entries(
 
 def _parts(kind: str, name: str, before: dict[str, str], after: dict[str, str]) -> Iterator[Change]:
     for key in dict.fromkeys((*before, *after)):
-        # What only one of them says, a quota for a GPU model, the other leaves to what holds without it.
+        # A key that only one entry has (a quota for a GPU model) has its default in the other.
         empty = _WITHOUT.get(key.partition(" ")[0], "none")
         old, new = before.get(key, empty), after.get(key, empty)
         if old != new:
@@ -150,7 +150,7 @@ _WITHOUT = {
     "budget": _NO_LIMIT,
     "tenants": _EVERYBODY,
 }
-"""What holds where an entry says nothing."""
+"""What holds for a key that is left out."""
 
 
 def _tenant(tenant: Tenant) -> dict[str, str]:

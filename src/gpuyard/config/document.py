@@ -45,7 +45,7 @@ _TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, which no key of this file n
 
 
 class Nothing(Enum):
-    """What stands where a key has no value.
+    """Stands where a key has no value.
 
     Not `None`, which in the schema means that the key is absent: an absent `weight` has a default, but a
     `weight:` that someone forgot to fill in is a fault.
@@ -98,7 +98,7 @@ class Document:
     name: str
     root: Mapping
     problems: tuple[Problem, ...]
-    """What is wrong already but does not keep the rest from being checked, such as a repeated key."""
+    """Faults that do not keep the rest from being checked, such as a repeated key."""
 
     def plain(self) -> dict[str, object]:
         """The content as mappings, lists, texts and `Nothing`, for the schema."""
@@ -326,11 +326,11 @@ class _Reader:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come yet."""
+    """A list or mapping that has not ended yet."""
 
     node: Node
     anchor: str | None
     key: tuple[Place, str] | None = None
-    """The key whose value is next, in a mapping."""
+    """The key that waits for its value, in a mapping."""
     dropped: bool = False
     """The key cannot be one; its value goes nowhere."""

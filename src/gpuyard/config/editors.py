@@ -13,7 +13,7 @@ def json_schema() -> dict[str, Any]:
     """The schema, for a line `# yaml-language-server: $schema=…` at the top of a file."""
     schema = YardFile.model_json_schema(schema_generator=_Generator)
     for entry in schema["$defs"].values():
-        # The name of our class tells the reader of a file nothing.
+        # The name of our class means nothing to the reader of a file.
         entry.pop("title")
     policy = schema["$defs"]["PolicyEntry"]["properties"]
     policy["placement"]["enum"] = list(registry.PLACEMENTS)
@@ -43,7 +43,7 @@ class _Generator(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
-        """A mapping whose keys are names takes no others."""
+        """A mapping with a pattern for its keys takes no others."""
         shown = super().dict_schema(schema)
         if "patternProperties" in shown:
             shown["additionalProperties"] = False

@@ -39,7 +39,7 @@ def check_models(named: Iterator[tuple[Path, str]], known: Models, findings: Fin
 
 
 def unknown_model(name: str, known: Models) -> str:
-    """What to say of a GPU model that is not known."""
+    """The message for an unknown GPU model."""
     instead = remedy(name, known, "GPU models")
     joint = " Or" if instead.endswith("?") else "; or"
     return f"unknown GPU model {quoted(name)}; {instead}{joint} add it under 'gpu_models'"

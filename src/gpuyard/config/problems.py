@@ -11,10 +11,10 @@ from itertools import islice
 from gpuyard.errors import BadInput
 
 SHOWN_MAX = 50
-"""A file of the wrong kind has a fault on every line; nobody reads more than this many."""
+"""A file of the wrong kind has a fault on every line; more than this many help nobody."""
 
 FOUND_MAX = 200
-"""After so many the search ends: each may compare a name with all others, and few are shown."""
+"""The search ends after this many: each may compare a name with all others, and few are shown."""
 
 _TEXT_SHOWN_MAX = 60
 _NAMES_SHOWN_MAX = 20
@@ -70,7 +70,7 @@ def quoted(text: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a sentence lists them, cut where nobody would read on."""
+    """Names as a sentence lists them, cut where the list gets too long to read."""
     every = list(names)
     shown = ", ".join(every[:_NAMES_SHOWN_MAX])
     left = len(every) - _NAMES_SHOWN_MAX
@@ -78,7 +78,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def remedy(word: str, known: Iterable[str], what: str) -> str:
-    """What to write instead of a word that is not known: the closest one, or else the choice."""
+    """What to write instead of an unknown word: the closest one, or else the choice."""
     names = list(islice(known, _NAMES_COMPARED_MAX))
     close = _closest(word, names)
     if close:

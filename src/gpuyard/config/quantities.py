@@ -2,7 +2,7 @@
 
 The arithmetic is exact: a float would make `0.1` GPUs and a tenth of a dollar depend on rounding. What cannot
 be kept exactly is refused, not rounded. Every function takes the text of a YAML scalar and raises a
-`ValueError` with the rest of a sentence whose subject is the key: "must be …, not …".
+`ValueError` with the end of a sentence that begins with the key: "must be …, not …".
 """
 
 import re

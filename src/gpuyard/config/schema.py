@@ -1,8 +1,8 @@
 """The shape of `yard.yaml`: every key, its type, its bounds and what it means.
 
 These models serve twice: they check a file, and they give editors a JSON Schema with the same descriptions.
-Values come out in gpuyard's units. What a file leaves out stays `None` here and is filled in by the defaults
-of the `model` values, which are thereby the only ones; the JSON Schema shows them.
+Values come out in gpuyard's units. What a file leaves out stays `None` here and is filled in by the defaults of the
+`model` values, so there is one set of defaults; the JSON Schema shows them.
 """
 
 from typing import Annotated, Any
@@ -120,7 +120,7 @@ class PoolEntry(_Entry):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, value: Any) -> Any:
-        """Where GPUs are only pretended to be there, nobody need say what is beside them."""
+        """Where GPUs are emulated, `cpus` and `memory` may be left out."""
         if isinstance(value, dict) and value.get("emulate") == "true":
             return {"cpus": "96", "memory": "1T", **value}
         return value

@@ -1,4 +1,4 @@
-"""The keys of a cluster whose engine is Slurm: how the yard lives with it, and what of it is the yard's."""
+"""The keys of a Slurm cluster: whether the yard drives or observes it, and which part of it the yard has."""
 
 from typing import Annotated
 

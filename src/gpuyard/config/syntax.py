@@ -1,4 +1,4 @@
-"""What a YAML parser complains of, in words for people who do not know YAML's grammar.
+"""Faults that a YAML parser finds, in words for people who do not know YAML's grammar.
 
 PyYAML and libyaml word the same fault differently and mark different ends of it; here both say the same.
 """

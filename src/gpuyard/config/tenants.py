@@ -1,7 +1,7 @@
 """From the flat list of tenants in the file to the tree, with promises that can be kept.
 
-A guarantee is a promise, so it is checked like one: what the tenants below a parent are promised must be part
-of what the parent is promised, model by model and in sum, and what the top is promised must be in the fleet.
+A guarantee is a promise, so it is checked: the guarantees of the tenants below a parent must fit in the parent's,
+model by model and in sum, and those at the top must fit in the fleet.
 """
 
 from collections.abc import Iterator, Set
@@ -86,7 +86,7 @@ def _cycle_text(cycle: list[str]) -> str:
 
 
 def _promised_milli(guarantee: dict[str, int] | None) -> int:
-    """What a guarantee comes to over all models."""
+    """The sum of a guarantee over all models."""
     given = guarantee or {}
     return max(given.get(TOTAL, 0), sum(milli for model, milli in given.items() if model != TOTAL))
 
@@ -119,7 +119,7 @@ def _check_own(name: str, entry: TenantEntry, findings: Findings) -> None:
 
 
 def _sums_milli(tenants: dict[str, TenantEntry], names: list[str]) -> dict[str, int]:
-    """What these tenants are promised together, by model and in total."""
+    """The sum of these tenants' guarantees, by model and in total."""
     sums = {TOTAL: 0}
     for name in names:
         guarantee = tenants[name].guarantee or {}
@@ -133,7 +133,7 @@ def _sums_milli(tenants: dict[str, TenantEntry], names: list[str]) -> dict[str, 
 def _check_below(
     tenants: dict[str, TenantEntry], parent: str, below: list[str], models: Set[str], findings: Findings
 ) -> None:
-    """What is promised to the tenants below one must be part of what it is promised itself."""
+    """The guarantees of the tenants below one must fit in its own."""
     for model, milli in _sums_milli(tenants, below).items():
         own = _guaranteed_milli(tenants[parent], model)
         if milli > own and model in models:
@@ -151,7 +151,7 @@ def _check_below(
 def _check_fleet(
     tenants: dict[str, TenantEntry], top: list[str], capacity_milli: dict[str, int], findings: Findings
 ) -> None:
-    """What the tenants at the top are promised must be there. The one that goes too far is marked."""
+    """The fleet must have what the tenants at the top are guaranteed. The first tenant beyond it is marked."""
     for model, milli in _sums_milli(tenants, top).items():
         # A model that is not known has been refused already.
         there = capacity_milli.get(model, milli)

@@ -1,4 +1,4 @@
-"""What a configuration file comes to: values that need neither YAML nor pydantic to be used."""
+"""What a configuration file amounts to: values that need neither YAML nor pydantic to be used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,16 +10,16 @@ from gpuyard.model import PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 
 UID_MIN = 1000
-"""Users of a machine below this number are the system's own: nobody logs in as one of them."""
+"""A uid below this is one of the system's own users, not a person."""
 PYTHON = "/usr/bin/python3"
-"""Of a node. By its full name: what `python3` is depends on who asks, and may be a slow script."""
+"""Of a node, as a full path: what `python3` is depends on the caller's PATH, and may be a slow script."""
 
 LOG_LIMIT_MIB = 1024
-"""How much is kept of what an attempt writes, if nobody says otherwise."""
+"""How much of an attempt's output is kept by default."""
 
 
 ATTEMPTS_PER_USER, ATTEMPTS_PER_NODE = 256, 1024
-"""How many attempts one user and one node may have where the yard is one machine and nobody says otherwise."""
+"""How many attempts one user and one node may have by default, where the yard is one machine."""
 
 
 class Engine(Enum):
@@ -46,7 +46,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Where slurmrestd listens, and as whom it is spoken to."""
+    """Where slurmrestd listens, and as which user the yard speaks to it."""
 
     url: str
     token_file: str
@@ -84,24 +84,24 @@ class Cluster:
     pools: tuple[str, ...]
     """Names of its pools, in the order of the file."""
     emulated: frozenset[str] = frozenset()
-    """Those of its pools whose GPUs the local engine only pretends to have."""
+    """Pools with GPUs that the local engine only pretends to have."""
     gpus: tuple[int, str] | None = None
     """The GPUs that this machine pretends to have: number and model. None: those that are found."""
     allow_root: bool = False
     """Whether root's own jobs run as root where other people use the machine."""
     features: tuple[str, ...] = ()
-    """What jobs may ask of this machine by name."""
+    """Features of this machine that jobs may ask for by name."""
     log_limit_mib: int = LOG_LIMIT_MIB
     """How much is kept of what an attempt writes."""
     slurm: SlurmCluster | None = None
-    """Where the engine is Slurm."""
+    """None: the engine is not Slurm."""
     hands_off: bool = False
     """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Someone who uses the yard, or a group of them: what they may do at most, and as whom their jobs run."""
+    """A person who uses the yard, or a group of them: their role, and the machine's user for their jobs."""
 
     unix: str = ""
     """The user of the machine; empty: of the same name."""
@@ -109,7 +109,7 @@ class Account:
     tenant: str = ""
     """The place in the tree of tenants where the role holds; empty: everywhere."""
     default_tenant: str = ""
-    """Where jobs go that name no tenant; empty: below `tenant`, or as it is for everybody."""
+    """The tenant of jobs that name none; empty: below `tenant`, or the yard's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may do what, for `yard up --auth`."""
+    """What each person may do, for `yard up --auth`."""
 
     users: Mapping[str, Account] = field(default_factory=dict)
     token_ms: int = 30 * DAY_MS
     token_ms_max: int = 90 * DAY_MS
     uid_min: int = UID_MIN
-    """People who are not among `users` are never a user of the machine below it."""
+    """A person who is not among `users` never runs jobs as a user of the machine below this uid."""
     oidc: Oidc | None = None
     limits: Limits = field(default_factory=Limits)
 

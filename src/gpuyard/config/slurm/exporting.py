@@ -26,10 +26,10 @@ _BACKFILLS = {"easy": "sched/backfill", "none": "sched/builtin", "conservative":
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What whoever exports says about the site."""
+    """What the administrator says about the site."""
 
     cluster: str = ""
-    """What Slurm calls the cluster; empty: as the file does."""
+    """Slurm's name for the cluster; empty: as in the file."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Models by the types that the site has for them."""
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def _scheduler(policy: PolicySpec, notes: Notes) -> list[str]:
             if policy.depth_per_tenant == policy.backfill_depth
             else f",bf_max_job_user={policy.depth_per_tenant}"
         )
-        # Slurm keeps room for all jobs that it looks at, unless it is told to for the first one only.
+        # Slurm reserves room for every job that it looks at, unless this makes it do so for the first one only.
         first = f",{EASY}=1" if policy.backfill == "easy" else ""
         lines.append(f"SchedulerParameters=bf_max_job_test={policy.backfill_depth}{user}{first},bf_continue")
     if "class" in policy.preemption:
@@ -199,7 +199,7 @@ def _node_line(pool: Pool, kinds: Mapping[str, str], wishes: Wishes, notes: Note
 def _partitions(
     config: Config, pools: list[Pool], kinds: Mapping[str, str], wishes: Wishes, known: Mapping[str, str]
 ) -> list[str]:
-    """A partition for each pool; closed to tenants whose limit for its model is 0."""
+    """A partition for each pool; closed to tenants that have a limit of 0 for its model."""
     accounts = {
         tenant.path.rpartition("/")[2]: tenant
         for tenant in config.settings.tenants
@@ -233,7 +233,7 @@ def _closed(config: Config, path: str, model: str) -> bool:
 
 
 def billing(config: Config, kinds: Mapping[str, str]) -> str:
-    """What an hour of a GPU counts in the fair share; cores and memory count nothing, as here."""
+    """How much an hour of a GPU counts in the fair share; cores and memory count nothing, as in the yard."""
     known: dict[str, GpuModel] = {**CATALOGUE, **{each.name: each for each in config.settings.gpu_models}}
     parts = ["CPU=0.0", "Mem=0.0"]
     for model, kind in kinds.items():

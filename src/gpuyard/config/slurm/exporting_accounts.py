@@ -74,7 +74,7 @@ def script(
 
 
 def _whose(klass: JobClass, known: Mapping[str, str], notes: Notes) -> list[str]:
-    """A class that is not everybody's, given to the accounts and users whose it is."""
+    """Commands that give a class to its own accounts and users only."""
     lines = []
     for tenant in klass.tenants:
         above, _, name = tenant.rpartition("/")
@@ -165,10 +165,10 @@ def _qos(config: Config, notes: Notes) -> list[str]:
 
 
 def _preemption(classes: tuple[JobClass, ...]) -> list[str]:
-    """Whom each class may stop: all preemptible ones of lower priority.
+    """What each class may preempt: all preemptible classes of lower priority.
 
-    slurmdbd 22.05 takes a list that was emptied for a loop from then on, until it is started anew. So nothing is set to
-    an empty list: what should not be there is taken away, and that last.
+    Once a list was emptied, slurmdbd 22.05 sees a loop in it until it is restarted. So no list is set to empty: what
+    should not be there is taken away, last of all.
     """
     lines, last = [], []
     for klass in classes:

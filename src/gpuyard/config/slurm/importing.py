@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 
 def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Document:
-    """The file, as plain values. `conf`: the slurm.conf that commands need to be told of."""
+    """The file, as plain values. `conf`: the slurm.conf to give to Slurm's commands."""
     cluster = tell("cluster", site.name, mended(site.name), notes)
     found: Document = {
         "version": 1,
@@ -50,7 +50,7 @@ def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Docum
 
 
 def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
-    """To be observed at first: an administrator who wants it driven says so."""
+    """Observed at first: an administrator who wants the yard to drive it says so."""
     found = pools(site, types, notes)
     entry: Document = {"engine": "slurm", "mode": "observe"}
     if conf:
@@ -167,7 +167,7 @@ def _memory(mib: int) -> str:
 
 
 def classes_of(site: Site) -> dict[str, str]:
-    """What each QOS is called in the file."""
+    """The name of each QOS in the file."""
     return named(qos.name for qos in site.qos)
 
 

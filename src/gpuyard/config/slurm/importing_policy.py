@@ -11,11 +11,11 @@ from gpuyard.engines.slurm.site import Site
 from gpuyard.model.units import DAY_MS
 
 NAME = "slurm"
-"""What the imported policy is called."""
+"""The name of the imported policy."""
 NEVER_MS = 3650 * DAY_MS
 """The half-life of usage that does not fade, as good as."""
 EASY = "bf_job_part_count_reserve"
-"""For how many jobs of a partition backfill keeps room; without it, for all."""
+"""Slurm's option for how many jobs of a partition backfill reserves room; without it, for all."""
 COUNT_MAX = 1_000_000
 """The largest depth that the file takes."""
 BF_MAX_JOB_TEST = 500
@@ -87,7 +87,7 @@ def _order(site: Site, notes: Notes) -> list[str]:
 
 
 def _backfill(site: Site, parameters: dict[str, str]) -> str:
-    """Slurm's backfill plans for every job that it looks at, unless it is told to plan for the first ones only."""
+    """Slurm's backfill plans for every job that it looks at, unless an option limits it to the first ones."""
     if site.setting("SchedulerType") == "sched/builtin":
         return "none"
     return "easy" if _count(parameters.get(EASY, ""), 0) else "conservative"

@@ -34,7 +34,7 @@ class Places:
     """Where accounts and users are in the tree of tenants."""
 
     names: Mapping[str, str]
-    """What each account and each user is called in the file: one list, as tenants are one list."""
+    """The name of each account and each user in the file: one list, as tenants are one list."""
     paths: Mapping[str, str]
     """The place of every account, by Slurm's name for it."""
 
@@ -66,7 +66,7 @@ def tenant_of(account: str, user: str, places: Places) -> str:
 
 
 def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
-    """Entries of accounts, and of users who have more than the usual."""
+    """Entries for accounts, and for users with settings of their own."""
     found: dict[str, Any] = {}
     names = paths(site).names
     accounts = {each.account: each for each in own(site) if not each.user}
@@ -123,7 +123,7 @@ def people(site: Site, notes: Notes) -> dict[str, Any]:
 def _entry(
     each: Association, above: Association | None, site: Site, types: GpuTypes, notes: Notes
 ) -> dict[str, Any]:
-    """What the file says of an account or a user, but for where it is."""
+    """The settings of an account or a user, except for its place."""
     who = f"user {quoted(each.user)}" if each.user else f"account {quoted(each.account)}"
     entry: dict[str, Any] = {}
     if each.share is None:
@@ -136,7 +136,7 @@ def _entry(
     elif each.share != 1:
         entry["weight"] = each.share
     limit = _gpus(each.group_tres, f"GrpTRES of {who}", types, notes)
-    # Slurm shows a limit for each job on everybody below who inherits it.
+    # Slurm shows a limit per job on every association that inherits it.
     inherited = above.job_tres if above is not None else {}
     if each.job_tres != inherited:
         largest = _gpus(each.job_tres, f"MaxTRESPerJob of {who}", types, notes)
@@ -176,7 +176,7 @@ def _leave(each: Association, above: Association | None, who: str, notes: Notes)
 
 
 def _limits(each: Association) -> str:
-    """Whatever is set, by Slurm's names."""
+    """All limits that are set, by Slurm's names."""
     found = {
         "GrpTRES": ",".join(f"{key}={value}" for key, value in each.group_tres.items()),
         "GrpTRESMins": ",".join(f"{key}={value}" for key, value in each.group_minutes.items()),

@@ -1,4 +1,4 @@
-"""What one side says and the other cannot, and what was guessed: never dropped in silence."""
+"""What one side can express and the other cannot, and what was guessed: never dropped in silence."""
 
 from dataclasses import dataclass, field
 
@@ -10,9 +10,9 @@ class Notes:
     """Sentences in the order they came up, each once."""
 
     unsaid: dict[str, None] = field(default_factory=dict)
-    """What the other side has no word for."""
+    """What the other side cannot express."""
     guessed: dict[str, None] = field(default_factory=dict)
-    """What had to be decided without being told."""
+    """What had to be guessed."""
 
     def leave(self, text: str) -> None:
         """Something that cannot be said."""
@@ -37,4 +37,4 @@ class Notes:
 
 
 class Untold(BadInput):
-    """A site that cannot be put into words at all."""
+    """A site that cannot be written as a file at all."""

@@ -1,4 +1,4 @@
-"""What a site calls its GPUs, and what they are called here."""
+"""Maps the site's names of GPUs to the yard's models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from gpuyard.model.gpu_names import UNTYPED, model_taken
 
 @dataclass(slots=True)
 class GpuTypes:
-    """Types to models: as told, else as the names say, else under their own names."""
+    """Types to models: as an option says, else as the names suggest, else under their own names."""
 
     told: Mapping[str, str] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
-    """What was asked for so far."""
+    """The types asked for so far, with their models."""
 
     def model(self, gpu_type: str, notes: Notes) -> str:
         """The one model that GPUs of a type are."""
