@@ -1,6 +1,6 @@
 """The scheduler's core: `apply` folds events into a state, `decide` makes a plan of it, `explain` and `why` say why.
 
-Pure: no clock, no randomness, no files. What it knows comes in as arguments, what it thinks goes out as values.
+Pure: no clock, no randomness, no files. Everything comes in as arguments and goes out as values.
 """
 
 from gpuyard.core.explain.explain import Explanation, explain

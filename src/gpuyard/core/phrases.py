@@ -1,4 +1,4 @@
-"""Quantities in words, for reasons. The core has no clock and no time zone, so of time it speaks in spans only."""
+"""Quantities in words, for reasons. The core has no clock and no time zone, so it gives times as spans only."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from gpuyard.model.units import DAY_MS, GIB_MIB, HOUR_MS, MILLI, MINUTE_MS, NO_L
 
 _UNITS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
 _NAMES_MAX = 3
-"""How many of a list are named."""
+"""How many names of a list are shown."""
 
 
 def span(ms: int) -> str:
@@ -20,7 +20,7 @@ def span(ms: int) -> str:
 
 
 def less_time(limit_ms: int) -> str:
-    """What a job can ask for that runs for too long: `a shorter time limit`, or one at all."""
+    """What helps a job that runs too long: `a shorter time limit`, or a time limit at all."""
     return "a time limit (-t)" if limit_ms >= NO_LIMIT_MS else "a shorter time limit"
 
 

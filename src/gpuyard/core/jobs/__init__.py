@@ -1,1 +1,1 @@
-"""Jobs that live: their records, and the waiting ones in order."""
+"""Live jobs: their records, and the waiting ones in order."""

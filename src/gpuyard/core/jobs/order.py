@@ -12,12 +12,12 @@ class Criterion(Protocol):
     name: str
 
     def key(self, record: JobRecord) -> int:
-        """The smaller, the sooner."""
+        """The smallest key goes first."""
         ...
 
 
 class FairShare:
-    """The one criterion that is not a key: it goes through the tenant tree, least served first."""
+    """The one criterion that is not a key: it walks the tenant tree, least served first."""
 
     name = "fair"
 
@@ -30,4 +30,4 @@ class Order:
     fair: bool
     after: tuple[Criterion, ...]
     by_rights: bool = False
-    """Whether who asks makes a difference to whether there is room, because the policy preempts."""
+    """Whether a job's rights affect whether it has room, because the policy preempts."""

@@ -1,11 +1,11 @@
 """Waiting jobs, kept in the policy's order.
 
 Keys of single jobs are kept in sorted lists. The fair share is not a key, because starting one job of a tenant moves
-all its others: there the tree is walked, least served first, with what the current pass has started already counted.
+all its others: there the tree is walked, least served first, and what the current pass has started already counts.
 
-Jobs that would get the same answer stand in one *stream*, in order. A pass that learns "there is no room for eight
-GPUs on one node" closes the stream and does not look at the other thousand jobs that ask for the same; so a pass
-costs by the number of different asks, not by the length of the queue.
+Jobs that would get the same answer are in one *stream*, in order. A pass that learns "there is no room for eight
+GPUs on one node" closes the stream and does not examine the other thousand jobs with the same ask; so the cost of a
+pass grows with the number of different asks, not with the length of the queue.
 """
 
 from bisect import bisect_left, insort
@@ -21,25 +21,25 @@ from gpuyard.core.quota.tenants import ROOT, Tenants
 from gpuyard.model.units import NO_LIMIT_MS
 
 Row = tuple[Any, ...]
-"""(keys…, submitted, id, estimate, record): ids are unique, so what stands behind them is never compared."""
+"""(keys…, submitted, id, estimate, record): ids are unique, so the fields after the id are never compared."""
 
 _ESTIMATE_MS = itemgetter(-2)
 
 _TOP = -(1 << 62)
-"""Smaller than any key of an order: jobs that somebody moved to the top come first."""
+"""Smaller than any key of an order: jobs that were moved to the top come first."""
 
 Hopeless = Callable[[JobRecord], bool]
-"""Whether a job, and all of its stream, can be seen not to start."""
+"""Whether a quick check shows that a job, and its whole stream, cannot start."""
 
 _SKIPPED_MAX = 200
-"""How many jobs that run too long are passed over in one stream before it is left alone."""
+"""How many jobs that run too long are skipped in one stream before the rest of it is skipped too."""
 
 StreamKey = tuple[int, int, int]
-"""(shape, tenant, priority): the tenant and the priority only where they make a difference."""
+"""(shape, tenant, priority): tenant and priority only where they make a difference."""
 
 
 class Group:
-    """Jobs that are equal before the fair share is asked. Without fair share there is one group, of one tenant."""
+    """Jobs that are equal before the fair share applies. Without fair share there is one group, of one tenant."""
 
     __slots__ = ("counts", "streams")
 
@@ -60,13 +60,13 @@ class WaitQueue:
         self.group_keys: list[tuple[int, ...]] = []
         self.count = 0
         self.alone: JobRecord | None = None
-        """The only job, while it is not sorted in."""
+        """The only job, until it is sorted in."""
         self._fair = order.fair
         self._plain = not order.before and not order.fair and not order.after
         tenants.keep_fair_keys(order.fair)
 
     def add(self, record: JobRecord) -> None:
-        """A job became eligible. One that waits alone is sorted in only when it has company or has to stay."""
+        """A job became eligible. A single job is sorted in only when another arrives or when it has to stay."""
         self.count += 1
         if self.count == 1:
             self.alone = record
@@ -75,7 +75,7 @@ class WaitQueue:
         self._sort_in(record)
 
     def settle(self) -> None:
-        """Sort in a job that has waited alone."""
+        """Sort in a job that was alone."""
         if self.alone is not None:
             self._sort_in(self.alone)
             self.alone = None
@@ -117,11 +117,11 @@ class WaitQueue:
             insort(rows, row)
 
     def _group_of(self, record: JobRecord, boost: int) -> tuple[int, ...]:
-        """Jobs that were moved to the top come one by one before all others, whoever is least served."""
+        """Jobs that were moved to the top come one by one before all others, whichever tenant is least served."""
         return (-boost,) if boost else (0, *[c.key(record) for c in self.order.before])
 
     def remove(self, record: JobRecord) -> None:
-        """A job started, or no longer waits."""
+        """A job started or no longer waits."""
         self.count -= 1
         if self.alone is record:
             self.alone = None
@@ -134,14 +134,14 @@ class WaitQueue:
             del rows[0 if rows[0] is record.entry else bisect_left(rows, record.entry)]
         else:
             self._close(record.group, at, record.stream)
-        # The row holds the record: let go of it, so that nothing is left in a circle.
+        # The row holds the record: drop it, so that no reference cycle remains.
         record.entry = ()
         if self._fair:
             for number in self.tenants.chain[record.leaf]:
                 group.counts[number] -= 1
 
     def remove_all(self, records: Sequence[JobRecord]) -> None:
-        """Many jobs no longer wait: their streams are gone through once, where each by itself would move all behind."""
+        """Remove many jobs: each stream is rewritten once, instead of shifting all its rows for every job."""
         self.settle()
         self.count -= len(records)
         leaving: dict[tuple[tuple[int, ...], int, StreamKey], set[int]] = {}
@@ -160,7 +160,7 @@ class WaitQueue:
                 self._close(key, at, stream)
 
     def _close(self, key: tuple[int, ...], at: int, stream: StreamKey) -> None:
-        """Nobody is left in a stream."""
+        """Remove a stream that has no jobs left."""
         group = self.groups[key]
         streams = group.streams[at]
         del streams[stream]
@@ -171,7 +171,7 @@ class WaitQueue:
                 self.group_keys.remove(key)
 
     def behind(self, record: JobRecord, last_will_do: bool) -> bool:
-        """Whether a job just sorted in comes after another of its stream, or, where that will do, after everyone."""
+        """Whether a job just sorted in comes after another of its stream, or, with `last_will_do`, after all jobs."""
         if self.count == 1:
             return False
         if self._plain and last_will_do:
@@ -182,10 +182,10 @@ class WaitQueue:
     def sift(
         self, freed: int, most: int, hopeless: Callable[[Shape], bool]
     ) -> tuple[JobRecord, list[list[Row]]] | None:
-        """The first job in line, if there is no hope for it, and the streams for which there is some.
+        """The first job in the queue, if it has no hope of room, and the streams that have some.
 
-        Not asked where the order has groups or tenants. `freed` is that of the nodes: while it stands still, whoever
-        has no hope has none. No node has more than `most` GPUs free.
+        Not called where the order has groups or tenants. `freed` is that of the nodes: while it does not change, a
+        shape without hope stays without. No node has more than `most` GPUs free.
         """
         self.settle()
         first: Row | None = None
@@ -205,7 +205,7 @@ class WaitQueue:
         return None if record.shape.hopeless_at != freed else (record, hopeful)
 
     def only(self) -> JobRecord:
-        """The job, where there is just one."""
+        """The job, if there is just one."""
         if self.alone is not None:
             return self.alone
         (group,) = self.groups.values()
@@ -215,7 +215,7 @@ class WaitQueue:
         return record
 
     def walk(self, per_tenant_max: int) -> "Walk":
-        """Go through the queue once."""
+        """Start a walk through the queue."""
         self.settle()
         if self._fair:
             return FairWalk(self, per_tenant_max)
@@ -234,7 +234,7 @@ class Lane:
             heapify(self._heap)
 
     def next(self) -> JobRecord | None:
-        """The next job in order. Its stream is the one `step` closes."""
+        """The next job in order. `step` acts on its stream."""
         heap = self._heap
         if not heap:
             return None
@@ -242,9 +242,9 @@ class Lane:
         return record
 
     def step(self, within_ms: int) -> None:
-        """Go past the job last seen, to the next of its stream that runs no longer than `within_ms`.
+        """Go past the current job to the next of its stream that runs no longer than `within_ms`.
 
-        0 closes the stream, because everyone behind would get the same answer.
+        0 closes the stream, because all jobs behind it would get the same answer.
         """
         heap = self._heap
         _row, at, rows = heap[0]
@@ -252,7 +252,7 @@ class Lane:
         last = len(rows)
         if within_ms < NO_LIMIT_MS and at < last:
             last = min(last, at + _SKIPPED_MAX) if within_ms else at
-            # Mostly all of them run longer: that is seen soonest all at once.
+            # Mostly all of them run longer: check that for all at once first.
             if within_ms and min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
                 at = last
             while at < last and rows[at][-2] > within_ms:
@@ -275,25 +275,25 @@ class Lane:
 
 
 class Walk(Lane):
-    """Through a queue without fair share, or through some streams of it."""
+    """A walk through a queue without fair share, or through some of its streams."""
 
     __slots__ = ()
 
     def skip(self, _record: JobRecord) -> None:
-        """The last one, and all of its stream, are passed over as if they had been dropped."""
+        """Skip the current job and its whole stream, as if they had been dropped."""
         self.step(0)
 
     def started(self, _record: JobRecord) -> None:
-        """The last one starts in this pass."""
+        """The current job starts in this pass."""
         self.step(NO_LIMIT_MS)
 
     def blocked(self, _record: JobRecord, within_ms: int) -> None:
-        """The last one does not start; nor would those of its stream that run longer than this."""
+        """The current job does not start; nor would the jobs of its stream that run longer than this."""
         self.step(within_ms)
 
 
 class FairWalk(Walk):
-    """Through the tenant tree, least served first, group by group."""
+    """A walk through the tenant tree, least served first, group by group."""
 
     def __init__(self, queue: WaitQueue, per_tenant_max: int) -> None:
         self._queue = queue
@@ -304,12 +304,12 @@ class FairWalk(Walk):
         self._lanes: dict[int, Lane] = {}
         self._blocked: dict[int, int] = {}
         self._drained: set[int] = set()
-        """Tenants whose own jobs were all seen."""
+        """Tenants whose own jobs were all examined."""
         self._closed: set[int] = set()
-        """Tenants below which nothing is left."""
+        """Tenants with no jobs left below them."""
         self._hopeless: Hopeless | None = None
         self._leaf = -1
-        """The tenant served last, while nothing has changed the order."""
+        """The tenant served last, until the order changes."""
 
     def next(self) -> JobRecord | None:
         """The next job of the least served tenant."""
@@ -338,26 +338,26 @@ class FairWalk(Walk):
         return Lane(streams if hopeless is None else [rows for rows in streams if not hopeless(rows[0][-1])])
 
     def done(self) -> bool:
-        """Never known without a look at the whole tree."""
+        """Only a look at the whole tree could tell, so True only for a single job."""
         return self._queue.count == 1
 
     def drop(self, hopeless: Hopeless) -> None:
-        """Pass over all jobs that cannot start, of every tenant."""
+        """Skip all jobs that cannot start, of every tenant."""
         self._hopeless = hopeless
         for lane in self._lanes.values():
             lane.drop(hopeless)
 
     def skip(self, record: JobRecord) -> None:
-        """Passed over, and not counted against its tenant."""
+        """Skip the stream without counting it against its tenant."""
         self._lanes[record.leaf].step(0)
 
     def started(self, record: JobRecord) -> None:
-        """Usage moved: choose the tenant anew."""
+        """Usage changed: choose the tenant again."""
         self._lanes[record.leaf].step(NO_LIMIT_MS)
         self._leaf = -1
 
     def blocked(self, record: JobRecord, within_ms: int) -> None:
-        """Usage did not move: the same tenant goes on."""
+        """Usage did not change: continue with the same tenant."""
         self._lanes[record.leaf].step(within_ms)
         self._blocked[record.leaf] = self._blocked.get(record.leaf, 0) + 1
 

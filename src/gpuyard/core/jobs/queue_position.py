@@ -1,4 +1,4 @@
-"""The line as it stands: who is ahead of whom, if nobody started meanwhile."""
+"""The queue as it stands: which jobs are ahead of which, if none starts meanwhile."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from gpuyard.core.quota.tenants import ROOT
 
 
 def ahead(queue: WaitQueue, record: JobRecord) -> int:
-    """How many eligible jobs are ahead of one that is in the queue."""
+    """How many eligible jobs are ahead of a job in the queue."""
     queue.settle()
     count = sum([_size(queue.groups[key]) for key in queue.group_keys if key < record.group])
     group = queue.groups[record.group]
@@ -25,7 +25,7 @@ def ahead(queue: WaitQueue, record: JobRecord) -> int:
 
 
 def before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[JobRecord]:
-    """Those of its own kind right before a job, at most so many; none for a job that is not in the queue."""
+    """The jobs right before a job in its own stream, at most `most`; none for a job that is not in the queue."""
     if not record.entry:
         return []
     rows = queue.groups[record.group].streams[record.leaf if queue.order.fair else ROOT][record.stream]
@@ -34,7 +34,7 @@ def before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[Job
 
 
 def in_order(queue: WaitQueue) -> Iterator[JobRecord]:
-    """All eligible jobs, first to last: as a walk meets them that starts none. The queue stays as it is meanwhile."""
+    """All eligible jobs, first to last, as a walk that starts none meets them. The queue must not change meanwhile."""
     queue.settle()
     for key in queue.group_keys:
         group = queue.groups[key]
@@ -49,7 +49,7 @@ def _size(group: Group) -> int:
 
 
 def _served(queue: WaitQueue, group: Group) -> Iterator[int]:
-    """Tenants with jobs in this group, in the order in which the fair share comes to them."""
+    """Tenants with jobs in this group, in the order in which the fair share serves them."""
     tenants = queue.tenants
     stack = [ROOT]
     while stack:

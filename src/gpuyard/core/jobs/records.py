@@ -1,6 +1,6 @@
-"""A live job as the scheduler keeps it: the frozen job and what has become of it.
+"""A live job as the scheduler keeps it: the frozen job and what has happened to it.
 
-Ended jobs leave the state; the log and its readers keep them.
+Ended jobs leave the state; the log and the tables made from it keep them.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ _PENDING = JobState.PENDING
 
 
 def waited_ms(submitted_ms: int, until_ms: int, ran_ms: int) -> int:
-    """How long a job has waited: all the time from its submission to then in which it did not run.
+    """How long a job has waited: all the time from its submission until then in which it did not run.
 
-    The one definition, for listings, reports and simulations alike. A hold, a begin time and jobs that it waits for
-    count. A job that ran more than once has waited before each of its tries. One that is suspended keeps its GPUs, and
-    does not wait.
+    The one definition, for listings, reports and simulations alike. Time on hold, before its begin time and behind its
+    dependencies counts. A job that ran more than once has waited before each of its tries. A suspended job keeps its
+    GPUs and does not wait.
     """
     return max(0, until_ms - submitted_ms - ran_ms)
 
@@ -28,7 +28,7 @@ _NOWHERE = (0, 0, 0)
 
 
 class Rare:
-    """What few jobs ever need: kept apart, so that the others do not carry it."""
+    """Fields that few jobs ever need, kept apart so that the others do not carry them."""
 
     __slots__ = (
         "boost",
@@ -99,19 +99,19 @@ class JobRecord:
         self.leaf = leaf
         """The tenant's number."""
         self.party = party
-        """Whose quotas it is held to: the tenant's, or those of its user there besides."""
+        """The row whose quotas the job is held to: the tenant's, or with its user's seats besides."""
         limit_ms = job[3]
         most_ms = klass.limit_ms
         self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
         self.begin_ms = job[5]
-        """Not to start before."""
+        """The earliest start."""
         self.state = _PENDING
-        # How many attempts there were, the current one included; its start and promised end; when it last reported
-        # a checkpoint (0: never); how often the job was preempted.
+        # How many attempts there were, the current one included; its start and expected end; when it last reported a
+        # checkpoint (0: never); how often the job was preempted.
         self.attempt = self.started_ms = self.end_ms = self.checkpoint_ms = self.preemptions = 0
         self.phase: AttemptState | None = None
         self.bill = _NO_BILL
-        """What the current attempt is charged for."""
+        """What the current attempt is charged."""
         self.earmark: Earmark | None = None
         self.rare: Rare | None = None
         self.grants: tuple[Grant, ...] = ()
@@ -131,13 +131,13 @@ class JobRecord:
         return self.bill.rate
 
     def clear(self) -> None:
-        """A job without an attempt carries nothing of the last one."""
+        """Forget the last attempt: a job without an attempt keeps nothing of it."""
         self.grants = ()
         self.started_ms = self.end_ms = 0
         self.bill = _NO_BILL
 
     def keep(self, saved_ms: int) -> None:
-        """So much work need not be done again: the next attempt takes so much less, and its restart."""
+        """Work that is saved need not be done again: the next attempt is that much shorter, plus its restart."""
         self.saved_ms = saved_ms
         self.estimate_ms = self.limit_ms
         if saved_ms and self.limit_ms < NO_LIMIT_MS:
@@ -154,14 +154,14 @@ class JobRecord:
         return now_ms - worked % interval if worked > 0 else self.started_ms
 
     def destroyed_gpu_ms(self, now_ms: int) -> int:
-        """What stopping it now would destroy: milli-GPU x ms since its last checkpoint, and its restart."""
+        """The work that stopping it now would lose: milli-GPU x ms since its last checkpoint, plus its restart."""
         spec = self.job.spec
         saved_at_ms = self.started_ms
         if self.checkpoint_ms or spec.checkpoint_ms:
             saved_at_ms = self.last_saved_ms(now_ms)
         return (now_ms - saved_at_ms + spec.restart_cost_ms) * (self.shape.gpu_milli or 1)
 
-    # -- rarely -------------------------------------------------------------------------------------------------
+    # -- rare fields --------------------------------------------------------------------------------------------
 
     def _rarely(self) -> Rare:
         if self.rare is None:
@@ -170,7 +170,7 @@ class JobRecord:
 
     @property
     def held(self) -> bool:
-        """Not to start until it is released."""
+        """Whether the job may not start until it is released."""
         return (self.rare or _NOTHING_RARE).held
 
     @held.setter
@@ -180,7 +180,7 @@ class JobRecord:
 
     @property
     def suspended_ms(self) -> int:
-        """Since when it is frozen."""
+        """When the job was suspended; 0: it is not."""
         return (self.rare or _NOTHING_RARE).suspended_ms
 
     @suspended_ms.setter
@@ -200,7 +200,7 @@ class JobRecord:
 
     @property
     def ran_ms(self) -> int:
-        """How long its tries ran that have ended."""
+        """How long its ended tries ran."""
         return (self.rare or _NOTHING_RARE).ran_ms
 
     @ran_ms.setter
@@ -210,7 +210,7 @@ class JobRecord:
 
     @property
     def cause(self) -> StopCause | None:
-        """Why the current attempt was told to stop."""
+        """Why the current attempt is being stopped."""
         return (self.rare or _NOTHING_RARE).cause
 
     @cause.setter
@@ -220,7 +220,7 @@ class JobRecord:
 
     @property
     def for_job(self) -> int:
-        """For whom it was told to."""
+        """The job for which it is being stopped."""
         return (self.rare or _NOTHING_RARE).for_job
 
     @for_job.setter
@@ -230,7 +230,7 @@ class JobRecord:
 
     @property
     def failures(self) -> int:
-        """How often it failed by itself and was tried again."""
+        """How often the job failed by itself and was tried again."""
         return (self.rare or _NOTHING_RARE).failures
 
     @failures.setter
@@ -240,7 +240,7 @@ class JobRecord:
 
     @property
     def pending(self) -> dict[After, None]:
-        """What it still waits for, in the order in which it was asked for."""
+        """The dependencies that are not met yet, in the order of the spec."""
         return (self.rare or _NOTHING_RARE).pending
 
     @pending.setter
@@ -250,7 +250,7 @@ class JobRecord:
 
     @property
     def doomed(self) -> str:
-        """Why it can never start: one of them ended otherwise than it was to."""
+        """Why the job can never start: a dependency can no longer be met."""
         return (self.rare or _NOTHING_RARE).doomed
 
     @doomed.setter
@@ -260,7 +260,7 @@ class JobRecord:
 
     @property
     def wanted(self) -> Verb | None:
-        """What someone asked for about the current attempt and has not been done yet."""
+        """What a user requested for the current attempt and is not done yet."""
         return (self.rare or _NOTHING_RARE).wanted
 
     @wanted.setter
@@ -270,7 +270,7 @@ class JobRecord:
 
     @property
     def wanted_by(self) -> tuple[str, int]:
-        """Who asked for the last thing about an attempt, and when; an empty name: nobody is known."""
+        """The user who made the last request for an attempt, and when; an empty name: unknown."""
         rare = self.rare or _NOTHING_RARE
         return rare.wanted_by, rare.wanted_ms
 
@@ -282,16 +282,16 @@ class JobRecord:
 
     @property
     def boost(self) -> int:
-        """Where it stands among those that somebody moved to the top: the highest first; 0: where the order has it."""
+        """Its rank among the jobs that were moved to the top, the highest first; 0: the job was not moved."""
         return (self.rare or _NOTHING_RARE).boost
 
     @property
     def moved_by(self) -> str:
-        """Who moved it to the top."""
+        """The user who moved it to the top."""
         return (self.rare or _NOTHING_RARE).moved_by
 
     def move(self, boost: int, by: str) -> None:
-        """Somebody moves it to the top, or (0) back."""
+        """Move the job to the top, or back (0)."""
         if boost or self.rare is not None:
             rare = self._rarely()
             rare.boost, rare.moved_by = boost, by if boost else ""

@@ -1,7 +1,7 @@
 """What tenants are charged: by attempt, against a budget, and over time, as usage that decays.
 
-Only the fair share reads usage. Where nobody does, what happens is put down in order and worked out when somebody asks;
-it is the same arithmetic in the same order, so it makes no difference when that is.
+Only the fair share reads usage. Without it, changes are logged in order and worked out on the first read; the
+arithmetic and its order are the same, so it makes no difference when that happens.
 """
 
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ _FIXED = 32
 """Fraction bits of the decay factor."""
 _CLOSED = -1
 _LOG_MAX = 10_000
-"""Entries that may wait until somebody asks."""
+"""Entries that may be logged before they are worked out."""
 _STEPS_UNSEEN = 16
-"""Periods that are closed between two looks at whether anything still changes."""
+"""Periods that are closed between two checks whether usage still changes."""
 
 
 class Bill:
-    """What every attempt of one ask is charged to one tenant on one kind of node, and what has moved of late.
+    """The charge for each attempt of one shape, tenant and kind of node, and its changes that `Tenants` lacks so far.
 
-    `jobs` more attempts run than the columns of `Tenants` say; `since_ms` is the sum of the times at which they
-    started, less those at which others ended.
+    `jobs` is how many more attempts run than the columns of `Tenants` say; `since_ms` is the sum of their start times
+    less the sum of the end times.
     """
 
     __slots__ = ("jobs", "key", "leaf", "milli", "model", "rate", "settled", "since_ms")
 
     def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
         self.key = (leaf, model)
-        """Whose columns it is entered in."""
+        """The tenant and the GPU model whose columns it is entered in."""
         self.leaf = leaf
         self.model = model
         self.milli = milli
@@ -58,22 +58,22 @@ class Charges:
         self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
         self._chain = chain
         self.rate: list[int] = []
-        """Charge per millisecond of what runs now."""
+        """Charge per millisecond of the attempts that run now."""
         self.accrued: list[int] = []
-        """Correction for what started or ended inside the current period."""
+        """Correction for attempts that started or ended inside the current period."""
         self.usage: list[int] = []
         """Decayed charge of closed periods."""
         self.log: list[tuple[int, int, int]] = []
-        """What has yet to be entered: a tenant, by how much its rate and its correction change; or `_CLOSED` and
-        how many periods were closed then."""
+        """Entries yet to be worked out: a tenant and the changes of its rate and its correction; or `_CLOSED` and how
+        many periods were closed."""
 
     def add(self) -> None:
-        """One more tenant."""
+        """Add a row for one more tenant."""
         for column in (self.rate, self.accrued, self.usage):
             column.append(0)
 
     def enter(self, leaf: int, rate: int, accrued: int) -> None:
-        """What a tenant is charged changes, and with it that of all above it."""
+        """Change the charge of a tenant and of all tenants above it."""
         if self.log:
             self.log.append((leaf, rate, accrued))
         else:
@@ -86,13 +86,13 @@ class Charges:
             accrued_of[number] += accrued
 
     def close(self, closed: int, at_once: bool) -> None:
-        """So many periods are over."""
+        """Close `closed` periods."""
         self.log.append((_CLOSED, closed, 0))
         if at_once or len(self.log) > _LOG_MAX:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Enter what waits."""
+        """Work out the logged entries."""
         log, self.log = self.log, []
         for leaf, rate, accrued in log:
             if leaf == _CLOSED:
@@ -106,12 +106,12 @@ class Charges:
             rate = rates[number] * self._period_ms
             usage = usages[number] + accrued[number]
             accrued[number] = 0
-            # Step by step, so that it makes no difference when it is done.
+            # Step by step, so that the result does not depend on when it is worked out.
             left = closed
             while left:
                 before, usage = usage, (usage + rate) * factor >> _FIXED
                 if usage == before:
-                    # A value that stays as it is has settled.
+                    # A value that did not change has settled.
                     break
                 left -= 1
                 for _ in range(min(left, _STEPS_UNSEEN)):

@@ -1,8 +1,8 @@
-"""The tenant tree as columns: what is used, what was used, and what may be.
+"""The tenant tree as columns: what is used, what was used, and what may be used.
 
 Usage is charged and decayed at the end of each period, and a running attempt counts as if it ran to the end of the
-current one. So the fair order changes only when something starts, stops or a period ends, never by the mere passing
-of time, and it is integers all the way.
+current one. So the fair order changes only when an attempt starts or ends or a period ends, never by the mere passing
+of time, and all values are integers.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Tenants:
         self.path: list[str] = []
         self.parent: list[int] = []
         self.chain: list[tuple[int, ...]] = []
-        """Each tenant's way up: itself first, the root last."""
+        """Each tenant's path to the root: itself first, the root last."""
         self.children: list[list[int]] = []
         self.weight: list[int] = []
         self.guarantee: list[list[int]] = []
@@ -37,7 +37,7 @@ class Tenants:
         self.ceiling: list[list[int]] = []
         """Guarantee plus what may be borrowed."""
         self.held_back: list[list[int]] = []
-        """Guarantee that is not lent: others may not use it even while it is idle."""
+        """Guarantee that is not lent: other tenants may not use it even while it is idle."""
         self.max_job: list[int] = []
         self.max_running: list[int] = []
         self.spend: list[Spend | None] = []
@@ -45,40 +45,40 @@ class Tenants:
         self.claimed: list[list[int]] = []
         """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
         self._idle_claims: list[list[int]] = []
-        """The same where nobody uses anything."""
+        """The same with nothing in use."""
         self._running: list[int] = []
         self._charges = Charges(settings, self.chain)
         self.unsettled: list[Bill] = []
-        """Bills with something that is not in these columns yet."""
+        """Bills with changes that are not in these columns yet."""
         self.fair_key: list[int] = []
-        """Usage, the current period included, over weight: the smaller, the sooner."""
+        """Usage, the current period included, divided by weight: the smallest goes first."""
         self._has_rule: list[bool] = []
         self._ruling: list[tuple[int, ...]] = []
-        """Of each tenant's way up, those that have a rule of their own."""
+        """The tenants with a rule of their own, on each tenant's path to the root."""
         self.guarded: list[bool] = []
-        """Whether any rule applies to a tenant or above it."""
+        """Whether a rule applies to a tenant or above it."""
         self.ruled = False
-        """Whether any rule applies to anyone."""
+        """Whether any tenant has a rule."""
         self.holding = False
-        """Whether anyone holds anything back."""
+        """Whether any tenant holds GPUs back."""
         self.guaranteed: list[bool] = []
         """Whether a tenant or one above it has a guarantee."""
         self.budgeted = False
-        """Whether anyone has a budget."""
+        """Whether any tenant has a budget."""
         self._keyed = False
         self.at_once = False
-        """Whether what moves is entered all the way up at once, because every decision asks for it."""
+        """Whether changes enter the columns at once, because every decision reads them."""
         self.period_start_ms = 0
         self.due_ms = 0
-        """When a period or a budget's window next ends. Events from then on close it first."""
+        """When a period or a budget's window next ends. An event at or after that time closes it first."""
         self._by_path = {tenant.path: tenant for tenant in settings.tenants}
         self.per_user: dict[int, Quota] = {}
-        """By tenant: what each person may have of all that is below it."""
+        """By tenant: what each user may have of everything below it."""
         self.seats: dict[tuple[int, str, str], int] = {}
-        """What one person has there, by the tenant whose rule it is, the person, or the leaf where nobody is known.
-        A row as those of tenants, but of no tenant."""
+        """The row of one user's use under one rule, by the tenant that has the rule, the user, or the leaf of jobs
+        without a user. A row like those of tenants, but of no tenant."""
         self.rule_of: dict[int, int] = {}
-        """Whose rule it is, by seat."""
+        """By seat: the tenant that has the rule."""
         self._parties: dict[tuple[int, str], int] = {}
         self._add("", ROOT, Tenant(""))
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
@@ -94,7 +94,7 @@ class Tenants:
     # -- the tree ----------------------------------------------------------------------------------------------
 
     def find(self, path: str) -> int:
-        """A tenant's number; one that is not configured joins the tree below its parent with weight 1."""
+        """A tenant's number; a tenant without configuration joins the tree below its parent with weight 1."""
         number = self.number.get(path)
         if number is None:
             parent = self.find(path.rpartition("/")[0])
@@ -102,7 +102,7 @@ class Tenants:
         return number
 
     def leaf(self, path: str) -> int:
-        """The tenant a job of this path is counted under: jobs live on leaves.
+        """The tenant under which jobs of this path are counted: jobs live on leaves.
 
         A team that has members gets a member `-` for the jobs submitted as the team itself, so that they compete
         with the members' jobs instead of going before them.
@@ -111,10 +111,10 @@ class Tenants:
         return self.find(f"{path}/-") if self.children[number] and path else number
 
     def party(self, leaf: int, user: str) -> int:
-        """Whose quotas a job is held to: its tenant's and, where each person may have only so much, its user's too.
+        """The row whose quotas a job is held to: its tenant's and, where a rule limits each user, its user's too.
 
-        A row whose way up has the person's seats besides the tenants; the tenant itself where there are none. A job of
-        nobody, as in a trace, counts for its leaf, by rules of those above that.
+        Its chain holds the user's seats and then the tenants; without such a rule it is the tenant itself. A job
+        without a user, as in a trace, counts for its leaf, under the rules of the tenants above that.
         """
         if not self.per_user:
             return leaf
@@ -127,7 +127,7 @@ class Tenants:
         if rules:
             seats = [self._seat(rule, user, "" if user else self.path[leaf]) for rule in rules]
             found = self._append(user or self.path[leaf], leaf, (*seats, *chain), Tenant(""))
-            # The row itself has nothing that anybody asks for: it only leads up.
+            # The row itself has no quota and no use: it only leads to the others.
             self.chain[found] = (*seats, *chain)
             self.guarded[found] = True
         self._parties[leaf, user] = found
@@ -144,7 +144,7 @@ class Tenants:
         return seat
 
     def places(self) -> Iterator[tuple[int, str]]:
-        """Every tenant's number and path: what other rows there are is not among them."""
+        """Every tenant's number and path, without the rows of seats and parties."""
         for path, number in self.number.items():
             yield number, path
 
@@ -156,7 +156,7 @@ class Tenants:
         return number
 
     def _append(self, path: str, parent: int, above: tuple[int, ...], tenant: Tenant) -> int:
-        """A row of every column, with its way up."""
+        """Add a row to every column, with its path to the root."""
         number = len(self.path)
         columns = 1 + len(self.models)
         quota = tenant.quota
@@ -210,20 +210,20 @@ class Tenants:
         return row
 
     def nearest(self, path: str) -> int:
-        """A tenant, or the lowest one above it that is in the tree; nobody is added."""
+        """A tenant, or the lowest tenant above it that is in the tree; adds no tenant."""
         while path not in self.number:
             path = path.rpartition("/")[0]
         return self.number[path]
 
     def user_limit(self, chain: tuple[int, ...]) -> int:
-        """The tightest `max_gpus_per_user` of these."""
+        """The tightest `max_gpus_per_user` of these tenants."""
         rules = [self.per_user[number] for number in chain if number in self.per_user]
         return min([rule.limit.get(TOTAL, UNLIMITED) for rule in rules], default=UNLIMITED)
 
     def _refresh_held_back(self) -> None:
         self.holding = any(any(row) for row in self.held_back)
         if self.holding:
-            # Children have higher numbers than their parents, so one pass from the back sums the tree up.
+            # Children have higher numbers than their parents, so one pass from the back sums up the tree.
             for number in range(len(self.path) - 1, ROOT, -1):
                 for column, held in enumerate(self.held_back[number]):
                     self.claimed[self.parent[number]][column] += max(self.claimed[number][column], held)
@@ -232,14 +232,14 @@ class Tenants:
     # -- what starts and ends ----------------------------------------------------------------------------------
 
     def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
-        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At one time, the two undo each other."""
+        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At the same time, the two cancel out."""
         if sign < 0:
             milli, rate = -milli, -rate
         offset = rate * (at_ms - self.period_start_ms)
         if not self.at_once:
             self._enter(leaf, model, milli, sign, rate, -offset)
             return
-        # Nothing waits to be entered: straight into the columns, in one go.
+        # Nothing is waiting to be entered: write to the columns directly.
         charges, column, chain = self._charges, 1 + model, self.chain[leaf]
         used_of, running, rates, accrued = self._used, self._running, charges.rate, charges.accrued
         keyed, usage, weight, keys = self._keyed, charges.usage, self.weight, self.fair_key
@@ -257,7 +257,7 @@ class Tenants:
             self._claim(leaf, 1 + model, milli)
 
     def _enter(self, leaf: int, model: int, milli: int, jobs: int, rate: int, accrued: int) -> None:
-        """Count it for a tenant and for all above it."""
+        """Count a change for a tenant and for all tenants above it."""
         column = 1 + model
         used_of, running = self._used, self._running
         for number in self.chain[leaf]:
@@ -268,7 +268,7 @@ class Tenants:
         self._charges.enter(leaf, rate, accrued)
 
     def _settle(self) -> None:
-        """Enter what is noted on bills: somebody asks."""
+        """Enter the changes noted on bills, before the columns are read."""
         start_ms = self.period_start_ms
         sums: dict[tuple[int, int], list[int]] = {}
         for bill in self.unsettled:
@@ -289,7 +289,7 @@ class Tenants:
             self._enter(leaf, model, *row)
 
     def _catch_up(self) -> None:
-        """Enter all that is noted, and close the periods that nobody has asked about so far."""
+        """Enter all noted changes and close the periods that no read has closed so far."""
         if self.unsettled:
             self._settle()
         self._charges.catch_up()
@@ -310,14 +310,14 @@ class Tenants:
 
     @property
     def rate(self) -> list[int]:
-        """Charge per millisecond of what runs now."""
+        """Charge per millisecond of the attempts that run now."""
         if self.unsettled or self._charges.log:
             self._catch_up()
         return self._charges.rate
 
     @property
     def accrued(self) -> list[int]:
-        """Correction for what started or ended inside the current period."""
+        """Correction for attempts that started or ended inside the current period."""
         if self.unsettled or self._charges.log:
             self._catch_up()
         return self._charges.accrued
@@ -330,14 +330,14 @@ class Tenants:
         return self._charges.usage
 
     def commit(self, leaf: int, milli_ms: int) -> None:
-        """An attempt may come to spend so much of every budget above it."""
+        """An attempt may spend up to this much of every budget above it."""
         for number in self.chain[leaf]:
             spend = self.spend[number]
             if spend is not None:
                 spend.committed_milli_ms += milli_ms
 
     def spent(self, leaf: int, milli: int, started_ms: int, at_ms: int) -> None:
-        """An attempt has spent so much in the windows that are open."""
+        """An attempt has ended: add what it spent in the open windows."""
         for number in self.chain[leaf]:
             spend = self.spend[number]
             if spend is not None:
@@ -350,11 +350,11 @@ class Tenants:
                 row, held = self.claimed[number], self.held_back[number][which]
                 before = row[which]
                 row[which] = after = before + change
-                # What it holds back is claimed whether it uses it or not.
+                # What a tenant holds back is claimed, used or not.
                 change = (after if after > held else held) - (before if before > held else held)
 
     def keep_fair_keys(self, keyed: bool) -> None:
-        """Whether an order asks for fair keys; where none does, they are not kept."""
+        """Whether an order needs fair keys; if none does, they are not maintained."""
         self._catch_up()
         self.at_once = keyed or self.ruled or any(self.guaranteed)
         if keyed and not self._keyed:
@@ -363,12 +363,12 @@ class Tenants:
         self._keyed = keyed
 
     def rekey(self, number: int) -> None:
-        """Bring the fair key up to date with usage and rate."""
+        """Update the fair key from usage and rate."""
         total = self.usage[number] + self.rate[number] * self.settings.period_ms
         self.fair_key[number] = (total << _SCALE) // self.weight[number]
 
     def pass_time(self, at_ms: int) -> None:
-        """Close what time has closed: periods and budgets' windows."""
+        """Close the periods and budget windows that have ended."""
         self._close_periods(at_ms)
         for spend in self.spend if self.budgeted else ():
             if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
@@ -377,7 +377,7 @@ class Tenants:
         self.set_due()
 
     def set_due(self) -> None:
-        """Work out when something closes next."""
+        """Work out when the next period or window ends."""
         self.due_ms = self.period_start_ms + self.settings.period_ms
         if self.budgeted:
             windows = [s.window_start_ms + s.window_ms for s in self.spend if s is not None]
@@ -399,7 +399,7 @@ class Tenants:
     # -- what may start ----------------------------------------------------------------------------------------
 
     def refusal(self, leaf: int, model: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
-        """The first rule that forbids a start, and whose it is."""
+        """The first rule that forbids a start, and the number of the tenant or seat that has it."""
         if not self.guarded[leaf]:
             return None
         column, used_of, running = 1 + model, self.used, self._running
@@ -419,7 +419,7 @@ class Tenants:
         return None
 
     def lasting_refusal(self, leaf: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
-        """The first rule that forbids a start also when all that runs has ended, and whose it is."""
+        """The first rule that forbids a start even when all running jobs have ended, and the number that has it."""
         if not self.guarded[leaf]:
             return None
         for number in self._ruling[leaf]:
@@ -430,14 +430,14 @@ class Tenants:
         return None
 
     def _over_budget(self, number: int, milli_ms: int) -> bool:
-        """Whether a job that may use so much could overspend what a tenant has: what runs may use all it may."""
+        """Whether a job could overspend a tenant's budget, if running jobs spend all that they may."""
         spend = self.spend[number]
         return spend is not None and (
             spend.spent_milli_ms + spend.committed_milli_ms + milli_ms > spend.budget_milli_ms
         )
 
     def held_back_refusal(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
-        """Whether the start would eat into what others hold back."""
+        """Whether the start would eat into what other tenants hold back."""
         if not self.holding:
             return False
         return self.eats_held_back(leaf, 0, milli, sum(up_milli)) or self.eats_held_back(
@@ -445,7 +445,7 @@ class Tenants:
         )
 
     def held_back_for_good(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
-        """The same where nobody uses anything: no end would change it."""
+        """The same with nothing in use: no end of a job would change it."""
         idle = self._idle_claims
         return self.holding and (
             self.eats_held_back(leaf, 0, milli, sum(up_milli), idle)
@@ -455,7 +455,7 @@ class Tenants:
     def eats_held_back(
         self, leaf: int, which: int, milli: int, capacity: int, claims: list[list[int]] | None = None
     ) -> bool:
-        """The same for one column, of which so much is up."""
+        """The same for one column, of which `capacity` is up."""
         claimed, change = claims or self.claimed, milli
         for number in self.chain[leaf]:
             before, held = claimed[number][which], self.held_back[number][which]
