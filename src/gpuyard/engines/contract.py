@@ -1,7 +1,7 @@
 """What every engine promises. `tests/contract` holds each of them to it, by effects seen outside the engine's books.
 
 Lists in, lists out, order kept: an engine answers for many attempts in one call. Absent is UNKNOWN, never success.
-A call that failed may have happened: it answers UNSURE, and whoever asked looks again (`status`, `listing`) before it
+A call that failed may have happened: it answers UNSURE, and the caller looks again (`status`, `listing`) before it
 concludes anything. Every call that changes the world carries the leader's epoch, and an engine refuses an epoch older
 than the newest it has seen, so that a leader that was paused cannot act when it wakes up.
 """
@@ -44,15 +44,15 @@ class Recipe:
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     umask: int = UMASK
-    """What others may not do with the files that it makes, as its owner's shell had it."""
+    """What other users may not do with the files that the job makes, as its owner's shell had it."""
     stdout: str = ""
     """File for standard output; empty: the engine's own, from which `logs` reads."""
     stderr: str = ""
     """File for standard error; empty: together with standard output."""
     open_mode: str = ""
-    """`append` to these files, or `truncate` them; empty: a first attempt begins them anew, a later one goes on."""
+    """`append` to these files, or `truncate` them; empty: a first attempt truncates, a later one appends."""
     uid: int = 0
-    """With `user` empty, 0 is whoever the engine itself runs as."""
+    """With `user` empty, 0 is the user the engine itself runs as."""
     gid: int = 0
     user: str = ""
     warn_signal: int = 0
@@ -74,7 +74,7 @@ class Launch:
     """Start this attempt. The same key twice starts it once, whatever happened to the first call."""
 
     key: str
-    """Of this attempt alone: `<yard>-<job>-<attempt>`, letters, digits and dashes. Never used again."""
+    """Names this attempt alone: `<yard>-<job>-<attempt>`, letters, digits and dashes. Never used again."""
     job_id: int
     attempt: int
     label: str
@@ -94,12 +94,14 @@ class Launch:
     partition: str = ""
     """The pool where it runs."""
     account: str = ""
-    """The tenant for whom it counts."""
+    """The tenant that it counts for."""
     qos: str = ""
     """Its class."""
 
     def letters(self, user: str) -> dict[str, str | int]:
-        """What the letters in the name of a file stand for (`patterns.expand`), now that it is known where it runs."""
+        """What the letters in a file name stand for (`patterns.expand`), now that it is known where the attempt
+        runs.
+        """
         found: dict[str, str | int] = {
             "j": self.job_id,
             # A batch script is no step with a number.
@@ -126,12 +128,12 @@ class Halt:
 
     key: str
     outcome: Outcome
-    """What its end is to be called if it was still running when told: CANCELLED or PREEMPTED."""
+    """How its end is reported if the attempt was still running: CANCELLED or PREEMPTED."""
     grace_ms: int
 
 
 class Answer(Enum):
-    """What became of a call for one attempt."""
+    """The result of a call for one attempt."""
 
     DONE = "done"
     """It is so now, or will be without another call."""
@@ -142,7 +144,7 @@ class Answer(Enum):
     UNSURE = "unsure"
     """It may or may not have happened."""
     LATER = "later"
-    """Only to a start: it did not happen, and is to be asked for until it does. `Reply.why` says what is waited for."""
+    """Only to a start: it did not happen; ask again until it does. `Reply.why` says what the start waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class Phase(Enum):
     RUNNING = "RUNNING"
     SUSPENDED = "SUSPENDED"
     STOPPING = "STOPPING"
-    """Told to stop, not gone."""
+    """It was asked to stop and is not gone yet."""
     ENDED = "ENDED"
     """Every process of it is gone, and will not come back."""
 
@@ -191,7 +193,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """A GPU that someone outside the yard uses. It is not free."""
+    """A GPU in use by a process outside the yard. It is not free."""
 
     gpu: int
     pid: int
@@ -208,11 +210,11 @@ class NodeReport:
     """What is wrong with it, if it is not up."""
     busy: tuple[Busy, ...] = ()
     layouts: Mapping[int, tuple[Slice, ...]] | None = None
-    """What each GPU is cut to, where the engine keeps its hands off them; None: it cuts them as jobs need."""
+    """How each GPU is cut, where the engine keeps its hands off them; None: it cuts them as jobs need."""
 
 
 class EngineError(Exception):
-    """A call did not come to an answer."""
+    """A call got no answer."""
 
 
 class Transient(EngineError):
@@ -220,7 +222,7 @@ class Transient(EngineError):
 
 
 class Permanent(EngineError):
-    """Asking again will not help: someone has to mend something. The message says what."""
+    """Asking again will not help: a person has to mend something. The message says what."""
 
 
 class Stale(EngineError):
@@ -246,18 +248,18 @@ class Engine(Protocol):
         ...
 
     def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
-        """Stop attempts. DONE means it was told, not that it is gone: `status` says when.
+        """Stop attempts. DONE means the attempt was asked to stop, not that it is gone: `status` says when.
 
         BARRED is the answer for a key that the engine does not know: it can never start any more, not even by a call
-        that is still on its way, so the attempt is gone. One that is only out of reach is UNSURE.
+        that is still on its way, so the attempt is gone. An attempt that is only out of reach is UNSURE.
         """
         ...
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> Mapping[int, Reply]:
-        """Keep these layouts on these GPUs of a node, and none on its others, until told otherwise.
+        """Keep these layouts on these GPUs of a node, and none on its others, until the next call.
 
-        A GPU without slices stays whole. What attempts use is not touched. DONE: it is so. UNSURE: it may be half so,
-        and asking again goes on from there.
+        A GPU without slices stays whole. Slices that attempts use are not touched. DONE: it is so. UNSURE: it may be
+        half done, and asking again goes on from there.
         """
         ...
 
@@ -289,7 +291,7 @@ class Engine(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until some attempt may have ended; whether one has. May miss one: look now and then all the same."""
+        """Wait until some attempt may have ended; whether one has. May miss one, so look now and then anyway."""
         ...
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
@@ -315,7 +317,7 @@ class GpuSignals:
     attempts: tuple[tuple[str, int], ...] = ()
     """Memory that the processes of attempts use, by key, in MiB."""
     others_mib: int | None = None
-    """What processes use that are nobody's here."""
+    """Memory of processes that are not the yard's."""
     emulated: bool = False
 
 
@@ -330,7 +332,7 @@ class TellsSignals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processes of an attempt took of CPU and memory. None: it is not known."""
+    """CPU time and memory that the processes of an attempt took. None: not known."""
 
     cpu_ms: int | None = None
     memory_mib: int | None = None
@@ -344,7 +346,7 @@ class TellsUsage(Protocol):
     """An engine that knows what the processes of an attempt took."""
 
     def usage(self, key: str) -> Usage:
-        """Of an attempt that ended, also after it is forgotten; of one that runs as far as that can be seen."""
+        """Of an attempt that ended, even after it is forgotten; of a running one, as far as it can be seen."""
         ...
 
 
@@ -353,7 +355,7 @@ class LeavesOut(Protocol):
     """An engine that keeps only the beginning and the end of a log that is too long."""
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
-        """Where reading on from an offset makes sense: the offset itself, or behind what is left out."""
+        """Where to read on from an offset: the offset itself, or behind what is left out."""
         ...
 
 
@@ -361,21 +363,21 @@ class Leftover(Enum):
     """What jobs that ended leave in the folder of an engine."""
 
     LOGS = "logs"
-    """What an attempt wrote where the job named no file of its own, and where it wrote otherwise; by its key."""
+    """An attempt's output where the job named no file, and a note of where it wrote otherwise; by its key."""
     FOLDERS = "folders"
     """What all attempts of a job share, its checkpoint and the files that it made there; by the job's id."""
 
 
 @runtime_checkable
 class KeepsLeftovers(Protocol):
-    """An engine in whose folder ended jobs leave something."""
+    """An engine with a folder in which ended jobs leave something."""
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
-        """Of those that are there, how many bytes each takes on disk."""
+        """The bytes on disk of those that exist."""
         ...
 
     def remove(self, what: Leftover, names: Sequence[str]) -> None:
-        """Remove them, each whole or not at all; one that cannot be removed now goes another time."""
+        """Remove them, each whole or not at all; what cannot be removed now is tried another time."""
         ...
 
 

@@ -50,7 +50,7 @@ class Fence:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                # A process that was paused while it held the lock must not hold up another for ever.
+                # A process that was paused while it held the lock must not hold up another indefinitely.
                 if time.monotonic() > until:
                     raise Transient(f"another process acts on {self.root}") from None
                 time.sleep(_PAUSE_S)

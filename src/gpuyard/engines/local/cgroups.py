@@ -124,7 +124,7 @@ class Group:
         # Kernels before 5.14 do not have it, and a group that is gone has no processes.
         with suppress(FileNotFoundError):
             _write(f"{self.path}/cgroup.kill", "1")
-        # It kills the first thread of each process, and nothing of one whose first thread has ended already.
+        # It kills the first thread of each process, and misses a process if its first thread has ended already.
         for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)

@@ -50,7 +50,8 @@ class Spawner:
                 try:
                     self._ask(waiting, answers, until)
                 except OSError:
-                    # It was killed. Whom it had forked has claimed its key; asking for the rest again is safe.
+                    # The spawner was killed. A supervisor that it had forked has claimed its key; asking for the rest
+                    # is safe.
                     self._stop()
         return answers
 
@@ -132,14 +133,14 @@ class Data(Fence):
         self._make()
 
     def mend(self) -> None:
-        """Make the folder anew if it was removed, as a job of the yard's own user can: the yard goes on without it."""
+        """Make the folder again if it was removed, as a job of the yard's own user can."""
         if not os.path.isdir(os.path.join(self.root, files.ATTEMPTS)):
             self._make()
 
     def _make(self) -> None:
         try:
-            # Jobs of any user pass through on the way to their own folder; nobody lists. Logs of jobs that ended are
-            # read by the server alone: a user's number may be another user's by now.
+            # Jobs of any user pass through to their own folder, but cannot list it. Only the server reads logs of
+            # jobs that ended: the uid may belong to another user by now.
             for part, mode in (
                 ("", 0o711),
                 (files.ATTEMPTS, 0o711),
@@ -156,7 +157,7 @@ class Data(Fence):
             if self.wake_fd < 0:
                 self.wake_fd = fd
             else:
-                # Somebody waits at the old one: it keeps its number.
+                # A thread may wait on the old descriptor: keep its number.
                 os.dup2(fd, self.wake_fd, inheritable=False)
                 os.close(fd)
             self.inside = Inside(self.root)

@@ -56,17 +56,17 @@ from gpuyard.model.mig import Mold, Slice
 
 _log = logging.getLogger(__name__)
 _COMMANDS = "slurm"
-"""Where Slurm's commands lie, in the engine's folder."""
+"""The folder of Slurm's commands, in the engine's folder."""
 _DONE = Reply(Answer.DONE)
 _USELESS = frozenset(
     {files.WORK, files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE, room.ROOM, room.NAMES}
 )
-"""Files that nobody needs once an attempt has ended."""
+"""Files that are not needed once an attempt has ended."""
 _FELL = "a file in the engine's folder `down` has its name"
 _SYNCS_AT_ONCE = 8
 """Files that are made durable at the same time."""
 _CLIENTS_S = 0.1
-"""How often daemons of MPS are asked who has come: a short-lived process must not come and go unseen."""
+"""How often MPS daemons are asked for new clients: a short-lived process must not come and go unseen."""
 
 
 class LocalEngine:
@@ -89,7 +89,7 @@ class LocalEngine:
         self._source = nodes
         self._emulated = nodes.emulated
         self._hands_off = hands_off and not nodes.emulated
-        """Whether the settings of GPUs stay as they are; those of emulated ones are nobody's."""
+        """Whether the settings of GPUs stay as they are; emulated GPUs have none."""
         self._yard = str(yard or "")
         self._commands = ""
         self._boot = boot_id()
@@ -120,7 +120,7 @@ class LocalEngine:
             self._notes += persistence.switch_on(str(self._data.root))
         self._adopted: tuple[str, ...] = ()
         self._claimed: set[str] = set()
-        """Keys whose supervisors have answered."""
+        """Keys claimed by a supervisor that answered."""
         limits = {Capability.LIMITS} if self._limits else set()
         able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.SLICES, Capability.INDICES}
         self.capabilities = frozenset(able | limits)
@@ -137,7 +137,7 @@ class LocalEngine:
     # ---- the nodes
 
     def nodes(self) -> tuple[NodeReport, ...]:
-        """The nodes, their GPUs, and who else is on them."""
+        """The nodes, their GPUs, and other processes on them."""
         found = {host.node.name: host for host in self._source.read()}
         with self._mutex:
             self._found = found
@@ -160,7 +160,7 @@ class LocalEngine:
         )
 
     def _fallen(self) -> set[str]:
-        """Emulated nodes that somebody wants to be down; what runs there is ended as if its node had failed."""
+        """Emulated nodes that are to be down; what runs there is ended as if its node had failed."""
         if not isinstance(self._source, Pretended):
             return set()
         down = set(os.listdir(os.path.join(self._data.root, files.DOWN)))
@@ -267,7 +267,7 @@ class LocalEngine:
         return {name: self._sharing.there(host.readings) for name, host in self._hosts().items()}
 
     def _live_plans(self) -> Iterator[dict[str, Any]]:
-        """What attempts that have not ended were started with."""
+        """The plans of attempts that have not ended."""
         for key in self._data.attempts():
             folder = self._data.attempt(key)
             if not os.path.exists(os.path.join(folder, files.END)):
@@ -459,7 +459,9 @@ class LocalEngine:
     # ---- looking
 
     def status(self, keys: Sequence[str]) -> list[Report]:
-        """What is known of these attempts. One whose supervisor died is cleared away here, and only then ended."""
+        """What is known of these attempts. If a supervisor died, its attempt is cleared away first, and only then
+        ended.
+        """
         with self._mutex:
             if self._faults.look():
                 self._faults.end_unaware(self._watcher.tell)
@@ -522,7 +524,7 @@ class LocalEngine:
         return outputs.read(self._data, self._readers, key, stream, offset, limit)
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
-        """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
+        """Where to read on from an offset: behind what is left out of a log that was too long."""
         return outputs.read_from(self._data, key, stream, offset)
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
@@ -577,7 +579,7 @@ def _keep(path: str, value: dict[str, Any]) -> None:
 
 
 def _make_folders(of_job: str, of_attempt: str, owner: translate.Account | None) -> None:
-    """What all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
+    """The folder that all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
     _make_folder(of_job, 0o700)
     if owner is not None:
         os.chown(of_job, owner.uid, owner.gid)
@@ -591,5 +593,5 @@ def _make_folder(path: str, mode: int) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        # Somebody has removed what it lies in.
+        # The folder above was removed.
         os.makedirs(path, mode, exist_ok=True)

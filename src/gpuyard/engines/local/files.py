@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 LAUNCH = "launch.json"
-"""What was started: for whom, where, and where its output goes. Written durably before anything runs."""
+"""What was started: its user, where it runs, and where its output goes. Written durably before anything runs."""
 WORK = "work.json"
 """The program, its environment and what its tasks have, for the supervisor alone. It may be long, and hold secrets."""
 CLAIM = "claim.json"
-"""Who runs it: taken once by one supervisor, or by a stop that came before any."""
+"""The supervisor that runs it: claimed once, by a supervisor or by a stop that came before any."""
 RUNNING = "running.json"
 """The supervisor's news: phase, time of start, process ids."""
 HALT = "halt.json"
@@ -29,9 +29,9 @@ STREAMS = (STDOUT, "stderr")
 ATTEMPTS = "attempts"
 JOBS = "jobs"
 KEPT = "logs"
-"""Where the folder of an attempt goes once it is forgotten."""
+"""The folder of an attempt moves here once it is forgotten."""
 DOWN = "down"
-"""Where a file with the name of an emulated node takes that node down, to rehearse its failure."""
+"""A file here with the name of an emulated node takes that node down, to rehearse its failure."""
 EPOCH = "epoch"
 LOCK = "lock"
 WAKE = "wake"
@@ -78,7 +78,7 @@ def _write(path: str, content: bytes, *, durable: bool) -> None:
 
 
 def write(path: str, value: dict[str, Any]) -> None:
-    """Write a file that nobody looks at before another one is there."""
+    """Write a file that is not read before another one exists."""
     _write(path, json.dumps(value).encode(), durable=False)
 
 
@@ -106,7 +106,7 @@ def replace(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
 def overwrite(path: str, value: dict[str, Any]) -> None:
     """Write a file of a few words again, in place, as a disk writes a sector: whole, and without giving blocks back.
 
-    Only for what is read when nobody writes.
+    Only for files that are not read while they are written.
     """
     content = json.dumps(value).encode().ljust(_SECTOR_BYTES)
     if len(content) == _SECTOR_BYTES:
@@ -122,7 +122,7 @@ def overwrite(path: str, value: dict[str, Any]) -> None:
 
 
 def read(path: str) -> dict[str, Any] | None:
-    """What a file holds; None where there is none, or where a crash of the machine left a broken one.
+    """The content of a file; None where there is none, or where a crash of the machine left a broken one.
 
     What must outlive such a crash is written durably before it gets its name, and so is never broken.
     """
@@ -171,7 +171,9 @@ class EndSlot:
 
 
 def knock(path: str) -> None:
-    """Wake whoever waits at the pipe. Nobody there, or a full pipe, is no error: the engine looks now and then."""
+    """Wake the engine that waits at the pipe. No reader, or a full pipe, is no error: the engine looks now and
+    then.
+    """
     with suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:

@@ -1,7 +1,7 @@
 """The nodes of this engine: the machine that it runs on, or any number of nodes that the machine pretends to be.
 
-A node that is pretended has the name, GPUs, cores, memory and wiring that it was described with. Its jobs are processes
-of this machine all the same, so its cores and memory are counted, and held only as far as the machine has them.
+An emulated node has the name, GPUs, cores, memory and wiring that its description says. Its jobs are still processes
+of this machine, so its cores and memory are counted, and held only as far as the machine has them.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ class Here:
     """The machine as its pool describes it: no more cores and memory than that are handed out."""
 
     def words(self) -> str:
-        """What it is, for people."""
+        """A description for people."""
         gpus = self.emulate
         return f"{gpus.count} x {gpus.model} emulated" if gpus else "the GPUs that are found"
 
@@ -104,7 +104,7 @@ def _gib_text(memory_mib: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pretended:
-    """Nodes that are not there, as somebody has described them."""
+    """Nodes that do not exist, as described in the file."""
 
     nodes: tuple[Node, ...]
     memory_mib: Mapping[str, int] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Pretended:
         return True
 
     def words(self) -> str:
-        """What they are, for people."""
+        """A description for people."""
         pools = Counter([(node.pool, node.gpus, node.gpu_model) for node in self.nodes])
         texts = []
         for (pool, gpus, model), count in pools.items():
@@ -134,7 +134,7 @@ class Pretended:
         return [replace(each, memory_mib=each.memory_mib or known_mib) for each in made]
 
     def notes(self) -> tuple[str, ...]:
-        """What people should know about nodes that are not there, in sentences."""
+        """What people should know about emulated nodes, in sentences."""
         gpus = sum([node.gpus for node in self.nodes])
         are = "1 node is" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes are"
         text = (

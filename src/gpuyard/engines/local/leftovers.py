@@ -1,4 +1,4 @@
-"""What ended jobs have left in an engine's folder, and how it goes.
+"""Counts and removes what ended jobs have left in an engine's folder.
 
 A folder is first renamed out of its place, so that it is there whole or not at all, and then removed; what a crash
 leaves in between is removed the next time. Files in it are a user's: there may be very many, or a file system that
@@ -17,7 +17,7 @@ from gpuyard.engines.local import files
 from gpuyard.engines.local.peeking import Inside
 
 REMOVED = "removed"
-"""Where a folder is on its way out."""
+"""Folders that are being removed."""
 _ALL_S_MAX, _ONE_S_MAX, _END_S_MAX = 120.0, 10.0, 0.5
 _PLACES = {Leftover.LOGS: files.KEPT, Leftover.FOLDERS: files.JOBS}
 
@@ -32,10 +32,10 @@ class Leftovers:
         self.out = os.path.join(root, REMOVED)
         self._inside = Inside(root)
         self._stuck: set[str] = set()
-        """What did not answer: it is left alone until the yard is started again."""
+        """Folders that did not answer: left alone until the yard is started again."""
 
     def sizes(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
-        """Of those that are there, how many bytes each takes on disk."""
+        """The bytes on disk of those that exist."""
         place = os.path.join(self._root, _PLACES[what])
         paths = {os.path.join(place, name): name for name in names}
         there = [path for path in paths if path not in self._stuck and self._inside.there(path)]
@@ -52,7 +52,7 @@ class Leftovers:
         return {paths[path]: size for path, size in found.items() if path not in self._stuck}
 
     def remove(self, what: Leftover, names: Sequence[str]) -> None:
-        """Remove them, and whatever an earlier call left on its way out."""
+        """Remove them, and what an earlier call left half removed."""
         out = self.out
         os.makedirs(out, mode=0o700, exist_ok=True)
         for name in names:
@@ -64,7 +64,7 @@ class Leftovers:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                # Somebody has mounted something there.
+                # Something is mounted there.
                 _log.warning("%s cannot be removed: %s", path, error)
         self._with_each([os.path.join(out, name) for name in sorted(os.listdir(out))], _remove)
         for name in os.listdir(out):
@@ -97,7 +97,7 @@ def _remove(paths: Sequence[str], within_s: float) -> None:
 
 
 def _output(words: Sequence[str], within_s: float) -> bytes:
-    """What a program prints, whether or not it ends well. One that takes too long is killed."""
+    """A program's output, whether or not it ends well. A program that takes too long is killed."""
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

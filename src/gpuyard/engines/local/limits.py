@@ -1,4 +1,4 @@
-"""What a job does not inherit from the shell that the yard was started in: its priority and its resource limits.
+"""Resets what a job would inherit from the shell that started the yard: priority and resource limits.
 
 A job gets those of the machine's first process, as a service would. Only root can raise what was lowered for good; on a
 yard of an ordinary user a job gets as much of them as it may. Where memory runs out, the kernel ends jobs before the
@@ -24,7 +24,7 @@ _NAMES = {
     "Max address space": resource.RLIMIT_AS,
 }
 _WIDTH = 26
-"""Of the names in the kernel's table."""
+"""Of a name in the kernel's table."""
 
 _OOM = "/proc/self/oom_score_adj"
 """How readily the kernel ends a process when memory runs out, -1000 to 1000; its children inherit it."""
@@ -50,7 +50,7 @@ def apply() -> None:
     """Let the calling process have them."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
-    # Everybody may raise it; what root has raised, the job's user cannot lower.
+    # Any user may raise it; what root has raised, the job's user cannot lower.
     with suppress(OSError):
         fd = os.open(_OOM, os.O_WRONLY)
         try:

@@ -1,8 +1,8 @@
-"""Logs that grew too long: their beginning and their end stay, the middle is given back to the disk.
+"""Logs that grew too long: the beginning and the end stay, the middle is given back to the disk.
 
-A job writes straight into its file, so nothing stands between it and the disk, and what is not written cannot be held
-back. Instead a hole is punched into the file while it grows: bytes keep their places, so whoever follows the log goes
-on where they were. What is left out is noted before it is gone, so that nobody reads the hole for what was written.
+A job writes straight into its file, so nothing between it and the disk can hold its output back. Instead a hole is
+punched into the file while it grows: bytes keep their offsets, so a reader that follows the log goes on where it was.
+The hole is noted before it is punched, so that it is never read as output.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ NOTE = "cut.json"
 _HEAD_PART, _TAIL_PART = 8, 2
 """An eighth of what may be kept is the beginning, a half is the end; the rest is room to grow into."""
 _LINE_BYTES_MAX = 64 * 1024
-"""So far a line break is looked for, to cut between lines."""
+"""How far to look for a line break, to cut between lines."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 
 _log = logging.getLogger(__name__)
@@ -26,14 +26,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Cut(NamedTuple):
-    """What is left out: from the end of the beginning to where the end begins."""
+    """The hole: from the end of the beginning to the start of the end."""
 
     head: int
     tail: int
 
 
 def cut_of(folder: str) -> Cut | None:
-    """What is left out of an attempt's own log; None: nothing."""
+    """The hole in an attempt's own log; None: there is none."""
     note = files.read(os.path.join(folder, NOTE))
     return Cut(note["head"], note["tail"]) if note else None
 

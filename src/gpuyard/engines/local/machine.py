@@ -1,4 +1,4 @@
-"""What this machine gives: CPUs and memory within the bounds set on this process, its users, its GPUs."""
+"""This machine: CPUs and memory within the bounds set on this process, its users, its GPUs."""
 
 import hashlib
 import os
@@ -72,7 +72,7 @@ def _bounds() -> list[tuple[int, int]]:
 
 
 def account(uid: int, gid: int, user: str) -> Account:
-    """Who a job runs as. One whom the machine does not know by name has no home."""
+    """The user a job runs as. A uid without a name on this machine has no home."""
     if uid == 0 and not user:
         uid, gid = os.geteuid(), os.getegid()
     try:
@@ -93,7 +93,7 @@ def user_name(uid: int | None) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that no process listens on now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,8 +1,8 @@
 """MIG slices of this machine's GPUs: made where the scheduler says, kept while used, taken away when in the way.
 
-A cutter is the hand on the hardware: NVIDIA's driver, or a stand-in for GPUs that are only pretended to be there. Both
-obey the same geometry. `Slices` remembers, on disk and before it asks the hand, which slices are the yard's own, so
-that after any crash nothing of ours is left behind and nothing of anybody else's is touched.
+A cutter does the work on the hardware: NVIDIA's driver, or a stand-in for emulated GPUs. Both obey the same geometry.
+`Slices` notes on disk, before it calls the cutter, which slices are the yard's own, so that after any crash no slice
+of ours is left behind and no other slice is touched.
 """
 
 import os
@@ -32,7 +32,7 @@ class Cutter(Protocol):
         ...
 
     def uuid(self, gpu: str, place: Place) -> str:
-        """What a program names to see this slice and nothing else. To find it takes longer than to find the slice."""
+        """The name by which a program sees this slice and nothing else. Takes longer to find than the slice."""
         ...
 
     def switch(self, gpu: str, on: bool) -> None:
@@ -49,7 +49,7 @@ class Cutter(Protocol):
 
 
 def own_slices(folder: str) -> dict[str, set[Place]]:
-    """What is the yard's, by GPU, as a folder remembers it."""
+    """The yard's slices, by GPU, as noted in a folder."""
     kept: dict[str, Any] = files.read(os.path.join(folder, FILE)) or {}
     return {gpu: {Place(*place) for place in places} for gpu, places in kept.items()}
 
@@ -63,11 +63,11 @@ class Slices:
         self._mutex = threading.Lock()
 
     def own(self) -> dict[str, set[Place]]:
-        """What is the yard's, by GPU: made, or about to be when the server died."""
+        """The yard's slices, by GPU: made, or about to be made when the server died."""
         return own_slices(os.path.dirname(self._path))
 
     def foreign(self, gpu: str) -> tuple[Place, ...]:
-        """Slices that somebody else has made."""
+        """Slices that the yard did not make."""
         mine = self.own().get(gpu, set())
         return tuple([place for place in self._cutter.places(gpu) or () if place not in mine])
 
@@ -87,7 +87,7 @@ class Slices:
                     self._cutter.switch(gpu, True)
                 left = self._make_room(mold, gpu, wanted, set(there or ()), held)
                 if _crowded(mold, held | left, wanted):
-                    # No two overlap, but together they are too many: let go of all that nobody uses.
+                    # No two overlap, but together they are too many: remove all that are not in use.
                     for place in sorted(left - held):
                         self._take_away(gpu, place)
                 self._cutter.make(gpu, wanted)
@@ -104,9 +104,9 @@ class Slices:
         return there
 
     def keep(self, mold: Mold, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
-        """Cut a GPU to just this layout. What is there already stays; what is not in it and idle is taken away.
+        """Cut a GPU to exactly this layout. Slices of it that exist stay; idle ones that are not in it are removed.
 
-        Every slice is noted before it is made, so whoever comes after a crash goes on from where this stopped.
+        Every slice is noted before it is made, so that a server that starts after a crash goes on from there.
         """
         wanted, held = sorted(set(layout)), set(in_use)
         if not wanted:
@@ -147,7 +147,7 @@ class Slices:
             if self.foreign(gpu):
                 raise Permanent(f"{gpu} is cut into slices that are not this yard's")
             if gpu not in self.own():
-                # Someone has switched MIG on and made nothing yet: it is not ours to switch off.
+                # MIG was switched on from outside and nothing made yet: it is not ours to switch off.
                 raise Permanent(f"MIG is on at {gpu}, and not by this yard")
             for place in sorted(self.own()[gpu]):
                 self._take_away(gpu, place)
@@ -155,7 +155,7 @@ class Slices:
             self._forget(gpu)
 
     def sweep(self, in_use: dict[str, set[Place]]) -> None:
-        """Take away what nobody uses and switch MIG off where nothing is left: at the end, or when told to."""
+        """Remove slices that are not in use, and switch MIG off where none is left: at the end, or on request."""
         for gpu in sorted(self.own()):
             held = in_use.get(gpu, set())
             with self._mutex, self._cutter.at_work():
@@ -169,7 +169,7 @@ class Slices:
         if place not in self.own().get(gpu, ()):
             raise Permanent(f"{place.profile} at slot {place.start} of {gpu} is not this yard's")
         self._cutter.destroy(gpu, place)
-        # Only now: what is noted and not there does no harm, what is there and not noted would stay for ever.
+        # Only now: a note without a slice does no harm, a slice without a note would stay forever.
         kept = self.own()
         kept[gpu].discard(place)
         self._write(kept)
@@ -197,11 +197,11 @@ class FoundSlices(Slices):
     """Slices as the owner of the machine has cut them: served, and never changed (`card_settings: leave`)."""
 
     def own(self) -> dict[str, set[Place]]:
-        """Nothing: whatever is there is the owner's."""
+        """Nothing: all slices are the owner's."""
         return {}
 
     def foreign(self, gpu: str) -> tuple[Place, ...]:
-        """Nothing is in anybody's way."""
+        """Nothing: no slice is in the way."""
         return ()
 
     def there(self, gpu: str) -> tuple[Place, ...]:

@@ -38,7 +38,7 @@ class EmulatedCutter:
         return tuple(sorted([Place(*each) for each in kept], key=lambda place: place.start))
 
     def uuid(self, gpu: str, place: Place) -> str:
-        """One that nobody else has."""
+        """A UUID that no other slice has."""
         if place not in (self.places(gpu) or ()):
             raise Transient(f"{gpu} has no {place.profile} at slot {place.start}")
         digest = hashlib.sha256(f"{gpu}/{place.profile}/{place.start}".encode()).hexdigest()

@@ -74,7 +74,7 @@ class NvmlCutter:
             try:
                 _fill(nvml, instance, size)
             except BaseException:
-                # Half a slice is of no use to anybody.
+                # Half a slice is of no use.
                 _drain(nvml, instance)
                 nvml.nvmlGpuInstanceDestroy(instance)
                 raise
@@ -121,7 +121,7 @@ def _fill(nvml: Any, instance: Any, size: Profile) -> None:
                 instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
             )
         except nvml.NVMLError:
-            # Not every size is there on every GPU; what matters is whether the right one is.
+            # Not every GPU has every size; what matters is whether it has the right one.
             continue
         if info.sliceCount == size.compute:
             nvml.nvmlGpuInstanceCreateComputeInstance(instance, info.id)

@@ -21,7 +21,7 @@ from gpuyard.engines.local.translate import Account
 
 CONTROL = "nvidia-cuda-mps-control"
 THROUGH = "YARD_SHARED_THROUGH"
-"""Tells a job with a share how it shares: `mps`, or `time-slicing`."""
+"""The variable that says how a job with a share shares: `mps`, or `time-slicing`."""
 _ASK_S_MAX = 10.0
 _READY_S_MAX = 10.0
 _PAUSE_S = 0.05
@@ -46,7 +46,7 @@ class Daemon(NamedTuple):
         return os.path.join(self.folder, "log")
 
     def environment(self) -> dict[str, str]:
-        """What its clients, and whoever controls it, must have."""
+        """The environment that its clients and its control program need."""
         return {"CUDA_MPS_PIPE_DIRECTORY": self.pipe, "CUDA_MPS_LOG_DIRECTORY": self.log}
 
 
@@ -59,7 +59,7 @@ def caps(milli: int, memory_mib: int) -> dict[str, str]:
 
 
 def pid_of(daemon: Daemon) -> int:
-    """The process of a daemon, which may be dead; 0: it has not started, or was told to end."""
+    """The process id of a daemon, which may be dead; 0: it has not started, or was ended."""
     try:
         # The folder is its user's: a pipe there must not be waited for.
         fd = os.open(f"{daemon.pipe}/{CONTROL}.pid", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -77,7 +77,7 @@ class Mps:
     """The daemons of one yard."""
 
     def __init__(self, data: str) -> None:
-        # Not below the yard's own folder: a path to a socket may have no more than a hundred characters.
+        # Not below the yard's own folder: the path of a socket is limited to about a hundred characters.
         mark = hashlib.sha256(data.encode()).hexdigest()[:10]
         self._root = f"/tmp/gpuyard-mps-{mark}"
 
@@ -130,9 +130,9 @@ class Mps:
                 self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
 
     def all(self) -> list[Daemon]:
-        """Every daemon of this yard that may be there, by the folders they left. The GPU of one is not told."""
+        """Every daemon of this yard that may be there, by the folders they left. The GPU of each is unknown."""
         try:
-            # Anybody may make a folder of this name in /tmp first: what lies in it is none of ours.
+            # Any user may make a folder of this name in /tmp first: its content is not ours.
             if os.lstat(self._root).st_uid != os.geteuid():
                 return []
             names = sorted(os.listdir(self._root))
@@ -143,7 +143,7 @@ class Mps:
 
     @staticmethod
     def dead(daemon: Daemon) -> bool:
-        """Whether it has died: one that was told to end takes its number away."""
+        """Whether it has died: a daemon that ends on request removes its pid file."""
         pid = pid_of(daemon)
         return pid > 0 and not processes.runs(pid)
 
@@ -197,9 +197,9 @@ class Mps:
 
 
 class NoMps(Mps):
-    """For GPUs that are only pretended to be there: clients get their variables and folders, and there is no daemon.
+    """For emulated GPUs: clients get their variables and folders, and there is no daemon.
 
-    A server that writes a fault into the log there has had one.
+    A fault that is written into the log there counts as a fault of a server.
     """
 
     def available(self) -> bool:
@@ -213,7 +213,7 @@ class NoMps(Mps):
         return daemon
 
     def answers(self, daemon: Daemon) -> bool:
-        """There is nobody to answer."""
+        """No: there is no daemon."""
         return False
 
     def stop(self, daemon: Daemon) -> None:

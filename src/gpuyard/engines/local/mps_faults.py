@@ -1,9 +1,10 @@
-"""When one job breaks an MPS server, the jobs that share it fail too: which one is to blame, and which run again.
+"""When one job breaks an MPS server, the jobs that share it fail too. Finds the one to blame; the others run again.
 
-Who was there is known from the daemon's log, which names the processes that lost their GPU: by the number that one had
-when it connected, or the number its job was started with. Where nobody is named it is who failed soon after. They lost
-their GPU under them, as if their node had failed, and run again until it is known whose work it was (`Inquiry`): that
-one has failed. One that has lost its GPU and does not notice keeps everybody new out, so it is ended.
+The daemon's log names the processes that lost their GPU. A process is matched to its job by the pid that it had when
+it connected, or the pid that its job was started with. If the log names no process, the jobs that failed soon after
+count. They lost their GPU as if their node had failed, and run again until it is known which job broke the server
+(`Inquiry`): that job has failed. A process that has lost its GPU and does not notice keeps new clients out, so it is
+ended.
 
 A daemon that dies takes all its clients with it, and nothing is logged; each of them gets one more try.
 """
@@ -22,9 +23,9 @@ from gpuyard.engines.local.translate import FOLDER_VARIABLE, flaw_of_key
 from gpuyard.model import Outcome
 
 WINDOW_MS = 30_000
-"""How long after a fault an end is put down to it, where it is not known who was there."""
+"""How long after a fault an end is put down to it, if the log does not name the processes."""
 LATELY_MS = 3_600_000
-"""Who was there is looked up for faults that are no older: an old log may tell of many."""
+"""The jobs of a fault are looked up only if it is no older than this: an old log may hold many faults."""
 NOTICE_MS = 5_000
 """How long a process without its GPU may take to notice."""
 SAVE_MS_MAX = 10_000
@@ -37,7 +38,7 @@ _BROKE = "a fatal error of its work on the GPU, which broke the MPS server"
 
 
 class Faults:
-    """Knows whose processes compute through which daemon, and remembers who failed in which fault."""
+    """Knows which attempt a client of a daemon belongs to, and remembers which jobs were in which fault."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Faults:
         self._whose: dict[int, str] = {}
         """The attempt that a client belongs to. Kept past its end, which is when it is asked for."""
         self._deaths: dict[str, dict[int, int]] = {}
-        """By the folder of a daemon's log: which of its processes was found dead, and when."""
+        """By the folder of a daemon's log: the pids that were found dead, and when."""
         self._scenes: dict[tuple[str, int], dict[str, int]] = {}
         """By log and time of a fault: the jobs that were there, and since when. An ended one is soon forgotten."""
         self._settled: dict[tuple[str, int], str] = {}
@@ -62,7 +63,7 @@ class Faults:
         self._inquiry = Inquiry(data.root, now_ms)
 
     def look(self) -> bool:
-        """See what has connected since: a process that is gone does not say whose it is. Whether there are daemons."""
+        """Note the attempts of new clients, while their processes can still be read. Whether there are daemons."""
         there = self._daemons()
         for daemon in there:
             log = self._log(daemon.log)
@@ -114,7 +115,7 @@ class Faults:
         return ""
 
     def end_unaware(self, tell: Callable[[str], None]) -> None:
-        """End what has lost its GPU for a while and has not noticed; its supervisor is told."""
+        """End attempts that lost their GPU a while ago and have not noticed, through their supervisors."""
         for folder, log in self._logs.items():
             for pid in sorted(log.recovering()):
                 key = self._whose.get(pid) or attempt_of(pid)
@@ -132,7 +133,9 @@ class Faults:
                             tell(key)
 
     def _plan_for(self, key: str, log: str) -> dict[str, Any]:
-        """The plan of an attempt that this daemon has a say about and that nobody has ended yet; else nothing."""
+        """The plan of an attempt, if it shares through this daemon and has neither ended nor been asked to; else
+        empty.
+        """
         folder = self._data.attempt(key)
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         theirs = [self._daemon(gpu, uid).log for gpu, uid in plan.get("held", {}).get("mps", ())]
@@ -147,7 +150,7 @@ class Faults:
         there = dict(self._scenes.get(place, {}))
         there.setdefault(job, end.get("started_ms", fault.at_ms))
         if fault.named - self._mine(key, fault):
-            # Somebody else was there, though it may no longer be known who.
+            # Another process was there, though its job may no longer be known.
             there.setdefault("", 0)
         named = {job_of(self._whose[pid]) for pid in fault.culprits if pid in self._whose}
         guilty = self._inquiry.guilty(job, fault.at_ms, there, named)
@@ -164,10 +167,10 @@ class Faults:
         self.look()
         fault = self._fault(key, gpu, uid, end)
         if end["why"].endswith(_BROKE):
-            # A server that comes back judges again whatever it had not told of.
+            # A server that comes back judges again what it had not reported.
             return end
         if fault is None:
-            # Not for ever: it may be the job itself that kills it.
+            # Only once: the job itself may be what kills it.
             died = not plan.get("restarts") and self._died(gpu, uid, end)
             return _again(end, _DIED) if died else end
         if self._of(key) & fault.refused:
@@ -191,13 +194,14 @@ class Faults:
         return started | {pid for pid, whose in self._whose.items() if whose == key}
 
     def _strangers(self, fault: Fault) -> set[int]:
-        """Processes of a fault that are not known to be anybody's."""
+        """Processes of a fault that are not known to belong to any attempt."""
         return fault.named - self._whose.keys()
 
     def _fault(self, key: str, gpu: str, uid: int, end: dict[str, Any]) -> Fault | None:
-        """The last fault to which an end can be put down; None: there was none.
+        """The last fault that may have caused an end; None: there was none.
 
-        One that names the attempt goes before one that does not: a server that ends after a fault is told of once more.
+        A fault that names the attempt comes before one that does not: a server that ends after a fault logs it once
+        more.
         """
         able = [
             fault

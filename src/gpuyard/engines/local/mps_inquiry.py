@@ -1,10 +1,10 @@
-"""Who breaks MPS servers, found out by letting those who were there run again one after the other.
+"""Finds the job that breaks MPS servers, by running the jobs that were there again one after the other.
 
-A fault of one client takes all clients of its server with it, with the same error, and whom the log names is not always
-the one. So everybody who was there runs again, but no two of them side by side before the first has run for as long as
-it had when the server broke. A job that is alone with a fault, or twice the only one of them that is still under
-suspicion, is to blame. Whom the log names goes first, and so does who was the only one once: if it is to blame, nobody
-else is harmed.
+A fault of one client takes all clients of its server with it, with the same error, and the client that the log names
+is not always the culprit. So all jobs that were there run again, but a second one starts only once the first has run
+for longer than it had when the server broke. A job is to blame if it was alone in a fault, or twice the only one there
+that was still under suspicion. A job that the log names goes first, and so does one that was the only suspect once: if
+it is to blame, it harms no other job.
 
 Kept on disk, as a server may come back in between.
 """
@@ -18,9 +18,9 @@ from gpuyard.engines.local import files
 
 FILE = "mps-suspects.json"
 MARGIN_MS = 10_000
-"""So much longer than before the fault somebody must run to be above suspicion."""
+"""How much longer than before the fault a job must run to be above suspicion."""
 WAIT_MS_MAX = 10 * 60_000
-"""How long the others wait for one of them; four times as long after each further fault that showed nobody's guilt."""
+"""How long the others wait for one suspect; four times as long after each further fault without a culprit."""
 _TIMES_MAX = 10
 SLACK_MS = 2_000
 """How far the daemon's clock and ours may differ."""
@@ -37,12 +37,13 @@ class Inquiry:
         self._now_ms = now_ms
 
     def guilty(self, job: str, at_ms: int, there: Mapping[str, int], named: set[str]) -> bool:
-        """Whether a job is to blame for a fault. `there`: who was there, since when; `named`: whom the log names.
+        """Whether a job is to blame for a fault. `there`: the jobs that were there, since when; `named`: those in the
+        log.
 
-        Who is not is a suspect from now on, unless it is known already who it was.
+        If not, it is a suspect from now on, unless the culprit is known already.
         """
         suspects = self._read()
-        # As it was before this fault: those of it who were judged first are suspects of this one already.
+        # As it was before this fault: jobs of this fault that were judged earlier are suspects of it already.
         known = {each: of if of["at_ms"] < at_ms else of["before"] for each, of in suspects.items()}
         before = {each: of for each, of in known.items() if _is_suspect(of) and of["at_ms"] < at_ms}
         still = {
@@ -50,10 +51,10 @@ class Inquiry:
             for each, started_ms in there.items()
             if each in before and at_ms - started_ms < _probation_ms(before[each])
         }
-        # Whom nobody suspected may be another one: then all of it begins anew, whomever the log names.
+        # A job that was no suspect may be the culprit: then the inquiry starts over, whatever the log says.
         new = any([each not in before for each in {*there, *named} if each])
-        # The only one under suspicion. Once may be chance, as others may break a server later than they did before;
-        # but not whom nobody knows: it may be a process of its own.
+        # The only one under suspicion. Once may be chance, as another may break a server later than it did before;
+        # but it is sure if only unknown processes were beside it, for they may be its own.
         sole = "" if new or len(still) != 1 else next(iter(still))
         sure = bool(sole) and (before[sole].get("sole") is True or there.keys() <= {sole, ""})
         if there.keys() <= {job} or (sure and sole == job):
@@ -74,23 +75,24 @@ class Inquiry:
         return False
 
     def waits(self, job: str, live: Mapping[str, int]) -> bool:
-        """Whether a job must not join these, who compute there since then: a suspect is to show itself first."""
+        """Whether a job must not yet join `live` (jobs, since when): a suspect there has not passed its probation."""
         suspects = self._read()
         mine = suspects.pop(job, None)
         now_ms = self._now_ms()
         tried = {each for each, of in suspects.items() if each in live and _tried(of, now_ms - live[each])}
         if mine is None:
-            # Somebody new may join the first time. After that it must be plain whose the next fault is.
+            # A job that is no suspect may join after the first fault. After that it must be clear which job broke the
+            # server.
             return any([suspects[each]["times"] > 1 for each in tried])
         if tried:
             return True
         rivals = {each: of for each, of in suspects.items() if of["at_ms"] == mine["at_ms"]}
-        # Not if the clock was set back: it may be long until then.
+        # Not if the clock was set back: the wait might be long.
         soon = -SLACK_MS <= now_ms - mine["at_ms"] < FIRST_MS
         return soon and not mine["named"] and any([of["named"] and r not in live for r, of in rivals.items()])
 
     def _settle(self, suspects: dict[str, Any], job: str) -> None:
-        """It is known who it was: the others of that fault are above suspicion. It is not: it may be tried again."""
+        """Clear the other suspects of that fault. The culprit stays one: its job may be run again."""
         if job in suspects:
             at_ms = suspects[job]["at_ms"]
             self._write({each: of for each, of in suspects.items() if each == job or of["at_ms"] != at_ms})
@@ -98,14 +100,14 @@ class Inquiry:
     def _read(self) -> dict[str, Any]:
         oldest_ms = self._now_ms() - FORGOTTEN_MS
         kept: object = None
-        # Whatever lies there instead of it: then nobody is a suspect.
+        # An unreadable file means no suspects.
         with suppress(OSError, RecursionError):
             kept = files.read(self._path)
         whole = kept if isinstance(kept, dict) else {}
         return {job: of for job, of in whole.items() if _is_suspect(of) and of["at_ms"] > oldest_ms}
 
     def _write(self, suspects: dict[str, Any]) -> None:
-        # On a full disk nobody is a suspect, and whoever breaks a server breaks it once more.
+        # On a full disk no job becomes a suspect, and the culprit breaks a server once more.
         with suppress(OSError):
             files.replace(self._path, suspects, durable=True)
 
@@ -121,6 +123,6 @@ def _probation_ms(suspect: Mapping[str, int]) -> int:
 
 
 def _tried(suspect: Mapping[str, int], ran_ms: int) -> bool:
-    """Whether others wait for one that has run for so long again. Less than nothing: the clock was set back."""
+    """Whether other jobs wait for a suspect that has run for `ran_ms` again. Negative: the clock was set back."""
     most_ms = WAIT_MS_MAX << 2 * min(_TIMES_MAX, max(0, suspect["times"] - 1))
     return 0 <= ran_ms < min(most_ms, _probation_ms(suspect))

@@ -1,10 +1,10 @@
-"""What a daemon of MPS writes into its logs, line by line: who computes through it, and who broke it.
+"""Reads the logs of an MPS daemon, line by line: which processes compute through it, and which broke it.
 
-As seen on an H200 with driver 580: a server that meets a fatal error of a GPU names a process as its cause, then
-every process that loses its GPU with it. Until the last of them is gone it takes no new ones. An assertion that fails
-on the GPU, or a process that is killed, concerns nobody else and is not a fault. Older drivers write only that there
-was one. The logs are their user's to write: whatever lies there is no reason to wait or to fail, and nothing in them is
-believed about anybody else's processes.
+As seen on an H200 with driver 580: a server that meets a fatal error of a GPU names a process as its cause, then every
+process that loses its GPU with it. Until the last of them is gone it takes no new ones. An assertion that fails on the
+GPU, or a process that is killed, affects no other process and is not a fault. Older drivers write only that there was
+one. The logs belong to their user, who may write anything there: no content makes the engine wait or fail, and nothing
+in them is believed about processes of other users.
 """
 
 import os
@@ -15,7 +15,7 @@ from stat import S_ISREG
 
 LOGS = ("control.log", "server.log")
 _TAIL_BYTES = 256 * 1024
-"""So much of a log is read at most at a time; of a longer piece, the end."""
+"""How much of a log is read at a time, at most; of a longer piece, the end."""
 _FAULTS_MAX = 64
 _ONE_FAULT_MS = 500
 """No server breaks again sooner: its next clients have to start first."""
@@ -29,7 +29,7 @@ _TEARING = re.compile(rb"Client \{PID: (\d{1,10}), Context ID: \d+\} on device \
 _REFUSED = re.compile(rb"Server teardown in progress. Refusing to accept new client \{PID: (\d{1,10})")
 _STARTED = re.compile(rb"Server has started")
 _UNNAMED = re.compile(rb"fatal exception|exited with status [1-9]|\bFAULT\b")
-"""Words of other drivers, which name nobody."""
+"""Lines of other drivers, which name no process."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Fault:
 
     at_ms: int
     culprits: set[int] = field(default_factory=set)
-    """Whose work it was, as the log has it; it was seen not to be so where several computed."""
+    """The cause, according to the log; with several clients it was seen to be wrong."""
     victims: set[int] = field(default_factory=set)
     """Processes that lost their GPU by it; the culprits may be among them."""
     refused: set[int] = field(default_factory=set)
@@ -56,13 +56,13 @@ class DaemonLog:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._read: dict[str, tuple[int, int]] = {}
-        """Of each file: which it is, and how far it has been read."""
+        """By file: its inode, and how far it has been read."""
         self._broken: set[int] = set()
         """Processes that have lost their GPU and have not gone."""
         self.faults: list[Fault] = []
 
     def look(self) -> list[int]:
-        """Read what is new; who has connected."""
+        """Read what is new; gives the pids of new clients."""
         came: list[int] = []
         for name in LOGS:
             for line in self._new_lines(name):
@@ -87,7 +87,7 @@ class DaemonLog:
             text = os.pread(fd, _TAIL_BYTES, offset)
         finally:
             os.close(fd)
-        # A line that is still being written is read when it is whole; one that is no line at all is passed over.
+        # An unfinished line is read once it is whole; text without any line break is skipped.
         whole = text.rfind(b"\n") + 1
         if not whole and len(text) == _TAIL_BYTES:
             whole = len(text)
@@ -124,7 +124,7 @@ class DaemonLog:
             self._fault_at(at_ms)
 
     def _fault_at(self, at_ms: int) -> Fault:
-        """The fault that a line tells of: several lines, of both logs, tell of one within moments."""
+        """The fault that a line is about: several lines, of both logs, are about one fault within moments."""
         for fault in reversed(self.faults):
             if abs(at_ms - fault.at_ms) < _ONE_FAULT_MS:
                 return fault
@@ -132,11 +132,13 @@ class DaemonLog:
         return self.faults[-1]
 
     def _told(self) -> Fault:
-        """The fault that a line with a process belongs to: one that the daemon's other log told of names nobody."""
+        """The fault that a line with a pid belongs to: a fault that only the daemon's other log has names no
+        process.
+        """
         return next((fault for fault in reversed(self.faults) if fault.culprits), self.faults[-1])
 
     def recovering(self) -> set[int]:
-        """Processes that are still there though their server broke: nobody new is let in before they are gone."""
-        # Who is gone is forgotten, though no line may say so: its number will be another's.
+        """Processes that are still there though their server broke: it takes no new clients before they are gone."""
+        # Forget processes that are gone, though no line may say so: their pid will be used again.
         self._broken = {pid for pid in self._broken if os.path.exists(f"/proc/{pid}")}
         return set(self._broken)

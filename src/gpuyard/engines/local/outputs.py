@@ -26,7 +26,7 @@ def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit
 
 
 def read_from(data: Data, key: str, stream: str, offset: int) -> int:
-    """Where reading on from an offset makes sense: behind what is left out of a log that was too long."""
+    """Where to read on from an offset: behind what is left out of a log that was too long."""
     for folder, plan in _places(data, key) if not translate.flaw_of_key(key) else ():
         if (cut := cut_of(folder) if not plan[stream] else None) is not None:
             return cut.tail if cut.head <= offset < cut.tail else offset
@@ -36,9 +36,9 @@ def read_from(data: Data, key: str, stream: str, offset: int) -> int:
 
 
 def _places(data: Data, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where an attempt's files may be, and what it was started with: in its folder, and then where that is kept.
+    """Where an attempt's files may be, with its plan: in its folder, and then where that is kept.
 
-    The folder may be moved between two looks. It moves once, so what was not found in one that is gone is in the other.
+    The folder may be moved between two looks. It moves once, so a file that is missing in the first is in the second.
     """
     for folder in (data.attempt(key), data.kept(key)):
         if (plan := files.read(os.path.join(folder, files.LAUNCH))) is not None:
@@ -46,7 +46,7 @@ def _places(data: Data, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def seal(folder: str) -> None:
-    """Take the log of an attempt that ended from its user, who may have a link to it elsewhere: it stays as it is."""
+    """Take the log of an ended attempt away from its user, who may have a link to it: it stays as it is."""
     path = os.path.join(folder, files.STDOUT)
     with suppress(FileNotFoundError):
         if os.lstat(path).st_uid == os.geteuid():

@@ -1,7 +1,7 @@
-"""Who else computes on the GPUs of this machine: processes that are not below anything of the yard's.
+"""Processes outside the yard that compute on the GPUs of this machine.
 
-The driver lists processes a moment longer than they live. One that is dead, or a zombie, uses nothing. Where this
-machine is a container, processes of others cannot be seen at all; then a number that stays listed belongs to somebody.
+The driver lists processes a moment longer than they live. A process that is dead, or a zombie, uses nothing. Where
+this machine is a container, other processes cannot be seen at all; then a pid that stays listed counts as in use.
 """
 
 import os
@@ -13,7 +13,7 @@ from gpuyard.engines.local import machine, processes
 from gpuyard.engines.local.translate import GpuReading
 
 UNSEEN_S = 5.0
-"""How long the driver may list a process that cannot be seen before it counts as somebody's."""
+"""How long the driver may list a process that cannot be seen before it counts."""
 _FIRST_NAMESPACE = 0xEFFFFFFC
 """The number that Linux gives to the process namespace of the machine itself."""
 
@@ -40,7 +40,7 @@ class Outsiders:
                 Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
                 for gpu, reading in enumerate(readings)
                 for pid in reading.pids
-                # What an attempt started has its supervisor above it, since orphans are adopted there.
+                # A process of an attempt has the supervisor above it, since that adopts orphans.
                 if self._computes(pid) and not ours & {pid, *processes.ancestors(pid)}
             ]
         )

@@ -1,6 +1,6 @@
 """When a job last saved its work, without waiting for a file system that does not answer.
 
-A path that a job names may lie on anything: a network mount whose server is gone, a file system of the job's own. A
+A path that a job names may lie on anything: a network mount without its server, a file system of the job's own. A
 process that touches it may never come back. So the engine and supervisors look only at what lies within the job's
 folder below the engine's own, on its file system, and not behind a link. Anything else is looked at by a process of
 its own that became the job's user first: it sees what the job sees, and if it hangs, it hangs alone.
@@ -102,7 +102,7 @@ def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> in
 
 
 def saved_ms(folder: str = ".") -> int:
-    """What was found last; 0: nothing yet."""
+    """The last result; 0: none yet."""
     with suppress(OSError, ValueError), open(f"{folder}/{SAVED}", "rb") as file:
         return int(file.read(_DIGITS) or 0)
     return 0

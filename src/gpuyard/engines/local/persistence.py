@@ -1,7 +1,7 @@
 """Persistence mode: the driver keeps a GPU awake between jobs, which saves each of them seconds at its start.
 
-It is switched on where the yard may and it is off; what was switched on is noted on disk first, and put back when the
-yard goes down. A GPU that keeps a pinned layout stays awake: without anybody on it the driver may forget its slices.
+It is switched on where the yard may and it is off; that is noted on disk first, and undone when the yard goes down. A
+GPU that keeps a pinned layout stays awake: once it is idle, the driver may forget its slices.
 """
 
 import os
@@ -57,7 +57,7 @@ def put_back(folder: str, but: Container[str]) -> None:
         return
     try:
         for uuid in sorted(mine):
-            # A GPU that is gone, or that somebody else looks after by now, is not ours to set.
+            # A GPU that is gone, or that another program manages by now, is not ours to set.
             with suppress(nvml.NVMLError):
                 nvml.nvmlDeviceSetPersistenceMode(nvml.nvmlDeviceGetHandleByUUID(uuid), _OFF)
             _note(folder, _noted(folder) - {uuid})

@@ -62,7 +62,7 @@ def lives(who: Identity, boot: str) -> bool:
 
 
 def _gone(pid: int, stat: Stat) -> bool:
-    """Whether nothing of a process runs. One whose first thread has ended looks like a zombie and may well run."""
+    """Whether nothing of a process runs. If its first thread has ended, it looks like a zombie and may well run."""
     return stat.state in "ZX" and not runs(pid)
 
 
@@ -135,7 +135,7 @@ def carrying(variable: str, value: str) -> set[int]:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """What a process was started with; a thread tells it where the first one has ended."""
+    """The environment a process was started with; read from a thread where the first one has ended."""
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         if found := file.read():
             return found.split(b"\0")

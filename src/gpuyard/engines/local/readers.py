@@ -1,9 +1,9 @@
 """Files that users named, read with the users' own rights: root would read more for them than they may see.
 
-A process that became a user cannot go back, and one that touches a path of a user may hang with its file system. So one
-process for each user reads for everybody who follows logs of that user; it is there while it is asked, and goes
-after a while of silence. There are few of them, whoever asks and however many do: a user whose reader hangs waits for
-it alone, and the one that was idle for longest makes room for the next user's.
+A process that became a user cannot go back, and one that touches a path of a user may hang with its file system. So
+one process for each user reads for all requests for that user's logs; it ends when it has been idle for a while. There
+are few of them, however many requests come: if a user's reader hangs, only requests for that user wait, and the reader
+that was idle for longest makes room for the next user's.
 """
 
 import json
@@ -22,7 +22,7 @@ READERS_MAX = 16
 READ_S_MAX = 10.0
 IDLE_S = 30.0
 LIFE_S = 600.0
-"""A user's groups may change: after so long a new process finds out."""
+"""How long a reader lives: the groups of its user may change, and a new process has the new ones."""
 _HEAD_BYTES = 8
 _END_S_MAX = 0.5
 _TURN_S = 0.005
@@ -125,7 +125,7 @@ class _Reader:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        # One that hangs in the kernel ends when its file system answers; nobody waits for it here.
+        # A reader that hangs in the kernel ends when its file system answers; it is not waited for here.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_END_S_MAX)
 
@@ -181,7 +181,7 @@ class Readers:
             time.sleep(_TURN_S)
 
     def _made(self, uid: int, gid: int, before: _Reader | None, path: str) -> _Reader | None:
-        """A new reader in place of one that is stale, or of one that nobody uses; None: all of them are in use."""
+        """A new reader in place of a stale or an idle one; None: all of them are in use."""
         if before is not None:
             self._forget((uid, gid), before)
         if len(self._readers) >= self._most:
@@ -208,7 +208,7 @@ class Readers:
             self._hung[key] = reader
 
     def close(self) -> None:
-        """End them all; a call that reads meanwhile is told that its reader is gone."""
+        """End them all; a call that is reading gets an error."""
         with self._lock:
             for key, reader in list(self._readers.items()):
                 reader.kill()

@@ -1,8 +1,8 @@
-"""What an attempt has on every node, written down where its job can read it, and where its steps are kept.
+"""What an attempt has on every node, written where its job can read it, and the place for its steps.
 
-A job divides its room among its steps itself: `srun` inside the job reads the room, and keeps in a folder of the job,
-which the first of them makes, who holds what. The supervisor looks there for one thing: which processes are steps, so
-that a signal that is meant for them reaches them and not the shell that started them. Runs in supervisors: only the
+A job divides its room among its steps itself: `srun` inside the job reads the room, and keeps a ledger of what each
+step holds in a folder of the job, which the first step makes. The supervisor reads it for one thing: which processes
+are steps, so that a signal for them reaches them and not the shell that started them. Runs in supervisors: only the
 standard library, and little of it.
 """
 
@@ -21,7 +21,7 @@ SCRATCH = "tmp"
 NAMES = "hosts"
 """The machine's own list of names, with those of the job's emulated nodes."""
 LEDGER = "ledger.json"
-"""In the folder of the steps: which of them live, by whom they were started, and what they hold."""
+"""In the folder of the steps: the live steps, the processes that started them, and what they hold."""
 _LEDGER_BYTES_MAX = 4 << 20
 _READABLE = 0o644
 
@@ -59,7 +59,7 @@ def write_names(plan: dict[str, Any], system: str) -> None:
 
 
 def sweep() -> None:
-    """Take away what nobody needs afterwards."""
+    """Remove what is not needed afterwards."""
     try:
         os.rmdir(SCRATCH)
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def sweep() -> None:
 def starters(plan: dict[str, Any]) -> set[int]:
     """Numbers of the processes that the ledger calls starters of live steps.
 
-    The ledger belongs to the job: what it says is to be held against what is known, and it may be anything at all.
+    The ledger belongs to the job: it may hold anything, so check it against what is known.
     """
     try:
         fd = os.open(f"{plan['room']['steps']}/{LEDGER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

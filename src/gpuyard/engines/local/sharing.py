@@ -1,7 +1,7 @@
 """GPUs of this machine made ready for an attempt: whole, cut into MIG slices, or shared through MPS.
 
 What live attempts hold is read from their plans on disk, never remembered, so a server that comes back knows it. What
-nobody has used for a while is put back: slices are taken away, MIG is switched off, daemons are ended. Until then they
+has not been used for a while is put back: slices are removed, MIG is switched off, daemons are ended. Until then they
 stay, because the next job is likely to want the same.
 """
 
@@ -34,14 +34,14 @@ class Ready:
     """What an attempt gets on one node."""
 
     devices: tuple[str, ...]
-    """What it names to see its GPUs or slices, and nothing else."""
+    """The names by which it sees its GPUs or slices, and nothing else."""
     environment: dict[str, str] = field(default_factory=dict)
     held: dict[str, Any] = field(default_factory=dict)
-    """For its plan: what it holds, so that others leave it alone."""
+    """For its plan: what it holds, so that other attempts leave it alone."""
 
 
 def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
-    """What `yard up` says of the settings of GPUs that can be cut; empty: nothing is done to them."""
+    """What `yard up` says about settings of GPUs that can be cut; empty: they are not changed."""
     if hands_off:
         return (
             "`card_settings: leave`: MIG and persistence mode of the GPUs stay as they are"
@@ -126,7 +126,7 @@ class Sharing:
             self._idle_since.pop(readings[gpu].uuid, None)
         new = any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices])
         if new and not self._hands_off:
-            # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
+            # An unused daemon still has the GPU open, and then MIG cannot be switched on.
             self._mps.stop_unused(self._shared())
         devices, held = [], []
         for gpu, profile, start in part.slices:
@@ -151,7 +151,7 @@ class Sharing:
     # ---- layouts that are kept
 
     def pinned(self) -> dict[str, tuple[Place, ...]]:
-        """Layouts that GPUs keep until told otherwise; none: it stays whole. On disk, as a server may come back."""
+        """Layouts that GPUs keep until the next call; none: it stays whole. On disk, as a server may come back."""
         kept: dict[str, Any] = files.read(os.path.join(self._folder, PINS)) or {}
         return {uuid: tuple([Place(*place) for place in places]) for uuid, places in kept.items()}
 
@@ -161,7 +161,7 @@ class Sharing:
         layouts: Mapping[int, tuple[Slice, ...]],
         elsewhere: Container[str] = (),
     ) -> dict[int, Reply]:
-        """Keep these layouts on the GPUs of one node, and no others there; what became of each.
+        """Keep these layouts on the GPUs of one node, and no others there; gives a reply for each.
 
         `elsewhere` are the GPUs of other nodes: what they keep stays.
         """
@@ -191,7 +191,7 @@ class Sharing:
         slices, used = self._slices(mold), self._cuts().get(reading.uuid, set())
         try:
             if not self._hands_off and reading.uuid not in slices.own():
-                # A daemon that nobody uses still has the GPU open, and then MIG cannot be switched on.
+                # An unused daemon still has the GPU open, and then MIG cannot be switched on.
                 self._mps.stop_unused(self._shared())
             slices.keep(mold, reading.uuid, self.pinned()[reading.uuid], used)
         except Permanent as error:
@@ -218,7 +218,7 @@ class Sharing:
         )
 
     def foreign(self, mold: Mold, uuid: str) -> bool:
-        """Whether somebody else has cut this GPU, and it is of no use to the yard."""
+        """Whether this GPU was cut from outside, and is of no use to the yard."""
         if self._hands_off:
             return self._cutter(mold).places(uuid) == ()
         slices = self._slices(mold)
@@ -239,7 +239,7 @@ class Sharing:
         return self._mps.pids()
 
     def tidy(self, mold_of: Callable[[str], Mold | None], *, now: bool = False) -> list[str]:
-        """Put back what nobody has used for a while; what could not be, in words. GPUs are named by UUID."""
+        """Put back what has not been used for a while; gives what could not be, in words. GPUs are named by UUID."""
         troubles: list[str] = []
         used = self._shared()
         if self._rests("mps", bool(used), now):

@@ -1,4 +1,4 @@
-"""What the GPUs of this machine do now: how busy, how warm, whose memory. What the driver does not say is unknown."""
+"""What the GPUs of this machine do now: load, temperature, memory by attempt. What the driver omits is unknown."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ _MILLIWATTS = 1000
 def read(
     node: str, readings: Sequence[GpuReading], attempt_of: Callable[[int], str]
 ) -> tuple[GpuSignals, ...]:
-    """The signals of these GPUs; `attempt_of` tells whose a process is."""
+    """The signals of these GPUs; `attempt_of` gives the attempt of a process."""
     import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  # only where there are GPUs
 
     try:

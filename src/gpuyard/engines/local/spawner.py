@@ -21,7 +21,7 @@ _MESSAGE_BYTES_MAX = 8192
 
 def main() -> None:
     """Fork a supervisor for every message until the engine goes."""
-    # Blocked before any fork, so that no supervisor can be told to stop before it listens.
+    # Blocked before any fork, so that no supervisor can get a signal before it listens.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
     engine = socket.socket(fileno=0)

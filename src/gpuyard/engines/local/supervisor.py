@@ -21,13 +21,13 @@ SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 """Blocked from before the claim on, and taken one at a time."""
 
 CLAIMED, TAKEN = "claimed", "taken"
-"""What a supervisor answers to `start`; anything else is why it could not."""
+"""A supervisor's answer to `start`; anything else is why it could not."""
 
 _WAIT_S_MAX = 3600.0
 _SWEEP_S = 0.01
 _SWEEP_S_MAX = 0.5
 _RESISTS_S = 3.0
-"""So long after the first kill it is said what does not end."""
+"""How long after the first kill to report processes that do not end."""
 _NAMED_MAX = 3
 _LOOK_S = 5.0
 """How often a checkpoint is looked for that lies outside the engine's folder."""
@@ -90,18 +90,18 @@ class Supervisor:
         self.tasks: list[Task] = []
         self.started_ms = 0
         self.verdict = ""
-        """What its end is to be called, once someone or something other than the job has decided it."""
+        """How its end is reported, once something other than the job has decided it."""
         self.why = ""
         self.failed: Task | None = None
         """The first task that ended badly."""
         self.killed_at: float | None = None
         """When it was first killed."""
         self.resists = ""
-        """What has not ended since then."""
+        """The processes that have not ended since then."""
         self.warned = False
         """Once is enough: a job that has saved its work and asks to be requeued is not warned again."""
         self.told_all = False
-        """Whether what outlived its tasks was told to stop, too: it may be in groups of its own."""
+        """Whether processes that outlived the tasks were sent TERM, too: they may be in groups of their own."""
         self.frozen_at: float | None = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = self.look_at = float("inf")
         self.looker = 0
@@ -131,7 +131,8 @@ class Supervisor:
         self._end(failure)
 
     def _lingers(self) -> bool:
-        """Whether processes of a job that was told to stop are still there in their grace, though its tasks have ended.
+        """Whether processes of a job that is being stopped are still there in their grace, though its tasks have
+        ended.
 
         A shell without a trap dies of TERM at once, and the training that it started is saving its work.
         """
@@ -166,14 +167,14 @@ class Supervisor:
         self._tell("RUNNING")
         if self._inside_ms() is None:
             self.look_at = time.monotonic() + _LOOK_S
-        # A job that was told to stop while it started did not fail by itself.
+        # A job that was stopped while it started did not fail by itself.
         return None if self._told() else failure
 
     def _told(self) -> bool:
         return bool(self.verdict)
 
     def _heed(self) -> None:
-        """While tasks start: they may hang, and whoever wants the job stopped does not wait for that."""
+        """Heed stops and time limits while tasks start: a start may hang, and a stop must not wait for it."""
         halt = files.read(files.HALT)
         if halt is not None:
             self._halt(halt)
@@ -270,7 +271,7 @@ class Supervisor:
     def _halt(self, halt: dict[str, Any]) -> None:
         now = time.monotonic()
         running = not self.tasks or any([task.status is None for task in self.tasks])
-        # One that ended by itself before it was told keeps its own end.
+        # A job that ended by itself before the stop keeps its own end.
         if self.verdict or self.failed is not None or not running:
             if self.tasks:
                 self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
@@ -281,7 +282,7 @@ class Supervisor:
         if self.plan["warn_signal"] and not self.warned:
             self._warn()
             if self.verdict == "PREEMPTED":
-                # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
+                # It asked for this much warning; half of the grace is left for what TERM makes it do.
                 self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
         self._thaw()
 
@@ -319,9 +320,9 @@ class Supervisor:
                     os.killpg(task.pid, number)
 
     def _warn(self) -> None:
-        """Send the warning to whom it is for: the first process alone, or the steps, or all of them.
+        """Send the warning to its target: the first process alone, or the steps, or all of them.
 
-        A signal that a shell has no trap for ends it, so a shell whose steps are meant is left alone, as Slurm does it.
+        A signal without a trap ends a shell, so the shell is left alone when its steps are meant, as Slurm does.
         """
         number = self.plan["warn_signal"]
         self.warned = True
@@ -329,7 +330,7 @@ class Supervisor:
             processes.signal_all({task.pid for task in self.tasks if task.status is None}, number)
             return
         named = room.starters(self.plan)
-        # What the job's own file says holds only for processes of the job.
+        # The job's own file is believed only about processes of the job.
         if steps := named & self._below() if named else named:
             processes.signal_all(steps, number)
         else:
@@ -343,7 +344,7 @@ class Supervisor:
             self.group.freeze(True)
             return
         seen: set[int] = set()
-        # What was forked while the others were being stopped is found in the next round.
+        # Processes forked while the others were being stopped are found in the next round.
         while new := self._below() - seen:
             processes.signal_all(new, signal.SIGSTOP)
             seen |= new
@@ -394,7 +395,7 @@ class Supervisor:
             below = self._below()
             processes.signal_all(below, signal.SIGKILL)
             if self.looker and below <= {self.looker} and (self.group is None or self.group.empty()):
-                # It is none of the job's processes, and may hang for ever.
+                # It is none of the job's processes, and may hang indefinitely.
                 return
             signal.sigtimedwait(SIGNALS, self._insist())
 
@@ -411,9 +412,9 @@ class Supervisor:
                 break
             except OSError:
                 if not os.stat(".").st_nlink:
-                    # Somebody has removed the folder: there is no place left to tell it.
+                    # The folder was removed: there is no place left to write the end.
                     return
-                # Without the end on disk this process is all that knows it, so it stays.
+                # Without the end on disk only this process knows it, so it stays.
                 time.sleep(_RETRY_S)
         files.knock(f"../../{files.WAKE}")
 
@@ -443,7 +444,7 @@ class Supervisor:
         }
 
     def _usage(self) -> dict[str, int]:
-        """What its processes took: of the largest one where there is no group to count them all."""
+        """What its processes took; without a cgroup, the memory of the largest one only."""
         taken = resource.getrusage(resource.RUSAGE_CHILDREN)
         found = {
             "cpu_ms": round(1000 * (taken.ru_utime + taken.ru_stime)),

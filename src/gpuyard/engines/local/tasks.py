@@ -20,7 +20,7 @@ from gpuyard.engines.local.files import SCRIPT, STDOUT
 from gpuyard.engines.slurm.node import dispositions
 
 EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
-"""What shells answer for a program that is not there, and for one that cannot be run."""
+"""Exit codes of shells for a program that is not there, and for one that cannot be run."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
@@ -58,7 +58,7 @@ class Task:
     def __init__(self, pid: int, ears: int) -> None:
         self.pid = pid
         self.ears = ears
-        """Where it says that it is ready, or why it cannot be; at its end once the program runs."""
+        """Where the task says that it is ready, or why it cannot be; at end of file once the program runs."""
         self.status: int | None = None
         """How it ended, as `waitpid` says."""
 
@@ -190,7 +190,7 @@ def _become(
     mouth: int,
     supervisor: int,
 ) -> NoReturn:
-    """The child: become the task. Whatever goes wrong is said to the supervisor, and nothing is run."""
+    """The child: become the task. Any failure is reported to the supervisor, and nothing is run."""
     doing, code = "start", EXIT_NOT_RUN
     try:
         # The gate opens or closes for all; a write end kept here would hold it half open.
@@ -245,7 +245,7 @@ def _know_names() -> None:
 
 
 def _moment(plan: dict[str, Any]) -> dict[str, str]:
-    """When the job starts and must have ended, in seconds, as Slurm tells it."""
+    """When the job starts and must have ended, in seconds, as Slurm gives it."""
     start_s = int(time.time())
     found = {"SLURM_JOB_START_TIME": str(start_s)}
     if plan["limit_ms"] > 0:
@@ -259,7 +259,7 @@ def _say(mouth: int, code: int, why: str) -> None:
 
 
 def _die_with(supervisor: int) -> None:
-    """Ask the kernel to kill this process when its supervisor dies, also if that has happened already."""
+    """Ask the kernel to kill this process when its supervisor dies, even if it has died already."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(EXIT_NOT_RUN)
@@ -299,7 +299,7 @@ def _connect(plan: dict[str, Any], output: int) -> None:
 
 
 def _open_output(path: str, append: bool) -> int:
-    # Without O_NONBLOCK a named pipe that nobody reads would hold the task, and its supervisor, for ever.
+    # Without O_NONBLOCK a named pipe without a reader would block the task, and its supervisor, forever.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | (0 if append else os.O_TRUNC)
     try:
         fd = os.open(path, flags, 0o644)

@@ -15,7 +15,7 @@ from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.units import MILLI
 
 FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
-"""By this variable the processes of an attempt are found when nothing else knows them any more.
+"""The variable that finds the processes of an attempt when nothing else knows them any more.
 
 Not by the key: another yard on the same machine may have chosen the same name.
 """
@@ -27,7 +27,7 @@ CHECKPOINT = "checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who a job runs as."""
+    """The user a job runs as."""
 
     uid: int
     gid: int
@@ -44,14 +44,14 @@ class Seat:
     uuids: tuple[str, ...]
     """Of the node's GPUs, in order."""
     devices: tuple[str, ...] | None = None
-    """What the tasks there name to see their GPUs or slices; None: the UUIDs of their GPUs."""
+    """The names by which its tasks see their GPUs or slices; None: the UUIDs of their GPUs."""
     environment: dict[str, str] = field(default_factory=dict)
-    """What they need to use them."""
+    """The variables that they need to use them."""
     gpu_model: str = ""
     """Of the node's GPUs."""
 
     def devices_of(self, part: Part) -> tuple[str, ...]:
-        """What a job names to see the GPUs or slices that it has there."""
+        """The names by which a job sees the GPUs or slices that it has there."""
         return self.devices if self.devices is not None else tuple([self.uuids[gpu] for gpu in part.gpus])
 
 
@@ -76,9 +76,9 @@ class Place:
     """A free port for the tasks of a gang."""
     lang: str
     held: dict[str, Any] = field(default_factory=dict)
-    """What it holds of GPUs that are cut or shared, for others to read."""
+    """Its GPUs that are cut or shared, for other attempts to read."""
     commands: str = ""
-    """Where Slurm's commands lie, for jobs that are to have them."""
+    """The folder of Slurm's commands, for jobs that are to have them."""
     host: str = ""
     """The machine's name."""
     yard: str = ""
@@ -91,7 +91,7 @@ def flaw_of_key(key: str) -> str:
 
 
 def flaw_of(launch: Launch, gpus_of: Mapping[str, int]) -> str:
-    """Why this launch can never run on these nodes, which have so many GPUs; empty: it can."""
+    """Why this launch can never run on these nodes with their numbers of GPUs; empty: it can."""
     if flaw := flaw_of_key(launch.key):
         return flaw
     return _flaw_of_parts(launch.parts, gpus_of) or flaw_of_recipe(launch)
@@ -248,7 +248,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
         "LOGNAME": account.user,
         "SHELL": account.shell,
         "LANG": place.lang,
-        # What a program prints is read while it runs.
+        # The output of a program is read while it runs.
         "PYTHONUNBUFFERED": "1",
     }
     tasks = sum([part.tasks for part in parts])
@@ -320,14 +320,14 @@ def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> Report:
 
 
 def usage_of(found: object) -> Usage:
-    """What was written of CPU time and memory; an end of an earlier release, or of a lost supervisor, has none."""
+    """CPU time and memory as written at the end; an earlier release, or a lost supervisor, wrote none."""
     known = found if isinstance(found, dict) else {}
     names = ("cpu_ms", "memory_mib", "process_mib")
     return Usage(*[value if isinstance(value := known.get(name), int) else None for name in names])
 
 
 def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:
-    """The end of an attempt that nobody was left to write the end of."""
+    """The end of an attempt that has no supervisor left to write it."""
     started_ms = running["started_ms"] if running else claimed_ms
     return {
         "outcome": Outcome.NODE_FAIL.value,
