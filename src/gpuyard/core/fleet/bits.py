@@ -65,7 +65,7 @@ def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
 
 
 def lowest_bits(mask: int, count: int) -> int:
-    """The lowest so many of the set bits."""
+    """The `count` lowest set bits."""
     if mask.bit_count() == count:
         return mask
     chosen = 0

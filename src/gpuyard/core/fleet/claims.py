@@ -1,8 +1,8 @@
 """GPUs that are taken without an attempt: used from outside the yard, or pinned to a layout of MIG slices.
 
-A pinned GPU is cut as somebody said until it is released, whatever waits. In the ordinary books it is wholly taken, so
-that nobody waits for it to become whole; its slices are given out by the layout alone (`mig_placing`). A GPU that is
-pinned whole is in the books like any other, but is never cut.
+A pinned GPU keeps its layout until it is released, whatever jobs wait. For jobs without slices it counts as wholly
+taken, so that none waits for it to become whole; its slices are given out by the layout alone (`mig_placing`). A GPU
+that is pinned to stay whole counts like any other, but is never cut.
 """
 
 from gpuyard.core.fleet.mig_book import Pin
@@ -25,13 +25,13 @@ def write_pin(found: Pin) -> dict[str, Plain]:
 
 
 def read_pin(plain: dict[str, Plain]) -> Pin:
-    """The pin that was written."""
+    """The pin from those values."""
     held = tuple([Place(*place) for place in plain["held"]])
     return Pin(held, plain["made"], plain["why"], plain["took_ms"], plain.get("found", False))
 
 
 def set_foreign(nodes: Nodes, number: int, gpus: int, why: str) -> None:
-    """GPUs that someone outside the yard uses are taken, whoever holds them: overdrawn if an attempt does."""
+    """Mark GPUs as used from outside the yard, even if an attempt holds them: then they are overdrawn."""
     before, _why = nodes.foreign.pop(number, (0, ""))
     if before:
         nodes.give((Grant(number, before, MILLI, 0, 0, 0),))
@@ -42,18 +42,18 @@ def set_foreign(nodes: Nodes, number: int, gpus: int, why: str) -> None:
 
 
 def pin(nodes: Nodes, number: int, gpu: int, found: Pin) -> None:
-    """Let a GPU keep a layout."""
+    """Pin a GPU to a layout."""
     unpin(nodes, number, gpu)
     if found.held:
         nodes.take((Grant(number, 1 << gpu, MILLI, 0, 0, 0),))
     nodes.pins.setdefault(number, {})[gpu] = found
-    # One that is to stay whole moves no books, and yet what may be cut there has changed.
+    # A pin that keeps a GPU whole takes no room, and yet it changes what may be cut there.
     nodes.touched.append(number)
     nodes.freed += 1
 
 
 def unpin(nodes: Nodes, number: int, gpu: int) -> None:
-    """Let a GPU be cut by demand again; nothing happens to one that is not pinned."""
+    """Let a GPU be cut on demand again; a GPU without a pin stays as it is."""
     row = nodes.pins.get(number, {})
     before = row.pop(gpu, None)
     if before is None:
@@ -72,7 +72,7 @@ def pinned_mask(nodes: Nodes, number: int) -> int:
 
 
 def drop(nodes: Nodes, number: int) -> None:
-    """A node has other GPUs than before: what was said of the old ones is void."""
+    """A node has different GPUs: forget the claims on the old ones."""
     set_foreign(nodes, number, 0, "")
     nodes.idle.pop(number, None)
     for gpu in list(nodes.pins.get(number, {})):

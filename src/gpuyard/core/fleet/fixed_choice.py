@@ -1,7 +1,7 @@
-"""Choices that stay the same when something that was not chosen goes away.
+"""Choices that stay the same when an option that was not chosen disappears.
 
-A booking is worked out anew in every pass. It comes out the same if each choice is the first of a fixed order over
-all possible answers: then a job that took a place nobody was promised has removed only answers that were not taken.
+Every pass works out the bookings again. A booking comes out the same if each choice is the first in a fixed order of
+all options: a job that started outside the promised room has removed only options that were not chosen.
 """
 
 from functools import lru_cache
@@ -27,9 +27,9 @@ def fixed_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
 def fixed_nodes(
     able: list[int], rest: list[int], way: Way, switches: dict[str, int]
 ) -> tuple[list[int], list[int]]:
-    """Nodes for a gang's full shares, and those that may take what is left over.
+    """Nodes for a gang's full sets of tasks, and the nodes that may take the rest.
 
-    1. all on one switch, the first that has enough; 2. otherwise the lowest numbers.
+    1. all on one switch, the first with enough nodes; 2. otherwise the lowest numbers.
     """
     wanted = way.full_nodes + (way.rest_tasks > 0)
     if len(switches) > 1:

@@ -30,11 +30,11 @@ class Kind:
         self.memory_mib = node.memory_mib
         self.group_size = node.nvlink_group_size
         self.one_group = node.nvlink_group_size <= 1 or node.nvlink_group_size >= node.gpus
-        """Whether all GPUs of a node are equally near."""
+        """Whether all GPUs of a node are equally close to each other."""
         self.buckets = [0] * (node.gpus + 1)
         """Schedulable nodes by their number of wholly free GPUs."""
         self.most = -1
-        """Remembered by `most_free` until a bucket changes; -1: not known."""
+        """Cached by `most_free` until a bucket changes; -1: not known."""
         self.partial = 0
         """Schedulable nodes with a GPU that is partly taken."""
         self.members = 0
@@ -54,7 +54,7 @@ class Kind:
         return free
 
     def too_few(self, gpus: int, count: int) -> bool:
-        """Whether fewer than `count` schedulable nodes have so many GPUs wholly free."""
+        """Whether fewer than `count` schedulable nodes have `gpus` GPUs wholly free."""
         for bucket in self.buckets[gpus:]:
             if bucket:
                 count -= bucket.bit_count()
@@ -63,7 +63,7 @@ class Kind:
         return True
 
     def same(self, node: Node, model: int) -> bool:
-        """Whether the node belongs here."""
+        """Whether a node belongs to this kind."""
         return (
             self.model == model
             and self.gpus == node.gpus

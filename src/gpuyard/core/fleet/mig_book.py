@@ -1,7 +1,7 @@
-"""MIG slices in the books: which GPUs are cut and into what, which keep a layout, and whether more fits.
+"""MIG slices in use: which GPUs are cut and how, which keep a layout, and whether more slices fit.
 
-A GPU that is cut counts in the ordinary books as partly taken, by the compute its slices have, so that a job that waits
-for a whole GPU sees when it will be whole again. What else may be cut from it geometry alone says.
+For jobs without slices, a cut GPU counts as partly taken, by the compute of its slices, so that a job that waits for a
+whole GPU sees when it will be whole again. What else may be cut from it is a matter of geometry alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,22 @@ from gpuyard.model.plans import Grant
 from gpuyard.model.units import MILLI
 
 Cut = dict[int, dict[int, Held]]
-"""GPUs that are cut, by node and number, with what is on them."""
+"""GPUs that are cut, by node and number, with the slices on them."""
 
 
 class Pin(NamedTuple):
     """A layout that a GPU keeps until it is released."""
 
     held: Held
-    """Where its slices lie; none: it stays whole."""
+    """The places of its slices; none: the GPU stays whole."""
     made: bool = False
-    """Whether the engine has said that it is so."""
+    """Whether the engine has confirmed it."""
     why: str = ""
-    """What went wrong when it was last tried."""
+    """What went wrong at the last try."""
     took_ms: int = 0
     """How long the engine took."""
     found: bool = False
-    """Whether it was found so: the yard keeps its hands off this GPU (`card_settings: leave`)."""
+    """Whether the GPU was found like this: the yard leaves it alone (`card_settings: leave`)."""
 
 
 Pins = dict[int, dict[int, Pin]]
@@ -39,9 +39,10 @@ Pins = dict[int, dict[int, Pin]]
 
 
 class ByForce(NamedTuple):
-    """While victims are drafted away: how many GPUs might be cut before, and which were free then.
+    """While victims are drafted away: how many GPUs could be cut before that, and which were free then.
 
-    A GPU that a victim leaves may be cut: it was not free for whole jobs. Nobody is stopped so that others stay whole.
+    A GPU that a victim leaves may be cut, because it was not free for jobs for whole GPUs. No job is stopped so that
+    GPUs stay whole.
     """
 
     spare: int
@@ -55,7 +56,7 @@ class Cards(NamedTuple):
     cut: Mapping[int, Held]
     pins: Mapping[int, Pin]
     free: Sequence[int]
-    """Milli free on each."""
+    """Milli free on each GPU."""
 
     def fits(self, grant: Grant) -> bool:
         """Whether the slices of a grant could be made now."""
@@ -69,16 +70,17 @@ class Cards(NamedTuple):
         return True
 
     def only_slices(self, gpu: int) -> bool:
-        """Whether a GPU has slices and nothing else, or nothing at all.
+        """Whether a GPU has only slices, or nothing at all.
 
-        Where slices are kept for someone, whoever is being stopped for them may still have the GPU in another way.
+        Where slices are earmarked, the attempt that is being stopped for them may still hold the GPU as a whole or in
+        shares.
         """
         held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
         own = self.free[gpu] + (MILLI if pin and pin.held else 0)
         return own == MILLI - _booked(self.mold, held)
 
     def clashes(self, grant: Grant) -> bool:
-        """Whether slices that were promised still lie where others are: other slices, or a job without any."""
+        """Whether earmarked slices still overlap with something else: other slices, or a job without slices."""
         for gpu in {piece.gpu for piece in grant.slices}:
             held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
             if pin is not None and not set(held) <= set(pin.held):

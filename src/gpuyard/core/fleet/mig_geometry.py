@@ -1,8 +1,8 @@
-"""Cutting a GPU into MIG slices: how large they are, what fits beside what is there, and where it goes best.
+"""Cutting a GPU into MIG slices: how large they are, what fits beside the existing ones, and where it goes best.
 
-What is on a GPU is a set of places, each a profile from a first slot on. Nothing that runs is ever moved: a slice lies
-where it was made until it ends. So where a small one is put decides what large one still fits later, and the best place
-is the one after which most is still possible.
+The slices on a GPU are a set of places, each a profile with its first slot. Slices in use are never moved: a slice
+stays where it was made until it ends. So the place of a small slice decides which large one still fits later, and the
+best place is the one that leaves the most possible.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ from gpuyard.model.units import MILLI
 
 
 class Place(NamedTuple):
-    """A slice on one GPU: which profile, from which slot on."""
+    """A slice on one GPU: its profile and its first slot."""
 
     profile: str
     start: int
 
 
 Held = tuple[Place, ...]
-"""What is on a GPU, by first slot."""
+"""The slices on a GPU, by first slot."""
 
 
 def slots_of(profile: Profile, start: int) -> int:
@@ -35,33 +35,33 @@ def gpu_milli(mold: Mold, profile: Profile) -> int:
 
 
 def molds_of(profile: str) -> list[Mold]:
-    """The GPU models that can be cut to this size, by name."""
+    """The GPU models that can be cut to this profile, by name."""
     return [mold for _name, mold in sorted(MOLDS.items()) if mold.profile(profile) is not None]
 
 
 def book_milli(mold: Mold, profile: Profile) -> int:
-    """What a slice takes of its GPU in the books: its part of the compute, so that no layout comes to more than one."""
+    """What a slice takes of its GPU: its part of the compute, so that no layout adds up to more than one GPU."""
     return profile.compute * MILLI // mold.compute
 
 
 def charge_of(profile: str) -> int:
     """What a slice counts against quotas and shares; 0: no GPU has such a profile.
 
-    It must not depend on the fleet, which changes. Where models differ the least counts: of `1g.10gb` seven fit on an
-    H100, and on the A100-40GB, where it has two slots, only four.
+    It must not depend on the fleet, which changes. Where models differ, the smallest value counts: seven `1g.10gb` fit
+    on an H100, but only four on the A100-40GB, where it has two slots.
     """
     sizes = [(mold, mold.profile(profile)) for mold in molds_of(profile)]
     return min([gpu_milli(mold, size) for mold, size in sizes if size is not None], default=0)
 
 
 def gpus_for(profile: str, count: int) -> int:
-    """Whole GPUs that are enough for so many slices."""
+    """How many whole GPUs are enough for `count` slices."""
     most = [size.count_max for mold in molds_of(profile) if (size := mold.profile(profile))]
     return -(-count // min(most)) if most else count
 
 
 def gpus_on(size: Profile, count: int) -> int:
-    """The fewest GPUs of one model that take so many slices, the same number on each."""
+    """The fewest GPUs of one model that take `count` slices, the same number on each."""
     each_gpu = min(size.count_max, count)
     while count % each_gpu:
         each_gpu -= 1
@@ -69,7 +69,7 @@ def gpus_on(size: Profile, count: int) -> int:
 
 
 def starts(mold: Mold, held: Iterable[Place], name: str) -> tuple[int, ...]:
-    """First slots on which one more slice of a profile could be made now; none if the model has no such profile."""
+    """First slots where one more slice of a profile could be made now; none if the model has no such profile."""
     profile = mold.profile(name)
     if profile is None:
         return ()
@@ -102,9 +102,9 @@ def flaw(mold: Mold, held: Sequence[Place]) -> str:
 
 
 def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Place] = ()) -> int | None:
-    """Where a slice does the least harm: most is still possible afterwards.
+    """Where a slice does the least harm: where it leaves the most possible.
 
-    `idle` are slices that are there and that nobody uses: among equal places those count that leave them alone.
+    `idle` are existing slices that are not in use: of equal places, the one that spares them is best.
     """
     there = tuple(held)
     able = starts(mold, there, name)
@@ -113,27 +113,27 @@ def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Plac
 
     def rank(start: int) -> tuple[int, int, bool, int]:
         place = Place(name, start)
-        # 1. what could still be made; 2. the idle ones; 3. the end of the row, which large slices use last.
+        # 1. what could still be made; 2. idle slices spared; 3. the last slots, which large slices use last.
         return -worth(mold, _with(there, place)), *idle_harm(mold, idle, place), -start
 
     return min(able, key=rank)
 
 
 def idle_harm(mold: Mold, idle: Sequence[Place], place: Place) -> tuple[int, bool]:
-    """What a new slice does to those that are there and unused: how many must go, and whether it has to be made."""
+    """What a new slice does to idle ones: how many must go, and whether it has to be made."""
     if not idle:
         return 0, True
     return sum([bool(flaw(mold, [place, other])) for other in idle if other != place]), place not in idle
 
 
 def harm(mold: Mold, held: Held, place: Place) -> int:
-    """How much less can still be made on a GPU once this slice is on it."""
+    """How much less can be made on a GPU once this slice is on it."""
     return worth(mold, held) - worth(mold, _with(held, place))
 
 
 @cache
 def worth(mold: Mold, held: Held) -> int:
-    """How much can still be made on a GPU: of each size, what the most of it that fit would count, summed up."""
+    """How much can still be made on a GPU: for each profile, the size of as many slices as fit, summed up."""
     total = 0
     for profile in _plain(mold):
         total += _most(mold, held, profile) * gpu_milli(mold, profile)
@@ -141,7 +141,7 @@ def worth(mold: Mold, held: Held) -> int:
 
 
 def _most(mold: Mold, held: Held, profile: Profile) -> int:
-    """How many more slices of one profile fit. Slices of one size never get in each other's way but by overlap."""
+    """How many more slices of one profile fit. Slices of one size only exclude each other by overlap."""
     count, there = 0, held
     while able := starts(mold, there, profile.name):
         there = _with(there, Place(profile.name, able[0]))
@@ -150,7 +150,7 @@ def _most(mold: Mold, held: Held, profile: Profile) -> int:
 
 
 def layouts(mold: Mold) -> Iterator[Held]:
-    """Every set of places that a GPU can have at once, the empty one among them, without media engines."""
+    """Every set of places that a GPU can have at once, the empty one included, without media engines."""
     places = [Place(profile.name, start) for profile in _plain(mold) for start in profile.starts]
 
     def more(held: Held, first: int) -> Iterator[Held]:
@@ -173,16 +173,16 @@ class Fitted(NamedTuple):
     """A layout for a GPU, and which of the wanted slices are in it."""
 
     held: Held
-    """What was there, and what is new."""
+    """The slices that were there, and the new ones."""
     new: Held
     left_out: tuple[str, ...]
-    """Wanted, and there was no place for it."""
+    """Wanted slices that found no place."""
 
 
 def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
-    """The most of what is wanted, counted by size, beside what is there. Nothing that is there moves.
+    """The most of the wanted slices, counted by size, beside the existing ones, which do not move.
 
-    Every way is tried: a GPU has few. Among equals the one after which most is still possible.
+    Every combination is tried: a GPU has few. Of equals, the one that leaves the most possible.
     """
     there = tuple(sorted(held, key=_order))
     names = sorted(
@@ -198,7 +198,7 @@ def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
         seen.add((index, new))
         if index == len(names):
             found = (size, worth(mold, _joined(there, new)), new)
-            # Among equals the first layout in order: a total order, whatever way the search went.
+            # Of equals, the first layout in order: a total order, however the search went.
             if found[:2] > best[:2] or (found[:2] == best[:2] and found[2] < best[2]):
                 best = found
             return
@@ -217,18 +217,18 @@ def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
 
 
 def layout_text(held: Iterable[Place]) -> str:
-    """A layout as people write it, largest first: `3g.71gb+2x2g.35gb`; `whole` without slices."""
+    """A layout in its usual notation, largest first: `3g.71gb+2x2g.35gb`; `whole` without slices."""
     counts: dict[str, int] = {}
     for place in held:
         counts[place.profile] = counts.get(place.profile, 0) + 1
-    # 1. most compute, which is the number that a name begins with; 2. the name.
+    # 1. most compute, which is the number at the start of a name; 2. the name.
     names = sorted(counts, key=lambda name: (-int(name.partition("g")[0]), name))
     return "+".join([f"{counts[name]}x{name}" if counts[name] > 1 else name for name in names]) or "whole"
 
 
 @cache
 def _plain(mold: Mold) -> tuple[Profile, ...]:
-    """Profiles without media engines and without the oddly shaped one slice on two slots: what layouts are made of."""
+    """The profiles that layouts are made of: without media engines and without the odd one slice on two slots."""
     return tuple([p for p in mold.profiles if "+" not in p.name and (p.compute >= p.memory or p.compute > 2)])
 
 

@@ -1,6 +1,6 @@
 """Where MIG slices go.
 
-A job that waits for slices is promised whole GPUs: where one is free, its slices fit.
+A job that waits for slices is promised whole GPUs: where enough are free, its slices fit.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ from gpuyard.model.plans import Grant
 from gpuyard.model.units import MILLI
 
 Cheapest = Callable[[Mold, Held, str, Held], "tuple[int, int] | None"]
-"""Where on a GPU, with these idle slices on it, one more of a profile is best made, and what that costs: as (cost,
-first slot). Idle slices change the place and never the cost."""
+"""The best place for one more slice of a profile on a GPU with these idle slices, as (cost, first slot). Idle slices
+change the place, never the cost."""
 
 KEPT = -1
-"""What a slice costs that is kept for such asks: it is of no use to anybody else."""
+"""The cost of a slice that a pin keeps for such asks: no other ask could use it."""
 
 Found = tuple[int, tuple[Slice, ...], int]
-"""Room for all slices of a task: the cost, the slices, and what each of their GPUs is charged."""
+"""Room for all slices of a task: the cost, the slices, and the milli that each of their GPUs is charged."""
 
 
 @cache
@@ -32,7 +32,7 @@ def _overlap(mold: Mold, held: Held) -> bool:
 
 
 def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
-    """Why a GPU cannot keep this layout from now on; empty: it can. Nothing that runs is moved."""
+    """Why a GPU cannot keep this layout from now on; empty: it can. Slices in use are not moved."""
     node = nodes.node[number]
     mold = MOLDS.get(node.gpu_model)
     if not 0 <= gpu < node.gpus:
@@ -50,7 +50,7 @@ def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
 
 
 def uncut_free(nodes: Nodes, number: int) -> Sequence[int]:
-    """Milli free on each GPU of a node for whoever wants no slices: nothing on those that are cut."""
+    """Milli free on each GPU of a node for asks without slices: nothing on GPUs that are cut."""
     free, cut = nodes.gpu_free[number], nodes.cut.get(number)
     return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
 
@@ -62,18 +62,18 @@ def whole_free(nodes: Nodes) -> int:
 
 
 def by_force(nodes: Nodes) -> ByForce | None:
-    """How things are before anyone is drafted away; None: it makes no difference, as any GPU may be cut."""
+    """How things are before victims are drafted away; None: it makes no difference, because any GPU may be cut."""
     return ByForce(spare_whole(nodes), tuple(nodes.free_mask)) if nodes.whole_reserve else None
 
 
 def spare_whole(nodes: Nodes) -> int:
-    """How many GPUs that are free and whole may be cut, so that enough stay."""
+    """How many wholly free GPUs may be cut, so that enough stay whole."""
     return whole_free(nodes) - nodes.whole_reserve if nodes.by_force is None else nodes.by_force.spare
 
 
 def place_slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    """All slices of a task on one node, the same number on each GPU: on GPUs that are pinned to such; else on GPUs
-    that are cut already, where it does the least harm; else one more GPU is cut, unless too few would stay whole."""
+    """All slices of a task on one node, the same number on each GPU: on GPUs that are pinned to such slices; else on
+    GPUs that are already cut, where it does the least harm; else on one more GPU, unless too few would stay whole."""
     kind = nodes.kinds[way.kind]
     members = kind.members & among
     best: tuple[int, int, Found] | None = None
@@ -90,7 +90,7 @@ def place_slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gran
 
 
 def slice_grant(shape: Shape, number: int, found: Found) -> tuple[Grant, ...]:
-    """The grant of a task whose slices have their room."""
+    """The grant of a task, from the room that was found for its slices."""
     _cost, slices, milli = found
     gpus = 0
     for piece in slices:
@@ -99,7 +99,7 @@ def slice_grant(shape: Shape, number: int, found: Found) -> tuple[Grant, ...]:
 
 
 def _on_new(nodes: Nodes, shape: Shape, way: Way, members: int) -> tuple[int, int, Found] | None:
-    """A GPU is broken into where the fewest are whole, and only while enough stay whole."""
+    """Cut a whole GPU, on the node with the fewest, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
     spare = spare_whole(nodes)
     if spare <= 0 and nodes.by_force is None:
@@ -114,9 +114,9 @@ def _on_new(nodes: Nodes, shape: Shape, way: Way, members: int) -> tuple[int, in
 
 
 def sliceable(nodes: Nodes, number: int, spare: int) -> tuple[int, ...]:
-    """GPUs of a node that may take slices: those that are cut, and of the whole ones as many as may be cut.
+    """GPUs of a node that may take slices: those that are cut, and as many of the whole ones as may be cut.
 
-    The last ones first: whole jobs take the first ones, so slices that come and go between them are cut on the same GPU
+    The highest numbers first: jobs for whole GPUs take the lowest, so slices that come and go are cut on the same GPU
     again, which need not be made whole in between.
     """
     pins = nodes.pins.get(number, {})
@@ -132,7 +132,7 @@ def taken_by_force(nodes: Nodes, number: int) -> int:
 
 
 def kept_for(kept: Held, held: Held, profile: str) -> list[int]:
-    """First slots of the slices of a pinned GPU that nobody has."""
+    """First slots of the slices on a pinned GPU that are not in use."""
     return [place.start for place in kept if place.profile == profile and place not in held]
 
 
@@ -149,7 +149,7 @@ def _least_harm(mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, 
 def slices_on(
     nodes: Nodes, shape: Shape, number: int, gpus: tuple[int, ...], cheapest: Cheapest
 ) -> Found | None:
-    """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs the first of these."""
+    """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs, the first in the list."""
     mold = MOLDS.get(nodes.node[number].gpu_model)
     size = mold.profile(shape.profile) if mold else None
     if mold is None or size is None:
@@ -196,7 +196,7 @@ def slices_on(
 
 
 def _open(cards: Cards, gpu: int) -> bool:
-    """Whether more slices may be put on a GPU; not while one lies where another is kept for somebody."""
+    """Whether a GPU may take more slices: not while one overlaps with an earmarked one."""
     return not _overlap(cards.mold, cards.cut.get(gpu, ())) and cards.only_slices(gpu)
 
 

@@ -1,11 +1,11 @@
 """The nodes as columns, indexed by how much they have free.
 
 A *kind* is a set of nodes that are alike (cluster, GPU model, GPUs, cores, memory). Each kind keeps one set of nodes
-per number of wholly free GPUs, so that "a node with at least four free, as few more as possible" is a look into five
-sets. A placement changes a few cells and is undone by changing them back.
+per number of wholly free GPUs, so that "a node with at least four free, as few more as possible" needs five look-ups.
+A placement changes a few cells and is undone by changing them back.
 
-Books may be overdrawn on purpose: an earmark takes its GPUs at once, also those that a stopping attempt still holds,
-and is ready when nothing it took is below zero.
+Columns may be overdrawn on purpose: an earmark takes its GPUs at once, also those that a stopping attempt still holds,
+and is ready when nothing that it took is below zero.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,12 +21,12 @@ from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
 NEVER_MS = 1 << 60
-"""Later than any time that is dealt with."""
+"""Later than any real time."""
 
 _PLAIN = (0, MILLI)
 
 _TOUCHED_MAX = 200_000
-"""Length of the log of changed nodes at which it and the caches that read it start over."""
+"""Length at which the log of changed nodes, and the caches that read it, start over."""
 
 
 Sharers = dict[int, dict[int, dict[str, int]]]
@@ -34,7 +34,7 @@ Sharers = dict[int, dict[int, dict[str, int]]]
 
 
 class GpuFree:
-    """What is free on each GPU, by node: kept only where it does not follow from the mask of wholly free GPUs."""
+    """What is free on each GPU, by node: stored only where it does not follow from the mask of wholly free GPUs."""
 
     __slots__ = ("_nodes",)
 
@@ -69,65 +69,65 @@ class Nodes:
         self.free_mask: list[int] = []
         """The wholly free GPUs of each node."""
         self.odd: dict[int, list[int]] = {}
-        """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of theirs."""
+        """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of their GPUs."""
         self.gpu_free = GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.cut: mig_book.Cut = {}
         """GPUs that are cut into MIG slices."""
         self.idle: mig_book.Cut = {}
-        """Slices that were in use and that nobody has taken the place of: they may still be there."""
+        """Slices that are no longer in use and were not replaced: they may still exist."""
         self.sharers: Sharers = {}
-        """Whose shares are on which GPU, where that matters."""
+        """The users that have shares on each GPU, where that matters."""
         self.whole_reserve = 0
-        """How many GPUs stay whole: no further one is cut."""
+        """How many free GPUs must stay whole: they are not cut."""
         self.by_force: mig_book.ByForce | None = None
         """Set while victims are drafted away for slices."""
         self.foreign: dict[int, tuple[int, str]] = {}
-        """GPUs used by someone outside the yard, by node: mask and by whom."""
+        """GPUs used from outside the yard, by node: mask, and what uses them."""
         self.lacks: dict[str, frozenset[Capability]] = {}
-        """What engines cannot do, by cluster; one that is not named can do everything."""
+        """What engines cannot do, by cluster; a cluster that is missing here can do everything."""
         self.pins: mig_book.Pins = {}
-        """GPUs that keep a layout of slices until somebody releases them."""
+        """GPUs that keep a layout of slices until they are released."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
         self.down: list[str] = []
         """Why a node is down; empty: it is up."""
         self.cordoned: list[str] = []
-        """Why a node takes nothing new; empty: it does."""
+        """Why a node takes no new jobs; empty: it does."""
         self.attempts_max = 0
         """How many attempts one node may have; 0: any number."""
         self.full: set[int] = set()
-        """Nodes that have so many."""
+        """Nodes that have `attempts_max` attempts."""
         self.closed: list[bool] = []
         """Down, cordoned or full."""
         self.special: set[int] = set()
-        """Nodes that need a closer look: closed, odd, or overdrawn in cores or memory."""
+        """Nodes that need the full check: closed, odd, or overdrawn in cores or memory."""
         self.home: list[Kind] = []
-        """The kind itself, by node."""
+        """The kind, by node."""
         self.bit: list[int] = []
-        """Each node as a set of its own."""
+        """Each node as a set of one."""
         self.on: list[dict[int, tuple[int, Grant]]] = []
-        """Per node, what runs there: job id -> (promised end, grant)."""
+        """The attempts on each node: job id -> (expected end, grant)."""
         self.closed_count = 0
         self.freed = 0
-        """Grows when room may have been gained, or is promised sooner. Until then what did not fit does not."""
+        """Grows when room may have been gained, or is expected sooner. Until then, what did not fit still does not."""
         self.kept = 0
-        """How many grants are taken for someone who does not run: by earmarks, or from outside the yard."""
+        """How many grants are taken without a running attempt: by earmarks, pins, or from outside the yard."""
         self.touched: list[int] = []
         """Numbers of changed nodes, for caches that keep a value per node."""
         self.epoch = 0
-        """Grows when `touched` starts over: caches of another epoch are void."""
+        """Grows when `touched` starts over: caches of an older epoch are void."""
         self.shifted = 0
-        """Nodes whose books are moved for the moment, without an entry in `touched`."""
+        """Nodes whose columns are changed for a moment, without an entry in `touched`."""
         self.demand: Expected | None = None
-        """What is to be expected; None: nothing is known. Derived: never dumped."""
+        """The asks to expect; None: unknown. Derived: never dumped."""
         self.up_milli: list[int] = []
         """Milli-GPU of nodes that are up, by GPU model number."""
 
     # -- the fleet ---------------------------------------------------------------------------------------------
 
     def add(self, node: Node, model: int) -> int:
-        """Take a node into the fleet; returns its number."""
+        """Add a node to the fleet; returns its number."""
         number = len(self.node)
         index = self._join(number, node, model)
         kind = self.kinds[index]
@@ -153,7 +153,7 @@ class Nodes:
         return number
 
     def _join(self, number: int, node: Node, model: int) -> int:
-        """Make a node a member of the kind, the switch and the pool it belongs to; which kind that is."""
+        """Add a node to its kind, switch and pool; returns the number of the kind."""
         index = next((i for i, k in enumerate(self.kinds) if k.same(node, model)), len(self.kinds))
         if index == len(self.kinds):
             self.kinds.append(Kind(node, model))
@@ -164,22 +164,22 @@ class Nodes:
         return index
 
     def change(self, number: int, node: Node, model: int) -> None:
-        """Give a node that nothing holds, and of which nothing is said (`claims.drop`), other hardware."""
+        """Give different hardware to a node that is empty and has no claims on it (`claims.drop`)."""
         self._regroup(number, node, model, (1 << node.gpus) - 1)
         self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
 
     def may_rename(self, number: int, node: Node) -> bool:
-        """Whether a node is as it was but for the name of its GPUs and how they are wired, and no layout is on it."""
+        """Whether only the name of a node's GPUs and their wiring differ, and the node has no layout."""
         now = self.node[number]
         same = replace(now, gpu_model=node.gpu_model, nvlink_group_size=node.nvlink_group_size) == node
         return same and not any([number in each for each in (self.cut, self.idle, self.pins)])
 
     def rename(self, number: int, node: Node, model: int) -> None:
-        """Call the GPUs of a node by another name. What runs there stays."""
+        """Give the GPUs of a node another name. The attempts there stay."""
         self._regroup(number, node, model, self.free_mask[number])
 
     def _regroup(self, number: int, node: Node, model: int, free_mask: int) -> None:
-        """Make a node a member of another kind, with these GPUs wholly free."""
+        """Move a node to another kind, with these GPUs wholly free."""
         self._leave(number)
         before, kind, bit = self.node[number], self.home[number], 1 << number
         kind.members &= ~bit
@@ -210,7 +210,7 @@ class Nodes:
         self.freed += 1
 
     def set_cordoned(self, number: int, why: str) -> None:
-        """Close a node to new work (or open it with an empty `why`)."""
+        """Close a node to new jobs (or open it with an empty `why`)."""
         self._leave(number)
         self.cordoned[number] = why
         self._close(number, bool(why or self.down[number] or number in self.full))
@@ -219,17 +219,17 @@ class Nodes:
         self.freed += 1
 
     def shut(self, number: int) -> bool:
-        """Whether a node is out of use, however few attempts it has."""
+        """Whether a node is down or cordoned: closed even without attempts."""
         return bool(self.down[number] or self.cordoned[number])
 
     def allow(self, attempts_max: int) -> None:
-        """Let each node have so many attempts; 0: any number."""
+        """Let each node have at most this many attempts; 0: any number."""
         self.attempts_max = attempts_max
         for number in range(len(self.node)):
             self.recount(number)
 
     def recount(self, number: int) -> None:
-        """A node that has as many attempts as it may takes nothing new until one of them has ended."""
+        """Close a node that has as many attempts as it may until one of them has ended."""
         full = 0 < self.attempts_max <= len(self.on[number])
         if full is (number in self.full):
             return
@@ -248,7 +248,7 @@ class Nodes:
         self._mark(number)
 
     def _mark(self, number: int) -> None:
-        """Keep in mind whether a node needs a closer look."""
+        """Note whether a node needs the full check."""
         overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
         if overdrawn or self.closed[number] or number in self.odd:
             self.special.add(number)
@@ -279,7 +279,7 @@ class Nodes:
         self.touched.append(number)
 
     def start_over(self) -> None:
-        """Let a log of changed nodes that has grown long start over. Not asked within a pass."""
+        """Let a long log of changed nodes start over. Never called within a pass."""
         if len(self.touched) > _TOUCHED_MAX:
             self.touched.clear()
             self.epoch += 1
@@ -287,7 +287,7 @@ class Nodes:
     # -- room --------------------------------------------------------------------------------------------------
 
     def fits(self, grants: Iterable[Grant]) -> bool:
-        """Whether the room is there now. The same question at decision and at commit."""
+        """Whether the room is there now. Decision and commit ask the same question."""
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if self.closed[number]:
@@ -314,7 +314,7 @@ class Nodes:
         )
 
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
-        """Whether an earmark still waits for something it took to become free."""
+        """Whether an earmark still waits for something that it took to become free."""
         for grant in grants:
             number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
             if self.cards(number).clashes(grant) if slices else barred(self, number, user) & gpus:
@@ -327,13 +327,13 @@ class Nodes:
         return False
 
     def take(self, grants: tuple[Grant, ...]) -> None:
-        """Enter grants in the books."""
+        """Take the room of grants that no attempt holds."""
         self._shift(grants, -1)
         self.kept += len(grants)
         self._log(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
-        """Strike grants from the books: the exact inverse of `take`."""
+        """Give it back: the exact inverse of `take`."""
         self._shift(grants, 1)
         self.kept -= len(grants)
         self._log(grants)
@@ -344,9 +344,9 @@ class Nodes:
             touched.append(grant[0])
 
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
-        """Move the books (-1) for a question that is put on top of the state, and move them back (1).
+        """Take room (-1) for a question on top of the state, and give it back (1).
 
-        Nothing is logged. Caches that keep a value per node pass over those that are `shifted`.
+        Nothing is logged. Caches that keep a value per node skip the nodes in `shifted`.
         """
         self._shift(grants, sign)
         self.shifted = 0
@@ -370,7 +370,7 @@ class Nodes:
                 if milli != MILLI or number in self.odd or (sign < 0 and gpus & ~before):
                     self._move_gpus(number, gpus, sign * milli)
                     continue
-                # By far the most frequent: whole GPUs that are wholly free, or become so.
+                # By far the most frequent case: whole GPUs that are, or become, wholly free.
                 self.free_mask[number] = after = before ^ gpus
                 if not self.closed[number]:
                     kind = self.home[number]
@@ -411,9 +411,9 @@ class Nodes:
     # -- attempts ----------------------------------------------------------------------------------------------
 
     def place(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> int:
-        """Enter an attempt: its room, if it is there, and when it is promised to end. All or nothing.
+        """Place an attempt: take its room, if it is there, and note its expected end. All or nothing.
 
-        The number of the kind of node it is on; -1: its room is not there.
+        Returns the number of its kind of node; -1: the room is not there.
         """
         grant = grants[0]
         number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
@@ -434,7 +434,7 @@ class Nodes:
                 self.on[other[0]][job_id] = (end_ms, other)
                 self.touched.append(other[0])
         else:
-            # By far the most frequent: whole GPUs of one node. Checked and entered in one go.
+            # By far the most frequent case: whole GPUs of one node, checked and taken in one step.
             self.free_mask[number] = after = before ^ gpus
             kind = self.home[number]
             kind.most = -1
@@ -469,19 +469,19 @@ class Nodes:
                 self.recount(grant[0])
 
     def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
-        """What runs on these nodes is now expected to end at another time."""
+        """The attempt on these nodes is now expected to end at another time."""
         for grant in grants:
             self.on[grant[0]][job_id] = (end_ms, grant)
             self._changed(grant[0])
         self.freed += 1
 
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
-        """What runs on a node as (promised end, job id, grant), soonest first."""
+        """The attempts on a node as (expected end, job id, grant), soonest first."""
         return sorted([(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.on[number].items()])
 
 
 class DirtyNodes:
-    """Which nodes have changed since it was last asked."""
+    """Which nodes have changed since the last call."""
 
     __slots__ = ("_epoch", "_late", "_read")
 
@@ -489,10 +489,10 @@ class DirtyNodes:
         self._epoch = -1
         self._read = 0
         self._late: set[int] = set()
-        """Changed while they were shifted, and to be looked at when they no longer are."""
+        """Nodes that changed while they were shifted, to be reported later."""
 
     def changed(self, nodes: Nodes) -> Collection[int]:
-        """Their numbers, without those that are shifted now."""
+        """The numbers of changed nodes, without those that are shifted now."""
         touched, late = nodes.touched, self._late
         if self._epoch == nodes.epoch:
             if self._read == len(touched) and not late:
@@ -512,11 +512,11 @@ class DirtyNodes:
 
 # -- shares ------------------------------------------------------------------------------------------------------------
 # One MPS server serves one user at a time, so shares of two users would take turns instead of running side by side, and
-# what one breaks may reach the other. A share that names its user (`Milli.user`) is put beside that user's own only.
+# a fault of one may reach the other. A share with a user (`Milli.user`) only goes beside shares of the same user.
 
 
 def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
-    """Note a share (-1) or strike it (1)."""
+    """Add a share (-1) or remove it (1)."""
     row = sharers.setdefault(grant.node, {})
     for gpu in positions[grant.gpus]:
         users = row.setdefault(gpu, {})
@@ -530,19 +530,19 @@ def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
 
 
 def barred(nodes: Nodes, number: int, user: str) -> int:
-    """The GPUs of a node that take no share of this user, however much of them is free, as a mask."""
+    """The GPUs of a node, as a mask, that take no share of this user, however much of them is free."""
     cut = nodes.cut.get(number)
     mask = strangers(nodes, number, user)
     return mask if cut is None else mask | cut_mask(nodes, number)
 
 
 def cut_mask(nodes: Nodes, number: int) -> int:
-    """The GPUs of a node that are cut into slices: a share goes beside no slice."""
+    """The GPUs of a node that are cut into slices: they take no shares."""
     return sum([1 << gpu for gpu in nodes.cut.get(number, ())])
 
 
 def strangers(nodes: Nodes, number: int, user: str) -> int:
-    """The GPUs of a node on which others than this user have shares, as a mask; none for a share of nobody's own."""
+    """The GPUs of a node, as a mask, on which other users have shares; none for a share without a user."""
     row = nodes.sharers.get(number)
     if not user or row is None:
         return 0

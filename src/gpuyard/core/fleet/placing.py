@@ -1,6 +1,6 @@
 """Finding room: what every placement policy shares.
 
-A placement policy says which node it likes best; what "fits" means is said here once, for single tasks, for shares of
+A placement policy says which node it prefers; what "fits" means is defined here once, for single tasks, for shares of
 a GPU and for gangs.
 """
 
@@ -15,16 +15,16 @@ from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
 _new = tuple.__new__
-"""What a named tuple's own constructor calls, without the Python function around it: half the time."""
+"""What a named tuple's constructor calls, without the Python function around it: half the time."""
 
 _GRANTS_MAX = 10_000
-"""Grants of one ask that are kept to be given out again."""
+"""How many grants of one ask are kept for reuse."""
 
 Placer = Callable[[Nodes, Shape, Way, int], "tuple[Grant, ...] | None"]
-"""Finds room for a shape served one way, among a set of nodes, or says there is none."""
+"""Finds room for a shape served one way, among a set of nodes; None: there is none."""
 
 Ranker = Callable[[Nodes, Shape], Iterable[Way]]
-"""In which order the ways to serve a shape are tried."""
+"""The order in which the ways to serve a shape are tried."""
 
 
 def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
@@ -40,7 +40,7 @@ def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
 
 
 def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
-    """Cores and memory for `tasks` tasks; GPUs are known from the bucket the node was found in."""
+    """Whether cores and memory suffice for `tasks` tasks; for GPUs, the node's bucket guarantees it."""
     return (
         shape.cpu_milli * tasks <= nodes.cpu_free[number]
         and shape.memory_mib * tasks <= nodes.memory_free[number]
@@ -48,7 +48,7 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
 
 
 def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    """One task on the node with the fewest free GPUs that holds it; the lowest number among equals."""
+    """One task on the node with the fewest free GPUs that holds it; of equals, the lowest number."""
     kind = nodes.kinds[way.kind]
     gpus, room_for_sure = shape.gpus, shape.plain and not nodes.special
     for bucket in kind.buckets[gpus:]:
@@ -73,7 +73,7 @@ def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
 
 
 def _grants_of_one(shape: Shape, number: int, mask: int) -> tuple[Grant, ...]:
-    """Equal grants are one value: a node has few GPUs, and the same are given out again and again."""
+    """Equal grants share one value: a node has few GPUs, and the same ones are granted again and again."""
     if len(shape.grants) >= _GRANTS_MAX:
         shape.grants.clear()
     grant = Grant(number, mask, MILLI, shape.cpu_milli, shape.memory_mib, 1)
@@ -93,7 +93,7 @@ def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[G
 
 
 def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
-    """GPUs of a node for one task that wants parts of GPUs: those with the least left that will do; 0: none."""
+    """GPUs of a node for one task that wants parts of GPUs: those with the least left that suffice; 0: none."""
     free = nodes.gpu_free[number]
     out = barred(nodes, number, shape.user)
     fitting = sorted(
@@ -108,7 +108,7 @@ def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
 
 
 def share_candidates(nodes: Nodes, way: Way, among: int) -> Iterator[int]:
-    """Nodes that might hold parts of GPUs: those that already share one first, then by fewest free GPUs."""
+    """Nodes that might hold parts of GPUs: those with a shared GPU first, then by fewest free GPUs."""
     kind = nodes.kinds[way.kind]
     yield from each(kind.partial & among)
     for free in range(1, len(kind.buckets)):
@@ -121,7 +121,7 @@ def share_grant(shape: Shape, number: int, gpus: int) -> tuple[Grant, ...]:
 
 
 def share_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    """Parts of GPUs where the least is left over; a GPU is broken into only where no shared one will do."""
+    """Parts of GPUs where the least is left over; a whole GPU is shared only if no shared one suffices."""
     best: tuple[int, int, int] | None = None
     kind = nodes.kinds[way.kind]
     for number in each(kind.partial & among):
@@ -155,7 +155,7 @@ def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] 
     """All tasks or none, on the fewest nodes, then the fewest switches; the rest on the fullest node that holds it."""
     found = _gang(nodes, shape, way, among)
     if found is not None and not shape.cpu_milli and not shape.memory_mib:
-        # Who asks for no cores was not asked about them. A node that an earmark has overdrawn takes nobody at all.
+        # An ask without cores and memory was not checked for them, but a node that an earmark overdraws takes no task.
         for grant in found:
             if nodes.cpu_free[grant[0]] < 0 or nodes.memory_free[grant[0]] < 0:
                 return gang(nodes, shape, way, among & ~(1 << grant[0]))
@@ -181,7 +181,7 @@ def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...]
 
 
 def _with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
-    """Nodes that hold so many tasks."""
+    """Nodes that hold `tasks` tasks."""
     members = 0
     for bucket in kind.buckets[shape.gpus * tasks :]:
         members |= bucket
@@ -196,7 +196,7 @@ def _with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -
 
 
 def _near(members: int, wanted: int, kind: Kind) -> int:
-    """Keep to as few switches as possible: the one with the fewest nodes that is enough, else the fullest first."""
+    """Keep to as few switches as possible: the one with the fewest nodes that suffices, else the largest first."""
     counts = sorted(
         ((members & nodes).bit_count(), switch, members & nodes) for switch, nodes in kind.switches.items()
     )
@@ -222,7 +222,7 @@ def _take_lowest(members: int, count: int) -> int:
 
 
 def _rest_node(nodes: Nodes, shape: Shape, way: Way, among: int, chosen: int) -> int:
-    """The node with the fewest free GPUs that holds the rest, on a switch already in use where possible."""
+    """The node with the fewest free GPUs that holds the rest, on a switch already in use if possible."""
     kind = nodes.kinds[way.kind]
     same_switch = 0
     for members in kind.switches.values():
@@ -237,7 +237,7 @@ def _rest_node(nodes: Nodes, shape: Shape, way: Way, among: int, chosen: int) ->
 
 
 def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    """More nodes than needed, where the job allows it: most tasks to a node first."""
+    """More nodes than needed, where the job allows it: the nodes that hold most tasks first."""
     kind = nodes.kinds[way.kind]
     left, used = shape.tasks, 0
     grants: list[Grant] = []
@@ -253,7 +253,7 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
 
 
 def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Placer:
-    """Join a policy's choices for single tasks, shares and slices with the common rule for gangs."""
+    """Combine a policy's choices for single tasks, shares and slices with the common rule for gangs."""
 
     by_form = (single, gang, share, slices)
 

@@ -1,7 +1,6 @@
 """Asks as the scheduler sees them, and the ways to serve them, which `ways` works out.
 
-Many jobs ask for the same, so what is known about an ask ("nothing free now has room for it") is known once for all
-of them.
+Many jobs have the same ask, so a finding about it ("nothing free now has room for it") is kept once for all of them.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
 ONE, GANG, SHARE, SLICES = range(4)
-"""Forms of an ask: one task on whole GPUs, several, parts of GPUs, and slices."""
+"""Forms of an ask: one task on whole GPUs, several tasks, parts of GPUs, and slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +22,26 @@ class Way:
     index: int
     kind: int
     model: int
-    """The GPU model's number; quotas per model are judged with it."""
+    """The GPU model's number; quotas per model are checked with it."""
     tasks_per_node: int
-    """Tasks an empty node holds (of this job: never more than it has)."""
+    """Tasks that an empty node holds (at most as many as the job has)."""
     full_nodes: int
-    """Nodes filled so."""
+    """Nodes with that many tasks."""
     rest_tasks: int
     """Tasks left for one more node."""
     nodes_max: int
     pools: int
     """Nodes of the pools, names and features asked for; -1: all."""
     gpus: int
-    """GPUs of one task; of slices, the whole GPUs on which they go in equal numbers."""
+    """GPUs of one task; for slices, the number of GPUs over which they are spread evenly."""
     node_gpus: int
-    """Wholly free GPUs that some node must have: with fewer on every node there is no room."""
+    """Wholly free GPUs that at least one node must have: otherwise there is no room."""
     rate: int
-    """What the whole job is charged per millisecond, served this way."""
+    """What the whole job is charged per millisecond when it is served this way."""
 
 
 class Shape:
-    """An ask as the scheduler sees it. Filled anew, in place, when the fleet changes."""
+    """An ask as the scheduler sees it. Filled again, in place, when the fleet changes."""
 
     __slots__ = (
         "ask",
@@ -80,7 +79,7 @@ class Shape:
             if ask.tasks > 1:
                 self.supported = False
         elif isinstance(request, Mig):
-            # Who waits for slices waits for whole GPUs that are enough for them.
+            # A job that waits for slices waits for enough whole GPUs to hold them.
             self.gpus = gpus_for(request.profile, request.count)
             self.supported = charge_of(request.profile) > 0 and ask.tasks == 1
         elif isinstance(request, Memory):
@@ -91,10 +90,10 @@ class Shape:
         self.cpu_milli = ask.cpu_milli
         self.memory_mib = ask.memory_mib
         self.profile = request.profile if isinstance(request, Mig) else ""
-        """The MIG profile it wants slices of; empty: none."""
+        """The MIG profile of its slices; empty: it wants none."""
         self.slices = request.count if isinstance(request, Mig) else 0
         self.form = ONE if self.tasks == 1 else GANG
-        """How room for it is looked for."""
+        """Which search finds room for it."""
         if self.profile or self.milli != MILLI:
             self.form = SLICES if self.profile else SHARE
         self.plain = (
@@ -102,7 +101,7 @@ class Shape:
         )
         """Whether it wants whole GPUs and nothing else."""
         self.user = request.user if isinstance(request, Milli) else ""
-        """Whose share it is, where it goes beside that user's only."""
+        """The user of the share, if it may only go beside shares of that user."""
         self.needs = _needs(ask)
         """What an engine must be able to do for it."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
@@ -116,24 +115,24 @@ class Shape:
         self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}
         """Grants of one task on one node that were made before, by node and GPUs."""
         self.node_gpus = 0
-        """Wholly free GPUs that some node must have, whichever way it is served."""
+        """Wholly free GPUs that at least one node must have, whichever way is taken."""
         self.hopeless_at = -1
-        """`Nodes.freed` when it was last seen to have no room at all."""
+        """`Nodes.freed` when it was last found to have no room at all."""
         self.bills: list[dict[int, Bill]] = []
-        """What it costs where and whom: by kind and tenant."""
+        """Its charges, by kind and tenant."""
 
 
 class Expected:
-    """The asks that are to be expected, each with its weight, and what a placement has worked out from them."""
+    """The asks to expect, each with its weight, and what a placement has derived from them."""
 
     __slots__ = ("derived", "mix", "parts")
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self.mix = mix
         self.parts = any([shape.gpus and (shape.profile or shape.milli < MILLI) for shape, _weight in mix])
-        """Whether anybody is expected who wants less than a whole GPU."""
+        """Whether an ask for less than a whole GPU is expected."""
         self.derived: object = None
-        """Kept as long as the mix is. It belongs to the placement that made it."""
+        """Kept as long as the mix. It belongs to the placement that made it."""
 
 
 def _needs(ask: Ask) -> frozenset[Capability]:
@@ -149,7 +148,7 @@ def rate_on(shape: Shape, kind: Kind, weight: int) -> int:
 
 
 def charge_milli(shape: Shape, kind: Kind) -> int:
-    """What one task is charged for, in milli-GPU: the largest of its GPU, CPU and memory parts of a node.
+    """What one task is charged for, in milli-GPU: the largest of its parts of a node's GPUs, cores and memory.
 
     A task that takes half the cores of an 8-GPU node keeps four GPUs from others and is charged for four.
     """

@@ -1,4 +1,4 @@
-"""Asks compiled against the fleet: which kinds of node could serve them, and with how many tasks to a node."""
+"""Asks compiled against the fleet: the kinds of node that could serve them, and the number of tasks per node."""
 
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import gpus_on
@@ -10,12 +10,12 @@ from gpuyard.model.units import MILLI
 
 
 class Shapes:
-    """All asks seen, compiled."""
+    """All asks seen so far, compiled."""
 
     def __init__(self) -> None:
         self._by_ask: dict[Ask, Shape] = {}
-        # Hashing an ask costs more than placing a job, and asks are shared: look up by identity first. The value
-        # holds the ask, so its identity cannot be taken over by another one.
+        # Hashing an ask costs more than placing a job, and asks are shared: look up by identity first. The value holds
+        # the ask, so no other ask can get the same identity.
         self._by_identity: dict[int, Shape] = {}
         self._ways = 0
         self.version = 0
@@ -35,7 +35,7 @@ class Shapes:
         return shape
 
     def refresh(self, nodes: Nodes, weights: list[int]) -> None:
-        """The fleet or the weights changed: compile all again."""
+        """Compile all asks again, after a change of the fleet or the weights."""
         self.version += 1
         for shape in self._by_ask.values():
             self._compile(shape, nodes, weights)
@@ -47,7 +47,7 @@ class Shapes:
                 way = self._way(shape, index, kind, nodes, weights[kind.model])
                 if way is not None:
                     ways.append(way)
-        # 1. without GPUs before with, where none are asked; 2. cheapest model; 3. smallest node; 4. kind number.
+        # 1. nodes without GPUs first, if no GPU is asked for; 2. cheapest model; 3. smallest node; 4. kind number.
         ways.sort(
             key=lambda w: (
                 shape.gpus == 0 and nodes.kinds[w.kind].gpus > 0,
@@ -79,7 +79,7 @@ class Shapes:
             size = mold.profile(shape.profile) if mold else None
             if size is None:
                 return None
-            # Models of one profile take different numbers of it: here this one's counts.
+            # How many slices of a profile fit on a GPU depends on the model.
             gpus = gpus_on(size, shape.slices)
         per_node = shape.tasks
         for want, have in (
@@ -90,7 +90,7 @@ class Shapes:
             if want:
                 per_node = min(per_node, have // want)
         if ask.nodes_min > 1:
-            # As even as they go, and never so many on a node that they come to fewer nodes.
+            # As even as possible, but never so many tasks on a node that the job needs fewer than `nodes_min` nodes.
             even = -(-shape.tasks // ask.nodes_min)
             per_node = min(per_node, even, -(-shape.tasks // (ask.nodes_min - 1)) - 1)
         if per_node == 0:
