@@ -1,7 +1,7 @@
 """The nouns of gpuyard as frozen values, with their units in their names.
 
-Nothing here decides, reads a clock or touches a file. Every other package imports from here and from below it
-there is nothing.
+Nothing here decides, reads a clock or touches a file. Every other package imports from here; this package imports from
+none of them.
 """
 
 from gpuyard.model.catalogue import CATALOGUE, GpuModel

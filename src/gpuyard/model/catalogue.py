@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """One kind of GPU."""
+    """One GPU model."""
 
     name: str
     memory_mib: int
@@ -24,7 +24,7 @@ _ROWS = (
     GpuModel("T4", 16_384, False, False, 526_000),
     GpuModel("V100", 16_384, True, False, 3_060_000),
     GpuModel("A10", 24_576, False, False, 1_006_000),
-    # No cloud that we read sells the A30 by the hour: priced as the A10, which it stands beside.
+    # No cloud in our sources sells the A30 by the hour: priced like the A10, which it is closest to.
     GpuModel("A30", 24_576, True, True, 1_006_000),
     GpuModel("L4", 24_576, False, False, 805_000),
     GpuModel("L40S", 49_152, False, False, 1_861_000),
@@ -36,4 +36,4 @@ _ROWS = (
 )
 
 CATALOGUE: dict[str, GpuModel] = {row.name: row for row in _ROWS}
-"""The models gpuyard knows by itself; `gpu_models` in `yard.yaml` adds others."""
+"""The models that gpuyard knows by itself; `gpu_models` in `yard.yaml` adds others."""

@@ -1,7 +1,7 @@
 """The lines of the append-only log. State is a fold over them; nothing else changes it.
 
-Times are in the event because the fold has no clock. An event says what happened, never what should be concluded
-from it. Those that every job has are tuples, because a simulation makes millions of them.
+Times are in the event because the fold has no clock. An event says what happened, never what follows from it. The
+events that every job has are tuples, because a simulation makes millions of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ class ConfigSet:
     at_ms: int
     settings: Settings
     by: str = ""
-    """Who put them in force."""
+    """The user who put them in force."""
     number: int = 0
-    """The version of the configuration that they are of; 0: of none, as in a simulation."""
+    """The version of the configuration that they come from; 0: none, as in a simulation."""
     source: str = ""
     """Hash of the text that they were read from."""
 
@@ -43,7 +43,7 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node has other hardware: nothing may run on it then. Or its GPUs have another name: what runs there stays."""
+    """A node has different hardware: it must be empty. Or its GPUs have a new name: the attempts there stay."""
 
     at_ms: int
     number: int
@@ -52,7 +52,7 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class EngineSeen:
-    """The engine of a cluster said what it cannot do. What is not named, it can."""
+    """The engine of a cluster said what it cannot do. It can do everything else."""
 
     at_ms: int
     cluster: str
@@ -61,7 +61,7 @@ class EngineSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeDown:
-    """A node is gone. What ran there is reported apart, attempt by attempt."""
+    """A node is down. The end of each attempt there is an event of its own."""
 
     at_ms: int
     node: int
@@ -70,7 +70,7 @@ class NodeDown:
 
 @dataclass(frozen=True, slots=True)
 class NodeUp:
-    """A node is back."""
+    """A node is up again."""
 
     at_ms: int
     node: int
@@ -78,7 +78,7 @@ class NodeUp:
 
 @dataclass(frozen=True, slots=True)
 class NodeCordoned:
-    """Nothing new may start on a node."""
+    """No new attempt may start on a node."""
 
     at_ms: int
     node: int
@@ -88,7 +88,7 @@ class NodeCordoned:
 
 @dataclass(frozen=True, slots=True)
 class NodeUncordoned:
-    """A cordoned node takes work again."""
+    """A cordoned node takes new jobs again."""
 
     at_ms: int
     node: int
@@ -97,7 +97,7 @@ class NodeUncordoned:
 
 @dataclass(frozen=True, slots=True)
 class GpusTaken:
-    """These GPUs of a node, and no others of it, are used by someone outside the yard: they are not free."""
+    """These GPUs of a node, and no others of it, are used from outside the yard: they are not free."""
 
     at_ms: int
     node: int
@@ -108,21 +108,21 @@ class GpusTaken:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPinned:
-    """These GPUs of a node keep this layout of MIG slices until they are released, whatever is asked for."""
+    """These GPUs of a node keep this layout of MIG slices until they are released, whatever jobs ask for."""
 
     at_ms: int
     node: int
     gpus: int
-    """As a bit mask. One of them without slices stays whole."""
+    """As a bit mask. A GPU without slices stays whole."""
     slices: tuple[Slice, ...]
     by: str = ""
     found: bool = False
-    """Whether the GPUs were found so and the yard keeps its hands off them (`card_settings: leave`)."""
+    """Whether the GPUs were found like this and the yard leaves them alone (`card_settings: leave`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutReleased:
-    """These GPUs are cut by demand again."""
+    """These GPUs are cut on demand again."""
 
     at_ms: int
     node: int
@@ -149,27 +149,27 @@ class JobSubmitted(NamedTuple):
 
 
 class TasksSubmitted(NamedTuple):
-    """Tasks of an array were accepted: what `JobSubmitted` says of one job, said once for all of them.
+    """Tasks of an array were accepted: one event instead of a `JobSubmitted` for each.
 
-    Their ids follow one another. A long array is several of these, written together.
+    Their ids are consecutive. A long array is several of these events, written together.
     """
 
     at_ms: int
     job: Job
-    """The first of them."""
+    """The first task."""
     indices: tuple[int, ...]
-    """Of each of them in the array."""
+    """The index of each task in the array."""
     own: tuple[tuple[After, ...], ...] = ()
-    """What each of them waits for besides what all do; empty: nothing, or what `beside` says."""
+    """The dependencies of each task besides the common ones; empty: none, or as `beside` says."""
     beside: tuple[After, ...] = ()
-    """The same of the first, where each of the others waits for the job that follows the one before."""
+    """The own dependencies of the first task; for each later task the ids in them are one higher."""
     at_once: int = 0
     """How many tasks of the array may run at a time; 0: all."""
     held: bool = False
-    """Not to start until released."""
+    """Whether the tasks may not start until they are released."""
 
     def jobs(self) -> Iterator[Job]:
-        """Each of them by itself."""
+        """Each task as a job."""
         first_id, spec, array_id = self.job.id, self.job.spec, self.job.array_id
         times, values = self.job[2:6], _VALUES(spec)
         make: Callable[..., JobSpec] = JobSpec
@@ -180,16 +180,16 @@ class TasksSubmitted(NamedTuple):
             if self.beside:
                 after = tuple([After(each.kind, each.job_id + place, each.delay_ms) for each in self.beside])
             if 0 < self.at_once < job_id - array_id:
-                # As many lines as may run at a time, each task behind the one before it in its line.
+                # As many chains as tasks may run at a time; each task waits for the one before it in its chain.
                 after += (After(AfterKind.ENDED, job_id - self.at_once),)
-            # As `replace` would, in half the time.
+            # Like `replace`, in half the time.
             one = make(*before, spec.after + after, *behind) if after else spec
             yield Job(job_id, one, *times, array_id, index)
 
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """A pending job is not to start until released."""
+    """A pending job may not start until it is released."""
 
     at_ms: int
     job_id: int
@@ -197,7 +197,7 @@ class JobHeld:
 
 @dataclass(frozen=True, slots=True)
 class JobReleased:
-    """The hold is over."""
+    """The job is no longer on hold."""
 
     at_ms: int
     job_id: int
@@ -213,7 +213,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended:
-    """A running job was frozen and keeps its GPUs."""
+    """A running job was suspended and keeps its GPUs."""
 
     at_ms: int
     job_id: int
@@ -229,10 +229,10 @@ class JobContinued:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """Someone asked for something about a job.
+    """A user requested something for a job.
 
-    Anyone may write this at any time, so it always holds: what has become impossible meanwhile changes nothing. What
-    concerns a running attempt is noted, for the control loop to do.
+    A request may be written at any time, so it is always valid: one that has become impossible meanwhile changes
+    nothing. A request for a running attempt is noted, and the control loop carries it out.
     """
 
     at_ms: int
@@ -270,7 +270,7 @@ class AttemptUnknown:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStopping:
-    """The attempt was told to stop; it holds its grants until it is reported ended."""
+    """The attempt is being stopped; it holds its grants until its end is reported."""
 
     at_ms: int
     job_id: int
@@ -293,7 +293,7 @@ class AttemptEnded(NamedTuple):
     exit_code: int = 0
     why: str = ""
     ended_ms: int = 0
-    """When it really ended, if that was seen only later; 0: at `at_ms`, until when it held its grants."""
+    """When it really ended, if that was seen only later; 0: at `at_ms`. It held its grants until `at_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +305,12 @@ class CheckpointSeen:
     attempt: int
     saved_at_ms: int
     by: str = ""
-    """Who said so; empty: the engine saw it."""
+    """The user who reported it; empty: the engine saw it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarmarkSet:
-    """These slices are kept for the job."""
+    """These grants are kept for the job."""
 
     at_ms: int
     job_id: int
@@ -320,7 +320,7 @@ class EarmarkSet:
 
 @dataclass(frozen=True, slots=True)
 class EarmarkDropped:
-    """They no longer are."""
+    """The job's earmark is gone."""
 
     at_ms: int
     job_id: int
@@ -336,7 +336,7 @@ class DemandLearned:
 
 @dataclass(frozen=True, slots=True)
 class TokenMade:
-    """Someone was given a token. Changes nothing for the scheduler: it is here because the log is the audit trail."""
+    """A user got a token. Changes nothing for the scheduler: it is here because the log is the audit trail."""
 
     at_ms: int
     token: str
@@ -346,12 +346,12 @@ class TokenMade:
     expires_ms: int
     by: str
     subject: str = ""
-    """Of a login: the identity provider and its own name for the user."""
+    """For a login: the identity provider and its own name for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRevoked:
-    """A token is no longer taken."""
+    """A token is no longer accepted."""
 
     at_ms: int
     token: str
@@ -361,7 +361,7 @@ class TokenRevoked:
 
 @dataclass(frozen=True, slots=True)
 class NameUnbound:
-    """A name is no longer that of the person who logged in with it first: the next login binds it."""
+    """A name no longer belongs to the person who first logged in with it: the next login binds it."""
 
     at_ms: int
     user: str
@@ -370,7 +370,7 @@ class NameUnbound:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed: periods close, budgets' windows turn, waiting jobs reach their begin time, earmarks expire."""
+    """Time passed: periods and budget windows close, waiting jobs reach their begin time, earmarks expire."""
 
     at_ms: int
 
@@ -410,7 +410,7 @@ SchedulingEvent = (
 """What the core folds: jobs, nodes, settings, time."""
 
 AccessEvent = TokenMade | TokenRevoked | NameUnbound
-"""Who may come in. The core notes the time of these and nothing else."""
+"""Logins and tokens. The core notes the time of these events and nothing else."""
 
 Event = SchedulingEvent | AccessEvent
-"""All that a log can hold, by domain."""
+"""Everything that a log can hold, by domain."""

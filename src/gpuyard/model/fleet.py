@@ -13,28 +13,28 @@ class Market(Enum):
 
 
 class Capability(Enum):
-    """What an engine may or may not be able to do. What is missing is refused, never ignored."""
+    """What an engine may or may not be able to do. An ask for a missing capability is refused, never ignored."""
 
     GANG = "gang"
     """Several tasks of one job, all or none."""
     SUSPEND = "suspend"
-    """Freeze and go on."""
+    """Suspend an attempt and continue it."""
     LIMITS = "limits"
-    """Memory and CPU limits are enforced. Without it they are counted, not held, and the engine says so."""
+    """Memory and CPU limits are enforced. Without it they are only counted, and the engine says so."""
     SHARES = "shares"
     """Parts of a GPU."""
     SLICES = "slices"
-    """GPUs are cut into MIG slices, by demand or to a layout that they keep."""
+    """GPUs are cut into MIG slices, on demand or to a pinned layout."""
     INDICES = "indices"
-    """An attempt gets the very GPUs that its launch names. Without it as many on the same node, and `Report.gpus`
-    says which."""
+    """An attempt gets exactly the GPUs that its launch names. Without it, it gets as many on the same node, and
+    `Report.gpus` says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine. Its GPUs are alike and numbered from 0.
 
-    `nvlink_group_size` GPUs in a row are linked (0: no NVLink), `numa_domains` split the GPUs evenly in order.
+    `nvlink_group_size` consecutive GPUs are linked (0: no NVLink), `numa_domains` split the GPUs evenly in order.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Node:
     switch: str = ""
     rack: str = ""
     features: tuple[str, ...] = ()
-    """What jobs may ask for by name beside GPUs, cores and memory."""
+    """What jobs may ask for by name besides GPUs, cores and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +60,5 @@ class Pool:
     cluster: str
     market: Market
     price_micro_usd_h: int
-    """Price of one GPU for one hour (of one node, where it has none)."""
+    """Price of one GPU for one hour (of the node, if it has no GPUs)."""
     nodes: tuple[Node, ...]

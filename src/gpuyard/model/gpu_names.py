@@ -1,9 +1,9 @@
-"""GPU models by the names that other systems give them: the one map of them.
+"""GPU models by the names that other systems give them: the one map.
 
 Slurm's types (`a100`, `nvidia_a100-sxm4-80gb`), the driver's names (`NVIDIA A100-SXM4-80GB`), Kubernetes' labels
-(`NVIDIA-A100-SXM4-80GB`) and traces (`V100M16`) are read alike. A name is taken apart into words, and a word is a
-model of the catalogue only as a whole: `t400` is no T4, `a100` no A10. A name that says less than ours (`a100`) fits
-every model it may mean. A name with a word that the map does not know is unknown, and stays as it is written.
+(`NVIDIA-A100-SXM4-80GB`) and traces (`V100M16`) are read alike. A name is split into words, and a word matches a model
+of the catalogue only as a whole: `t400` is no T4, `a100` no A10. A name that says less than ours (`a100`) fits every
+model that it may mean. A name with a word that the map does not know is unknown, and stays as it is written.
 """
 
 import re
@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from gpuyard.model.catalogue import CATALOGUE, GpuModel
 
 UNTYPED = "gpu"
-"""The model of GPUs whose type a site does not tell."""
+"""The model of GPUs whose type a site does not give."""
 
 _FAMILIES = {
     model.name.partition("-")[0].lower(): model.name.partition("-")[0] for model in CATALOGUE.values()
 }
-"""Names without a size of memory, as they are compared and as they are written."""
+"""Names without a memory size, as they are compared and as they are written."""
 _BOARD = r"sxm[2-6]?|pcie|nvl|hbm[23]e?"
 _PASSED_OVER = re.compile(rf"nvidia|tesla|gpu|hgx|dgx|dgxs|fhhl|mega|shared|{_BOARD}")
-"""Words that tell no models apart: makers, machines, boards, kinds of memory, time-slicing in Kubernetes."""
+"""Words that do not distinguish models: makers, machines, boards, kinds of memory, time-slicing in Kubernetes."""
 _SIZE = re.compile(r"(\d{1,4})(?:g|gb|gib)?")
 _GLUED = re.compile(rf"({'|'.join(_FAMILIES)})(?:{_BOARD}|m(\d{{1,3}}))")
-"""`a100sxm4`, and `v100m32` as one trace writes it: what follows a model's name without a gap."""
+"""A suffix without a gap after a model's name: `a100sxm4`, or `v100m32` as one trace writes it."""
 _SIZES_BY_BOARD = {("h100", "nvl"): 94}
-"""GiB of boards that have another size of memory than the model otherwise has."""
+"""GiB of boards whose memory size differs from the model's usual one."""
 _MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([0-9]+g\.[0-9]+gb(?:[.+]me)?)$", re.IGNORECASE | re.ASCII)
 
 
 def mig_profile(name: str) -> str:
-    """The MIG profile that a name ends in, as `1g.10gb` or `a100_1g.10gb`; empty if it names none."""
+    """The MIG profile at the end of a name, as `1g.10gb` or `a100_1g.10gb`; empty if there is none."""
     match = _MIG.search(name)
     return match[1].lower().replace(".me", "+me") if match else ""
 
@@ -38,7 +38,7 @@ def mig_profile(name: str) -> str:
 def models_called(name: str) -> tuple[str, ...]:
     """The models of the catalogue that a name may mean, in the catalogue's order; the name itself if there is none.
 
-    A slice of a GPU is none of them: its name stays as it is.
+    The name of a MIG slice matches no model and stays as it is.
     """
     written = name.strip()
     exact = [model for model in CATALOGUE if model.lower() == written.lower()]
@@ -54,15 +54,15 @@ def models_called(name: str) -> tuple[str, ...]:
 
 
 def model_taken(gpu_type: str, told: Mapping[str, str]) -> str:
-    """The one model that GPUs of a type are taken for: as told, else the largest of those its name may mean."""
+    """The one model that a GPU type counts as: from `told`, else the largest model that its name may mean."""
     name = gpu_type or UNTYPED
     return told.get(gpu_type) or told.get(name) or max(models_called(name), key=_memory_mib)
 
 
 def model_measured(name: str, memory_mib: int) -> str:
-    """The model of a GPU of which the driver tells name and memory; a name made from the driver's if it is unknown.
+    """The model of a GPU by the driver's name and memory; a name made from the driver's if the model is unknown.
 
-    One name can stand for several sizes of memory (`A100`, `V100`): a size that is not the catalogue's is added.
+    One name can stand for several memory sizes (`A100`, `V100`): a size that is not in the catalogue is appended.
     """
     if name in CATALOGUE:
         return name
@@ -83,7 +83,7 @@ def _memory_mib(model: str) -> int:
 
 
 def _words(name: str) -> tuple[set[str], set[int], list[str]]:
-    """What a name says: families of models, sizes of memory in GiB, and what is neither nor passed over."""
+    """What a name says: model families, memory sizes in GiB, and the words that are neither and not ignored."""
     families: set[str] = set()
     sizes: set[int] = set()
     others: list[str] = []
@@ -105,7 +105,7 @@ def _words(name: str) -> tuple[set[str], set[int], list[str]]:
 
 
 def _has(model: GpuModel, gib: int) -> bool:
-    """Whether a model has so much memory, as people round it, or as makers count it, in thousands."""
+    """Whether a model has this much memory, rounded as usual, or counted in thousands as makers do."""
     return abs(gib * 1024 - model.memory_mib) * 50 <= model.memory_mib or gib == round(
         model.memory_mib * 1.048576 / 1000
     )

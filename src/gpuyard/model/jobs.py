@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpuyard.model.requests import GpuRequest
 
 FIRST_ELSEWHERE = 1_000_000_000_000
-"""Ids of jobs that were seen in another system begin here, so that a smaller number is always one of that system's."""
+"""Ids of jobs seen in another system start here, so that a smaller number is always that system's own id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,52 +37,52 @@ class Ask:
     cpu_milli: int = 0
     memory_mib: int = 0
     models: tuple[str, ...] = ()
-    """GPU models that will do; empty: any."""
+    """Suitable GPU models; empty: any."""
     pools: tuple[str, ...] = ()
-    """Pools that will do; empty: any."""
+    """Suitable pools; empty: any."""
     nodes_max: int = 0
-    """On how many nodes it may be spread; 0: on as few as the fleet's node sizes allow."""
+    """The most nodes over which it may be spread; 0: as few as the fleet's node sizes allow."""
     nodes_min: int = 0
-    """Over how many nodes its tasks are spread at least; 0: it does not matter."""
+    """The fewest nodes over which its tasks are spread; 0: it does not matter."""
     on_nodes: tuple[str, ...] = ()
-    """Nodes that will do; empty: any."""
+    """Suitable nodes; empty: any."""
     not_nodes: tuple[str, ...] = ()
-    """Nodes that will not."""
+    """Nodes that are excluded."""
     features: tuple[tuple[str, ...], ...] = ()
-    """What its nodes must have: of each group of features one."""
+    """What its nodes must have: one feature of each group."""
 
 
 class AfterKind(Enum):
-    """What has to become of another job first."""
+    """What must happen to another job first."""
 
     STARTED = "after"
-    """It has started, or ended without."""
+    """It has started, or ended without a start."""
     ENDED = "afterany"
-    """It has ended, however."""
+    """It has ended in any way."""
     COMPLETED = "afterok"
-    """It ended well."""
+    """It has completed."""
     FAILED = "afternotok"
-    """It ended otherwise."""
+    """It has ended in any other way."""
     ALONE = "singleton"
-    """All earlier jobs of the same name and user have ended; no other job is named."""
+    """All earlier jobs of the same name and user have ended; names no other job."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """A job waits for another, or for all tasks of an array: that is one dependency, not one for each task."""
+    """A job waits for another, or for all tasks of an array, which are one dependency and not one for each task."""
 
     kind: AfterKind
     job_id: int
-    """The other job's, or the array's own."""
+    """The id of the other job or of the array."""
     delay_ms: int = 0
-    """How long after the other job's start; only where that is waited for."""
+    """How long after the other job's start; only for `STARTED`."""
     tasks: int = 0
-    """How many tasks the array has, whose ids follow its own; 0: it is a job."""
+    """How many tasks the array has, whose ids follow its own; 0: it is a single job."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What was asked for, apart from the numbers of one submission. Equal specs may share one value."""
+    """What was asked for, without the numbers of one submission. Equal specs may share one value."""
 
     tenant: str
     ask: Ask
@@ -91,31 +91,31 @@ class JobSpec:
     name: str = ""
     work: Work | None = None
     checkpoint_ms: int = 0
-    """Interval at which it saves its work; 0: it never does."""
+    """Interval at which it saves its work; 0: never."""
     restart_cost_ms: int = 0
     """Time it needs after a restart before it makes progress again."""
     user: str = ""
-    """Who submitted it."""
+    """The user who submitted it."""
     recipe: str = ""
     """Hash of how to run it; empty: there is none, as in a simulation."""
     retries: int = 0
-    """How often it may be tried again after it failed by itself."""
+    """How often it may be retried after it failed by itself."""
     requeue: bool = True
-    """Whether it waits again when its node is lost."""
+    """Whether it is requeued when its node is lost."""
     after: tuple[After, ...] = ()
-    """Jobs it waits for."""
+    """Its dependencies."""
     after_one: bool = False
-    """One of them will do."""
+    """Whether one of them is enough."""
     partition: str = ""
-    """Its pools by the names that it was submitted with; empty: they were the pools' own."""
+    """The names of its pools as submitted; empty: the pools' own names."""
     origin: str = ""
-    """Its id and time of submission where it was seen, `1234@1794738605000`; empty: it was submitted here."""
+    """Its id and time of submission in the other system, `1234@1794738605000`; empty: it was submitted here."""
 
 
 class Job(NamedTuple):
     """One submission. A task of an array has its own id and knows the array's.
 
-    A tuple, like everything of which a simulation makes millions: frozen, and made in a quarter of the time.
+    A tuple, like everything that a simulation makes millions of: frozen, and made in a quarter of the time.
     """
 
     id: int
@@ -124,9 +124,9 @@ class Job(NamedTuple):
     limit_ms: int = 0
     """Time limit of an attempt; 0: that of its class."""
     deadline_ms: int = 0
-    """When it should be done; 0: no matter."""
+    """When it should be done; 0: it has no deadline."""
     begin_ms: int = 0
-    """Not to start before."""
+    """The earliest start."""
     array_id: int = 0
     array_index: int = 0
 
@@ -139,14 +139,14 @@ class Job(NamedTuple):
 
 
 class JobState(Enum):
-    """Where a job stands."""
+    """The state of a job."""
 
     PENDING = "PENDING"
     """Waits: for room, quota, a time, or because it is held."""
     RUNNING = "RUNNING"
     """Has an attempt that holds GPUs."""
     SUSPENDED = "SUSPENDED"
-    """Stopped in its tracks; keeps its GPUs."""
+    """Frozen; it keeps its GPUs."""
     COMPLETED = "COMPLETED"
     """Ended by itself with exit code 0."""
     FAILED = "FAILED"
@@ -162,7 +162,7 @@ class JobState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Terminal states stay."""
+        """Whether the state is final."""
         return self not in _LIVE
 
 
@@ -170,7 +170,7 @@ _LIVE = frozenset({JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED})
 
 
 class AttemptState(Enum):
-    """Where the current attempt of a job stands."""
+    """The state of a job's current attempt."""
 
     STARTING = "STARTING"
     """Decided and committed: it holds its GPUs, the engine has not confirmed it."""
@@ -179,7 +179,7 @@ class AttemptState(Enum):
     SUSPENDED = "SUSPENDED"
     """Frozen; it keeps its GPUs."""
     STOPPING = "STOPPING"
-    """Told to stop; it holds its GPUs until the engine confirms that it is gone."""
+    """Being stopped; it holds its GPUs until the engine confirms that it has ended."""
     UNKNOWN = "UNKNOWN"
     """The engine does not know it. It may still run, so it still holds its GPUs."""
 
@@ -193,33 +193,33 @@ class Outcome(Enum):
     TIMEOUT = "TIMEOUT"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     PREEMPTED = "PREEMPTED"
-    """Made room for another; the job waits again."""
+    """Made room for another job; this one waits again."""
     NODE_FAIL = "NODE_FAIL"
     """Lost a node; the job waits again."""
 
 
 class Verb(Enum):
-    """What people ask for about a job that is there already."""
+    """What users request for an existing job."""
 
     CANCEL = "cancel"
     HOLD = "hold"
     """Do not start it."""
     RELEASE = "release"
-    """The hold is over."""
+    """End the hold."""
     SUSPEND = "suspend"
     """Freeze it; it keeps its GPUs."""
     CONTINUE = "continue"
-    """Let a frozen one go on."""
+    """Let a suspended job go on."""
     REQUEUE = "requeue"
     """Stop it and let it wait again."""
     TOP = "top"
-    """Let it come before all others that wait, whatever the order says."""
+    """Move it ahead of all other waiting jobs, whatever the order says."""
     BACK = "back"
-    """Put it back where the order has it."""
+    """Put it back in its place in the order."""
 
 
 class StopCause(Enum):
-    """Why an attempt is told to stop."""
+    """Why an attempt is stopped."""
 
     RECLAIM = "reclaim"
     """Its tenant borrowed, and the owner wants its guarantee back."""
@@ -228,11 +228,11 @@ class StopCause(Enum):
     SHORTER = "shorter"
     """A much shorter job needs the room (policy `srtf`)."""
     CANCEL = "cancel"
-    """Someone cancelled the job."""
+    """A user cancelled the job."""
     REQUEUE = "requeue"
-    """Someone wants the job back in the queue."""
+    """A user requeued the job."""
 
     @property
     def preempts(self) -> bool:
-        """Whether the scheduler, not a person, decided it."""
+        """Whether the scheduler, not a user, decided it."""
         return self in (StopCause.RECLAIM, StopCause.CLASS, StopCause.SHORTER)

@@ -6,7 +6,7 @@ WHOLE = "whole"
 """The layout of a GPU that is not cut."""
 
 TEXT_MAX = 200
-"""More than any layout takes to write."""
+"""Longer than any layout."""
 
 _PART = re.compile(r"(?:(\d{1,2})x)?(\d+g\.\d+gb(?:\+me)?)")
 _ALL = re.compile(rf"{_PART.pattern}(?:[+,]{_PART.pattern})*")

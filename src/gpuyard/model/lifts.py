@@ -1,8 +1,8 @@
 """What would remove a blocker, as a value that can be applied.
 
-A reason says in a sentence what stands in a job's way. Its lift says the same so that a program can try it: with all
-lifts of a job applied the job starts, and with any one of them left out it does not. A lift changes one thing: a
-setting, the fleet, what runs, who waits, or the job itself.
+A reason says in a sentence what blocks a job. Its lift says the same as a value that a program can try: with all lifts
+of a job applied the job starts, and with any one of them left out it does not. A lift changes one thing: a setting, the
+fleet, the running jobs, the waiting jobs, or the job itself.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ class ReleaseHold:
 
 @dataclass(frozen=True, slots=True)
 class BeginNow:
-    """The job no longer asks to start later."""
+    """The job no longer has a later begin time."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class WithoutAfter:
-    """The job no longer waits for these, because it has become of them what was waited for."""
+    """The job no longer waits for these jobs, because its dependencies on them are met."""
 
     job_id: int
     others: tuple[int, ...]
@@ -51,7 +51,7 @@ class LimitTime:
 
 @dataclass(frozen=True, slots=True)
 class RaiseLimit:
-    """The limit of a tenant on a GPU model, or under `total`, is so much."""
+    """A tenant's limit for a GPU model, or under `total`, is `to_milli`."""
 
     tenant: str
     model: str
@@ -60,7 +60,7 @@ class RaiseLimit:
 
 @dataclass(frozen=True, slots=True)
 class RaisePerUser:
-    """`max_gpus_per_user` of a tenant is so much."""
+    """A tenant's `max_gpus_per_user` is `to_milli`."""
 
     tenant: str
     to_milli: int
@@ -68,14 +68,14 @@ class RaisePerUser:
 
 @dataclass(frozen=True, slots=True)
 class RaiseAttempts:
-    """One user may have so many attempts (`attempts_per_user`)."""
+    """One user may have `to` attempts (`attempts_per_user`)."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class RaisePerJob:
-    """`max_gpus_per_job` of a tenant is so much."""
+    """A tenant's `max_gpus_per_job` is `to_milli`."""
 
     tenant: str
     to_milli: int
@@ -83,7 +83,7 @@ class RaisePerJob:
 
 @dataclass(frozen=True, slots=True)
 class RaiseRunningJobs:
-    """`max_running_jobs` of a tenant is so many."""
+    """A tenant's `max_running_jobs` is `to`."""
 
     tenant: str
     to: int
@@ -91,7 +91,7 @@ class RaiseRunningJobs:
 
 @dataclass(frozen=True, slots=True)
 class RaiseBorrow:
-    """A tenant may borrow so much of a GPU model, or under `total`."""
+    """A tenant may borrow `to_milli` of a GPU model, or under `total`."""
 
     tenant: str
     model: str
@@ -100,7 +100,7 @@ class RaiseBorrow:
 
 @dataclass(frozen=True, slots=True)
 class RaiseBudget:
-    """A tenant's budget is so many milliseconds of a GPU in each window."""
+    """A tenant's budget is `to_gpu_ms` in each window."""
 
     tenant: str
     to_gpu_ms: int
@@ -108,7 +108,7 @@ class RaiseBudget:
 
 @dataclass(frozen=True, slots=True)
 class LendMore:
-    """These tenants lend all of what they are guaranteed of a GPU model, or under `total`, while it is idle."""
+    """These tenants lend their whole guarantee for a GPU model, or under `total`, while it is idle."""
 
     tenants: tuple[str, ...]
     model: str
@@ -123,14 +123,14 @@ class EndJobs:
 
 @dataclass(frozen=True, slots=True)
 class LeaveLine:
-    """These jobs, which wait, no longer do."""
+    """These waiting jobs are gone from the queue."""
 
     job_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenNode:
-    """A node that is drained or down takes work again."""
+    """A node that is cordoned or down takes jobs again."""
 
     node: int
     name: str
@@ -154,14 +154,14 @@ class ReleaseLayout:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """So many nodes like this one join the fleet; each gets a name of its own."""
+    """`count` nodes like this one join the fleet, each with its own name."""
 
     like: Node
     count: int
 
 
 JobLift = BeginNow | WithoutAfter | AskFor | LimitTime
-"""Lifts that change the job itself: it is submitted once more, changed, in the same place."""
+"""Lifts that change the job itself: the changed job is submitted again in the same place."""
 
 QuotaLift = (
     RaiseLimit

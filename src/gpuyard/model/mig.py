@@ -1,8 +1,8 @@
-"""MIG: into which slices a GPU can be cut, and where on it each may lie.
+"""MIG: the slices into which a GPU can be cut, and where each may lie.
 
-The memory of a GPU has slots in a row; a profile takes some of them, from certain first slots on, and some of the
-compute slices, of which a GPU has fewer than it has memory slots. Figures are those of `nvidia-smi mig -lgip` and
-`-lgipp`; placements of B200 follow from its fractions and counts, as nobody has shown us the list.
+The memory of a GPU is a row of slots; a profile takes some of them, starting at certain slots, and some of the compute
+slices, of which a GPU has fewer than memory slots. Figures are those of `nvidia-smi mig -lgip` and `-lgipp`; the
+placements of B200 are derived from its fractions and counts, because we have not seen its list.
 """
 
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One size of slice of one GPU model."""
+    """One size of slice on one GPU model."""
 
     name: str
-    """As in `1g.18gb`; `+me` has the media engines."""
+    """As in `1g.18gb`; `+me` includes the media engines."""
     number: int
-    """What the driver calls it."""
+    """The driver's number for it."""
     compute: int
     """Compute slices it takes."""
     memory: int
     """Memory slots it takes."""
     count_max: int
-    """How many of it a GPU takes."""
+    """How many of it fit on a GPU."""
     memory_mib: int
-    """What a program finds there."""
+    """The memory that a program sees."""
     starts: tuple[int, ...]
-    """First slots on which it may lie."""
+    """Slots at which it may start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mold:
-    """How one GPU model is cut. There is one of each, so that much can be remembered by it at no cost."""
+    """How one GPU model is cut. There is one object per model, so that caches can use it as a cheap key."""
 
     model: str
     slots: int
     compute: int
     profiles: tuple[Profile, ...]
-    """Smallest first; those with media engines after their plain twin."""
+    """Smallest first; a profile with media engines follows its plain twin."""
 
     def profile(self, name: str) -> Profile | None:
         """The profile of that name."""
@@ -45,7 +45,7 @@ class Mold:
 
 
 class Slice(NamedTuple):
-    """One MIG instance, made or to be made: which GPU of the node, which profile, from which slot on."""
+    """One MIG instance, made or to be made: the GPU of the node, the profile, and the first slot."""
 
     gpu: int
     profile: str
@@ -61,7 +61,7 @@ def _mold(model: str, slots: int, compute: int, *rows: tuple[str, int, int, int,
 
 
 def _seven(model: str, names: tuple[str, str, str, str, str, str], gib: tuple[float, ...]) -> Mold:
-    """A GPU of eight memory slots and seven compute slices: all since A100 but A30 are cut alike."""
+    """A GPU with eight memory slots and seven compute slices: all models since A100, except A30, are cut alike."""
     one, double, two, three, four, whole = names
     return _mold(
         model, 8, 7,

@@ -1,4 +1,4 @@
-"""What the scheduler decided from one state: values only, nothing is done yet."""
+"""What the scheduler decided from one state: values only, nothing is carried out yet."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,19 +11,19 @@ class Grant(NamedTuple):
     """What an attempt holds on one node. A tuple, because a simulation makes millions of them."""
 
     node: int
-    """The node's number in the fleet: given when it joined, never given again."""
+    """The node's number in the fleet: assigned when it joined, never reused."""
     gpus: int
     """The GPUs as a bit mask."""
     milli: int
-    """How much of each of them: 1000 for whole GPUs."""
+    """How much of each GPU: 1000 for whole GPUs."""
     cpu_milli: int
     memory_mib: int
     tasks: int
     """How many of the job's tasks run here."""
     slices: tuple[Slice, ...] = ()
-    """The MIG slices, where the GPUs are cut; the same number on each."""
+    """The MIG slices, if the GPUs are cut; the same number on each."""
     user: str = ""
-    """Whose shares these are, where no others may be put beside them."""
+    """The user of these shares, if no other user's may be put beside them."""
 
     @property
     def gpu_milli(self) -> int:
@@ -51,7 +51,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Earmark:
-    """Slices held for a job while what is on them is being stopped."""
+    """GPUs kept for a job until the attempts on them have gone."""
 
     job_id: int
     grants: tuple[Grant, ...]
@@ -60,7 +60,7 @@ class Earmark:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A waiting job's place in time: if running jobs end no later than promised, it starts by then."""
+    """A waiting job's place in time: if running jobs end no later than expected, it starts by then."""
 
     job_id: int
     at_ms: int
@@ -74,15 +74,15 @@ class Plan(NamedTuple):
     earmarks: tuple[Earmark, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     examined: tuple[int, ...] = ()
-    """Ids of the jobs looked at, in order."""
+    """Ids of the examined jobs, in order."""
     codes: bytes = b""
-    """One `ReasonCode` for each of them."""
+    """One `ReasonCode` for each examined job."""
     waiting: int = 0
-    """How many jobs were eligible before the pass; those not examined are behind the ones that were."""
+    """How many jobs were eligible before the pass; jobs that were not examined are behind those that were."""
 
     @property
     def empty(self) -> bool:
-        """Nothing to do."""
+        """Whether there is nothing to do."""
         return not (self.starts or self.stops or self.earmarks)
 
 

@@ -1,4 +1,4 @@
-"""A refusal as a value: who refused, why, and what would change it."""
+"""A refusal as a value: what refuses the job, why, and what would change that."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,10 +7,10 @@ from gpuyard.model.lifts import Lift
 
 
 class ReasonCode(IntEnum):
-    """Why a job does not start. Small integers, because a pass writes one for each job it looks at."""
+    """Why a job does not start. Small integers, because a pass writes one for each job it examines."""
 
     STARTED = 0
-    """It starts in this very plan."""
+    """It starts in this plan."""
     ROOM = 1
     """No node, or not enough nodes together, have the GPUs, cores and memory free."""
     RESERVATION = 2
@@ -20,7 +20,7 @@ class ReasonCode(IntEnum):
     BORROW = 4
     """A tenant on its path may not borrow more."""
     HELD_BACK = 5
-    """What is free is guaranteed to others who do not lend it."""
+    """The free GPUs are guaranteed to other tenants, which do not lend them."""
     RUNNING_JOBS = 6
     """A tenant on its path runs as many jobs as it may."""
     BUDGET = 7
@@ -30,9 +30,9 @@ class ReasonCode(IntEnum):
     EARMARK = 9
     """GPUs are being freed for it."""
     HEAD_BLOCKED = 10
-    """A job ahead of it waits, and the policy lets none overtake."""
+    """A job ahead of it waits, and the policy lets no job overtake."""
     HELD = 11
-    """Someone put it on hold."""
+    """A user put it on hold."""
     BEGIN = 12
     """It asked not to start before a time."""
     NOT_EXAMINED = 13
@@ -59,11 +59,11 @@ class Reason:
 
     code: ReasonCode
     by: str
-    """Who refuses: a part of the scheduler or a tenant's path."""
+    """What refuses: a part of the scheduler, or a tenant's path."""
     text: str
     """A sentence with numbers."""
     preemption_may_help: bool
     lifted_by: str
     """What would change it."""
     lift: Lift | None = None
-    """The same as a value that can be applied; None where nobody has worked it out."""
+    """The same as a value that can be applied; None if it is not worked out."""

@@ -1,4 +1,4 @@
-"""What a task may ask of GPUs: a closed sum, so that whoever cannot serve a kind refuses it by value.
+"""What a task may ask of GPUs: a closed sum, so that code which cannot serve one form refuses it explicitly.
 
 A count of zero whole GPUs is a CPU-only task.
 """
@@ -11,11 +11,11 @@ class Isolation(Enum):
     """How far apart sharers of one GPU are kept."""
 
     STRICT = "strict"
-    """A MIG slice or a whole GPU: memory and bandwidth of its own, and faults of others stay theirs."""
+    """A MIG slice or a whole GPU: its own memory and bandwidth, and no faults of others reach it."""
     SHARED = "shared"
     """A capped share of a GPU beside others."""
     ANY = "any"
-    """Whatever is cheapest."""
+    """Whichever is cheapest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Milli:
-    """`count` shares of `milli` thousandths, each of another GPU of one node."""
+    """`count` shares of `milli` thousandths, each on a different GPU of one node."""
 
     count: int
     milli: int
     user: str = ""
-    """Whose shares they are, where shares of one GPU belong to one user; empty: it does not matter."""
+    """The user of the shares, if shares of one GPU belong to one user; empty: it does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """`count` GPUs or parts of one with so much memory, kept apart as asked."""
+    """`count` GPUs, or parts of one, with at least this much memory and this isolation."""
 
     count: int
     memory_mib: int
@@ -56,7 +56,7 @@ GpuRequest = Whole | Milli | Mig | Memory
 
 
 def request_text(request: GpuRequest) -> str:
-    """What one task asks for in a word: `4`, `0.25`, `2x0.25`, `1g.18gb`, `2x1g.18gb`; empty: by memory."""
+    """What one task asks for, in short: `4`, `0.25`, `2x0.25`, `1g.18gb`, `2x1g.18gb`; empty: by memory."""
     match request:
         case Whole(count):
             return str(count)

@@ -1,8 +1,8 @@
 """Values of the model as plain JSON values, and back.
 
-A dump travels: into a snapshot file, over a socket, into a bug report. So it holds only what JSON has, every
-field is written with its name, and what is read back is equal to what was written. Members of a closed sum
-(what a task asks of GPUs, what a job runs) carry their kind.
+A dump travels: into a snapshot file, over a socket, into a bug report. So it holds only JSON types, every field is
+written with its name, and what is read back equals what was written. Members of a closed sum (what a task asks of
+GPUs, what a job runs) carry their kind.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def from_plain(kind: type[T], plain: Plain) -> T:
 
 @cache
 def _writer(kind: Any) -> Callable[[Any], Plain]:
-    """How values of a type are written. Made once for each type: a dump has thousands of them."""
+    """How values of a type are written. Made once per type: a dump has thousands of values."""
     if issubclass(kind, Enum):
         return lambda value: value.value
     if kind is dict:
@@ -57,7 +57,7 @@ def _writer(kind: Any) -> Callable[[Any], Plain]:
 
 
 def _field_writer(kind: Any, names: tuple[str, ...]) -> Callable[[Any], Plain]:
-    # Most fields are written as they are: to look at each of them would be most of the work.
+    # Most fields are written as they are: checking each of them would be most of the work.
     hints = get_type_hints(kind)
     made = [name for name in names if hints[name] not in _ATOMS]
     if len(names) == 1:

@@ -1,6 +1,6 @@
 """What the platform engineer sets: tenants with their quotas, classes, weights and the policy.
 
-These values come out of `yard.yaml` and go into the log, so that the past can be explained with the settings that
+These values are read from `yard.yaml` and written to the log, so that the past can be explained with the settings that
 were in force.
 """
 
@@ -10,7 +10,7 @@ from gpuyard.model.catalogue import GpuModel
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
 
 TOTAL = "total"
-"""The key under which a quota over all GPU models stands beside the models' own."""
+"""The key of the quota over all GPU models, beside those of single models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +18,16 @@ class Quota:
     """Milli-GPU by GPU model name, or under `total`. Absent in `limit`, `borrow` and `lend` means unlimited."""
 
     guarantee: dict[str, int] = field(default_factory=dict)
-    """What the tenant is promised: it may take it back from whoever borrows it."""
+    """What the tenant is promised: it may take it back from tenants that borrow it."""
     limit: dict[str, int] = field(default_factory=dict)
     """What the tenant may never exceed."""
     borrow: dict[str, int] = field(default_factory=dict)
     """How far above its guarantee it may go."""
     lend: dict[str, int] = field(default_factory=dict)
-    """How much of an unused guarantee others may use meanwhile."""
+    """How much of an unused guarantee other tenants may use meanwhile."""
     max_gpus_per_job: int | None = None
     max_gpus_per_user: int | None = None
-    """A limit, in milli-GPU, on each user, over all that is at or below this tenant; on a leaf, of jobs of nobody."""
+    """A limit, in milli-GPU, for each user, at or below this tenant; jobs without a user count by their leaf."""
     max_running_jobs: int | None = None
 
 
@@ -58,27 +58,27 @@ class JobClass:
     priority: int = 0
     preemptible: bool = True
     limit_ms: int = NO_LIMIT_MS
-    """The longest time limit a job of this class may have, and the one it gets when it names none."""
+    """The longest time limit that a job of this class may have, and its default."""
     min_run_ms: int = 5 * MINUTE_MS
-    """An attempt younger than this is never preempted; it doubles with each preemption suffered."""
+    """An attempt that has run for less is never preempted; the time doubles with each preemption."""
     grace_ms: int = 30_000
     """Time between the warning and the kill."""
     tenants: tuple[str, ...] = ()
-    """Whose jobs may be of it: those of these tenants and of all below them."""
+    """Tenants that may use the class, with all tenants below them."""
     users: tuple[str, ...] = ()
-    """The people whose jobs may be of it, whatever tenant they are for. Neither: everybody's."""
+    """Users who may use the class, for any tenant. If neither is set, everyone may."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy by the names of its parts; `policies.build` turns it into the parts themselves."""
+    """A policy by the names of its parts; `policies.build` turns it into the parts."""
 
     name: str
     order: tuple[str, ...] = ("fifo",)
     placement: str = "pack"
     backfill: str = "easy"
     backfill_depth: int = 100
-    """How many jobs that cannot start are looked at in one pass."""
+    """How many jobs that cannot start are examined in one pass."""
     depth_per_tenant: int = 50
     """How many of them may belong to one tenant, so that one long queue does not hide the others."""
     preemption: tuple[str, ...] = ()
@@ -92,9 +92,9 @@ class Retention:
     environments_ms: int = 7 * DAY_MS
     """The variables that it was submitted with."""
     scripts_ms: int = 30 * DAY_MS
-    """What it ran: script, command line, and the environment at the latest."""
+    """What it ran: script and command line; the environment goes with them at the latest."""
     logs_ms: int = 90 * DAY_MS
-    """What it wrote where it named no file of its own."""
+    """Its output, if it named no file of its own."""
     folders_ms: int = 30 * DAY_MS
     """The folder that the yard made for it."""
 
@@ -117,20 +117,20 @@ class Settings:
     period_ms: int = 5 * MINUTE_MS
     """Usage is charged and decayed at the end of each period, aligned to the epoch."""
     earmark_ms: int = 10 * MINUTE_MS
-    """How long freed GPUs are kept for the job they were freed for."""
+    """How long freed GPUs are kept for the job for which they were freed."""
     whole_gpus: int = 0
-    """GPUs that stay whole for jobs that need whole ones: while no more are free, none is cut into MIG slices."""
+    """GPUs that stay whole for jobs that need whole ones: while no more than this are free, none is cut into slices."""
     mps_users: str = "one"
-    """Whose shares one GPU may have: those of `one` user, or of `many`."""
+    """The users that may share one GPU: `one` or `many`."""
     attempts_per_user: int = 0
     """How many attempts one user may have at a time, over all nodes; 0: any number."""
     attempts_per_node: int = 0
     """How many attempts one node may have at a time; 0: any number."""
     partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pools by names that scripts have for them."""
+    """Pools by the names that scripts use for them."""
     accounts: dict[str, str] = field(default_factory=dict)
-    """Tenants by names that scripts have for them."""
+    """Tenants by the names that scripts use for them."""
     qos: dict[str, str] = field(default_factory=dict)
-    """Classes by names that scripts have for them."""
+    """Classes by the names that scripts use for them."""
     retention: Retention = field(default_factory=Retention)
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

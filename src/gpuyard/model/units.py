@@ -1,7 +1,7 @@
-"""Units. GPUs are counted in milli-GPU, time in milliseconds, memory in MiB, money in micro-dollars: integers all.
+"""Units. GPUs are counted in milli-GPU, time in milliseconds, memory in MiB, money in micro-dollars, all as integers.
 
-A float that enters a comparison makes two machines disagree on a tie, so quantities are integers from the file
-they are read from to the report they end in.
+A float in a comparison can make two machines break a tie differently, so quantities are integers from the file they
+are read from to the report they end in.
 """
 
 MILLI = 1000
@@ -13,7 +13,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 NO_LIMIT_MS = 3650 * DAY_MS
-"""What a job without a time limit is assumed to run: ten years, finite so that sums stay ordinary."""
+"""The assumed run time of a job without a time limit: ten years, finite so that sums need no special case."""
 
 GIB_MIB = 1024
 
