@@ -1,6 +1,6 @@
-"""What a partition is called: names that scripts have for pools (`partitions` in yard.yaml), and the pools' own.
+"""Names of partitions: those that scripts have for pools (`partitions` in yard.yaml), and the pools' own.
 
-One rule for what a job is told and for what every list of Slurm's commands shows.
+One rule for a job's environment and for every list of Slurm's commands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ def listed(pools: Iterable[str], names: Names) -> dict[str, tuple[str, ...]]:
 
 
 def named(pool: str, asked: str, names: Names) -> str:
-    """The partition of a job in a pool: of those that it asked for the first that has the pool, else the narrowest."""
+    """The partition of a job in a pool: the first that it asked for and that has the pool, else the narrowest."""
     if not names:
         return pool
     for name in asked.split(",") if asked else ():

@@ -1,6 +1,6 @@
 """File names with `%j` and its like, which stand for what is known only when the job runs.
 
-`check` says what cannot be kept when the job is taken in; `expand` is for whoever opens the file. A number between `%`
+`check` finds faults when the job is submitted; `expand` gives the name when the file is opened. A number between `%`
 and the letter fills numbers up with zeros (`%4j` is 0128); a backslash anywhere switches all of it off.
 This is how Slurm does it.
 """

@@ -46,7 +46,7 @@ def text_of(name: str, python: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Put the commands into a folder, for everybody; one that is as it should be is left alone."""
+    """Put the commands into a folder, for all users; a file that is as it should be is left alone."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     folder.chmod(0o755)
     for name in (*PROGRAMS, *INSTEAD):

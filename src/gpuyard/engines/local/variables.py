@@ -1,7 +1,7 @@
 """The variables that Slurm sets for a job and its tasks, as far as a yard knows what they mean.
 
-`tests/slurm/test_variables.py` holds them name by name against a job on a real Slurm. A few more come from whoever
-submits: where from (`api/surroundings`), and what an sbatch script asked for (`intake/sbatch/variables`).
+`tests/slurm/test_variables.py` compares them name by name with a job on a real Slurm. A few more come with the
+submission: where it came from (`api/surroundings`), and what an sbatch script asked for (`intake/sbatch/variables`).
 """
 
 from gpuyard.engines.contract import Launch
@@ -19,7 +19,7 @@ def ranks_of(launch: Launch) -> list[int]:
 
 
 def fallbacks(launch: Launch, folder: str, host: str) -> dict[str, str]:
-    """What a recipe may know better: names that a script has for its pool, tenant and class, and where it came from."""
+    """Defaults that a recipe may override: the script's names for pool, tenant and class, and where it came from."""
     return {
         "SLURM_SUBMIT_DIR": launch.recipe.cwd or folder,
         "SLURM_SUBMIT_HOST": host,
@@ -30,7 +30,7 @@ def fallbacks(launch: Launch, folder: str, host: str) -> dict[str, str]:
 
 
 def of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, str]:
-    """What is the same for all tasks."""
+    """The variables that are the same for all tasks."""
     recipe, parts = launch.recipe, launch.parts
     shares = ranks_of(launch)
     ranks = sum(shares)
@@ -69,7 +69,7 @@ def of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, str]:
 
 
 def of_task(launch: Launch, number: int, local: int) -> dict[str, str]:
-    """What differs from task to task. `number`: its node among those of the job; `local`: itself among those there."""
+    """The variables of one task. `number`: its node among those of the job; `local`: the task among those there."""
     part = launch.parts[number]
     first = sum([each.tasks for each in launch.parts[:number]])
     there = [first + place for place in range(1 if launch.recipe.batch else part.tasks)]

@@ -17,7 +17,7 @@ from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
 _LOST_MAX = 3
-"""So many attempts of a job may lose their supervisors; then it has failed."""
+"""After this many attempts that lost their supervisors, a job has failed."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
@@ -118,7 +118,7 @@ class Watcher:
         return seen
 
     def _unclaimed(self, key: str, folder: str) -> Report:
-        """Written down, but nobody has run it: asking for it again starts it, unless that was before a restart."""
+        """Written down, but not run: asking for it again starts it, unless that was before a restart."""
         plan = files.read(os.path.join(folder, files.LAUNCH))
         if plan is None or plan["boot"] == self._boot:
             return Report(key, Phase.UNKNOWN)
@@ -148,7 +148,7 @@ class Watcher:
     ) -> Report:
         end = translate.lost_end(news, claimed_ms, self._now_ms(), why)
         if before + 1 >= _LOST_MAX:
-            # It may well be the job that kills it: it would be tried again for ever.
+            # The job itself may be what kills the supervisor: it would be tried again forever.
             end |= {"outcome": Outcome.FAILED.value, "why": f"{why}, in each of {before + 1} attempts"}
         with suppress(OSError):
             files.create(os.path.join(folder, files.END), end, durable=True)
@@ -183,7 +183,7 @@ class Watcher:
         if os.path.exists(f"{folder}/{files.HALT}"):
             phase = Phase.STOPPING
         saved_ms = self._data.inside.time_ms(seen.checkpoint, seen.job_id)
-        # Elsewhere it is looked for by a process of the supervisor: a path of a job may hang whoever touches it.
+        # Outside the folder a process of the supervisor looks: a path of a job may hang the process that touches it.
         checkpoint_ms = min(peeking.saved_ms(folder) if saved_ms is None else saved_ms, self._now_ms())
         started_ms = news["started_ms"] if news else 0
         why = news.get("why", "") if news else ""

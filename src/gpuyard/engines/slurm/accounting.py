@@ -3,8 +3,8 @@
 Pure readers from printed text to typed rows. One row is one try at running a job: Slurm gives a requeued job the same
 id and another time of submission, and after a crash of its controller it gives the same id to another job.
 
-A job's name is its user's, and both commands print it raw: it may hold columns and whole lines. So where we run them
-ourselves a mark that nobody can know parts the columns, and a line without it is no row (`unmarked`).
+A job's name is its user's, and both commands print it raw: it may hold columns and whole lines. So when we run them, a
+random mark separates the columns, and a line without it is no row (`unmarked`).
 """
 
 import re
@@ -53,7 +53,7 @@ class JobRow:
     """One try at running a job."""
 
     id: int
-    """Of Slurm: not unique. A task of an array has its own once it has started."""
+    """Slurm's id: not unique. A task of an array has its own once it has started."""
     label: str
     """The id people use: `17`, or `12_3` for a task of array 12. Components of a job have one each."""
     array_id: int
@@ -87,7 +87,7 @@ class JobRow:
     restarts: int = 0
     priority: int = 0
     index: int = 0
-    """The row's number in Slurm's database, where it is told."""
+    """The row's number in Slurm's database, where it is given."""
 
     @property
     def live(self) -> bool:
@@ -123,7 +123,7 @@ Jobs = Rows[JobRow]
 
 
 def new_mark() -> str:
-    """What parts the columns of one answer: nobody can put it into a name beforehand."""
+    """A separator for the columns of one answer, too random for a job's name to hold it."""
     # squeue would take a digit at its beginning for a width.
     return "|" + secrets.token_urlsafe(9)
 
@@ -157,7 +157,7 @@ def told_mark(text: str) -> str:
 def read_jobs(text: str) -> Jobs:
     """`sacct --parsable2` with `JOB_FIELDS`, in any order. Steps and unstarted tasks of arrays are passed over."""
     found = Jobs()
-    # Not splitlines: a name may hold any of the other characters that end a line somewhere.
+    # Not splitlines: a name may hold other characters that count as line ends there.
     lines = text.split("\n")
     header = lines[0].split("|")
     missing = {name.lower() for name in ("JobIDRaw", "JobID", "State", "Submit", "Start", "End")}

@@ -65,7 +65,7 @@ _AS_USUAL = {"UsageFactor": 1.0, "LimitFactor": 0.0, "UsageThreshold": 0.0, "Min
 ASSOCIATION_FIELDS = (*_ASSOCIATION_READ, *_ASSOCIATION_KEPT)
 QOS_FIELDS = (*_QOS_READ, *_QOS_KEPT)
 ASSOCIATION_FIELDS_OLD, QOS_FIELDS_OLD = _ASSOCIATION_READ, _QOS_READ
-"""For releases that do not know all of them: one unknown field and `sacctmgr` tells nothing at all."""
+"""For releases that do not know all of them: with one unknown field `sacctmgr` prints nothing at all."""
 
 
 @dataclass(frozen=True, slots=True)

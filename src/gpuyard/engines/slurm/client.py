@@ -1,7 +1,7 @@
-"""How one speaks to Slurm: what an engine asks for, and the way through Slurm's commands.
+"""How an engine speaks to Slurm: the calls that it makes, and the way through Slurm's commands.
 
 `rest.py` is the other way. An engine does not know which one it has; both answer in the rows of `translate`. What the
-commands of this release can do is tried out, not looked up by its number.
+commands of this release can do is tried out, not derived from its number.
 """
 
 import secrets
@@ -41,7 +41,7 @@ class Client(Protocol):
         ...
 
     def past(self, job_id: int) -> list[SlurmJob]:
-        """What the accounting has under this number, for jobs that Slurm itself no longer knows."""
+        """The accounting's rows for this number, for jobs that Slurm itself no longer knows."""
         ...
 
     def nodes(self) -> list[SlurmNode]: ...
@@ -122,7 +122,7 @@ class CommandClient:
         return said
 
     def bare_environment(self) -> dict[str, str]:
-        """What a job's wrapper may see: nothing of the server's environment but where Slurm is."""
+        """The environment of a job's wrapper: nothing of the server's but where Slurm is."""
         kept = ("PATH", "SLURM_CONF", "LC_ALL")
         found = {name: self.commands.environment[name] for name in kept if name in self.commands.environment}
         if self.commands.folder:
@@ -181,7 +181,7 @@ class CommandClient:
             self._run("scancel", "--quiet", *some)
 
     def poke(self, ids: Sequence[int]) -> None:
-        """A signal that the wrapper waits for, to nobody else in the job."""
+        """Send a signal that the wrapper waits for, and no other process of the job."""
         for some in _batches(ids):
             self._run("scancel", "--quiet", "--batch", "--signal=USR1", *some)
 

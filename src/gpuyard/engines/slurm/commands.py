@@ -58,7 +58,7 @@ class Commands:
         timeout_s: float = 0.0,
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """What the command prints. Raises `OutOfReach`, `Refusal`, or `Permanent` where there is no such program.
+        """The command's output. Raises `OutOfReach`, `Refusal`, or `Permanent` where there is no such program.
 
         `environment`: the whole of it, for commands that hand it on to a job.
         """
@@ -94,7 +94,7 @@ class Commands:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Without what a surrounding job or a token would change about every command."""
+        """The server's environment without what a surrounding job or a token would change about every command."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -122,6 +122,6 @@ class Commands:
 
 
 def out_of_reach(said: str) -> bool:
-    """Whether a complaint means that nobody answered, rather than that somebody said no."""
+    """Whether a complaint means that Slurm did not answer, rather than that it said no."""
     lower = said.lower()
     return any(sign in lower for sign in _OUT_OF_REACH)

@@ -1,4 +1,4 @@
-"""The Slurm engine: the contract of engines over a cluster whose jobs wait in the yard and not in Slurm."""
+"""The Slurm engine: the contract of engines over a Slurm cluster, where jobs wait in the yard and not in Slurm."""
 
 import os
 import threading
@@ -38,7 +38,7 @@ from gpuyard.model import Capability, Outcome
 _DONE = Reply(Answer.DONE)
 _LISTEN_S = 0.01
 _OVERDUE_S = 30.0
-"""A stop that the wrapper has not carried out so long after the grace is carried out by Slurm."""
+"""How long after the grace Slurm carries out a stop that the wrapper has not carried out."""
 
 
 class SlurmEngine(Uncut):
@@ -72,7 +72,7 @@ class SlurmEngine(Uncut):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What this cluster can do, as far as it has been asked."""
+        """What this cluster can do, as far as it is known."""
         return frozenset(self._able | ({Capability.LIMITS} if self._limits else set()))
 
     @property
@@ -116,7 +116,7 @@ class SlurmEngine(Uncut):
         return (known is not None and known.uid == job.uid) or self._outlived(job)
 
     def _outlived(self, job: SlurmJob) -> bool:
-        """Whether this is a job of ours whose attempt is over: it was recorded when it was handed in."""
+        """Whether this is a job of ours with an attempt that is over: it was recorded when it was handed in."""
         key = self._folder.key_of(job.comment)
         if not key:
             return False
@@ -191,7 +191,7 @@ class SlurmEngine(Uncut):
         traces = self._watcher.traces(key, known)
         silent_s = self._watcher.silent_s(key, known)
         if silent_s > SURE_S + wish["grace_ms"] / 1000 and not self._in_slurm(key, known):
-            # Nobody there, nobody in Slurm, and a wrapper cut off from here would have ended itself.
+            # No wrapper, no job in Slurm, and a wrapper cut off from here would have ended itself.
             return self._bar(key, known, halt.outcome)
         return _DONE if traces.claimed_by is not None else Reply(Answer.UNSURE)
 
@@ -217,7 +217,7 @@ class SlurmEngine(Uncut):
         return Reply(Answer.BARRED)
 
     def _poke(self, keys: Sequence[str]) -> None:
-        """Wake wrappers that were told to stop, thaw them, take back what waits, end what is overdue."""
+        """Wake and thaw wrappers that are to stop, cancel jobs that still wait, end those that are overdue."""
         if not keys:
             return
         try:
@@ -226,7 +226,7 @@ class SlurmEngine(Uncut):
             for job in jobs:
                 key = self._folder.key_of(job.comment)
                 known = self._watcher.known(key) if key in keys else None
-                # Only what matches in key, user and, through the claim, in number.
+                # Only jobs that match in key, user and, through the claim, in number.
                 if known is None or known.uid != job.uid or not (job.lives or job.waits):
                     continue
                 traces = self._watcher.traces(key, known)
@@ -287,7 +287,7 @@ class SlurmEngine(Uncut):
     # ---- looking
 
     def status(self, keys: Sequence[str]) -> list[Report]:
-        """What is known of these attempts, from their folders and one question to Slurm."""
+        """What is known of these attempts, from their folders and one call to Slurm."""
         with self._mutex:
             reports = self._watcher.look(keys)
             for report in reports:

@@ -63,7 +63,7 @@ def scene_of(
     partitions: Sequence[Partition],
     reservations: Sequence[Reservation],
 ) -> Scene:
-    """What of all this is ours."""
+    """The part of all this that is ours."""
     wanted = site.partitions or tuple([each.name for each in partitions if each.default])
     ours = [each for name in wanted for each in partitions if each.name == name]
     missing = [f"partition {name}" for name in wanted if name not in {each.name for each in ours}]
@@ -101,13 +101,13 @@ class Aside:
 
 
 class Others:
-    """Which GPUs are called busy because others use as many."""
+    """Chooses the GPUs that count as busy, as many as jobs outside the yard use."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, ...]] = {}
 
     def busy(self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]) -> tuple[Busy, ...]:
-        """As many of the node's GPUs as others have; all that are free where they have all its cores or memory."""
+        """As many of the node's GPUs as other jobs have; all that are free where they have all its cores or memory."""
         count = node.gpus[1]
         owners: list[str] = []
         for job in foreign:
@@ -159,7 +159,7 @@ def reports(
 
 
 def window(site: Site, scene: Scene, node: str, now_s: int, limit_s: int | None) -> str:
-    """The reservation of others that a job of so many seconds would run into; None: one without limit."""
+    """The foreign reservation that a job of `limit_s` would run into; None: a job without limit."""
     for each in scene.reservations:
         if each.name == site.reservation or node not in each.nodes or each.end_s <= now_s:
             continue

@@ -7,8 +7,8 @@
     news/                an empty file for each attempt that has ended
     program-…/node/      the code that runs on the nodes
 
-Whatever lies in a folder of a user may be a lie, a link or a pipe: it is read only where it is a plain file of that
-user, and only values of the right kind are taken.
+A file in a user's folder may be a lie, a link or a pipe: it is read only if it is a plain file of that user, and only
+values of the right kind are taken.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Folder(Fence):
         self.tag = hashlib.sha256(self.root.encode()).hexdigest()[:8]
         try:
             for part in ("", ATTEMPTS, JOBS, KEPT):
-                # Jobs of any user pass through on the way to their own folder; nobody lists.
+                # Jobs of any user pass through to their own folder, but cannot list it.
                 os.makedirs(os.path.join(self.root, part), exist_ok=True)
                 os.chmod(os.path.join(self.root, part), 0o711)
             os.makedirs(self.news, exist_ok=True)
@@ -77,17 +77,17 @@ class Folder(Fence):
         return place
 
     def mark(self, key: str) -> str:
-        """What a job of Slurm is marked with: the key, and which folder it belongs to. Two yards may share a name."""
+        """The mark of a job in Slurm: the key, and the folder it belongs to, as two yards may share a name."""
         return f"{key}@{self.tag}"
 
     def key_of(self, mark: str) -> str:
-        """The key of a mark of this folder; empty: it is somebody else's."""
+        """The key of a mark of this folder; empty: it is another yard's."""
         key, _, tag = mark.rpartition("@")
         return key if tag == self.tag and not flaw_of_key(key) else ""
 
     @property
     def news(self) -> str:
-        """Where ended attempts knock."""
+        """The folder in which ended attempts leave a file."""
         return os.path.join(self.root, NEWS)
 
     def attempt(self, key: str) -> str:
@@ -114,7 +114,7 @@ class Folder(Fence):
         """Whether some attempt has knocked since the last call."""
         heard = False
         for name in os.listdir(self.news):
-            # Anybody may put something there. What is no file is no knock.
+            # Any user may put something there. What is not a file does not count.
             with suppress(OSError):
                 os.unlink(os.path.join(self.news, name))
                 heard = True

@@ -34,7 +34,7 @@ class Unreadable(ValueError):
 
 
 class Tres(NamedTuple):
-    """What a TRES list says of a job, all its nodes together."""
+    """A job's TRES list, all its nodes together."""
 
     gpus: int
     profile: str
@@ -44,7 +44,7 @@ class Tres(NamedTuple):
     cpu_milli: int
     memory_mib: int
     shared: bool
-    """It had shares of GPUs (`gres/shard`, `gres/mps`), whose size the list does not tell."""
+    """It had shares of GPUs (`gres/shard`, `gres/mps`); the list does not give their size."""
 
 
 class Gres(NamedTuple):
@@ -193,7 +193,7 @@ def tres(text: str) -> Tres:
 
 
 def models_of(gpu_type: str) -> tuple[str, ...]:
-    """What a site's name for a type of GPU may mean here; the name itself if nobody knows."""
+    """Models that a site's name for a type of GPU may mean; the name itself if it is unknown."""
     written = gpu_type.strip()
     if not written.isprintable() or len(written) > 256:
         raise Unreadable(f"a type of GPU is {show(gpu_type)}")
@@ -237,7 +237,7 @@ def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
     The last column may hold the separator, as the name of a job can. A line with too few cells raises.
     """
-    # Not splitlines: a name may hold any of the other characters that end a line somewhere.
+    # Not splitlines: a name may hold other characters that count as line ends there.
     lines = text.split("\n")
     if not text:
         return
@@ -271,7 +271,7 @@ def node_size(found: Mapping[str, str]) -> tuple[int, int]:
 
 
 def node_features(found: Mapping[str, str]) -> tuple[str, ...]:
-    """What a node has now; where Slurm does not tell that, what it can have."""
+    """The features that a node has now; where Slurm does not say, those that it can have."""
     text = given(found.get("ActiveFeatures") or found.get("AvailableFeatures", ""))
     return tuple([name.strip() for name in text.split(",") if name.strip()])
 

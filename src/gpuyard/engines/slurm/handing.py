@@ -22,7 +22,7 @@ _DONE = Reply(Answer.DONE)
 _AT_ONCE = 4
 """Commands that hand in jobs at the same time: more would wait for one another in Slurm's controller."""
 SETTLE_S = 5.0
-"""After Slurm was out of reach nothing is handed in for so long: its nodes report first what still runs there."""
+"""How long nothing is handed in after Slurm was out of reach: its nodes first report what still runs there."""
 _OUT_OF_ORDER = 16
 """Numbers of jobs that are handed in at the same time may come back a little out of order."""
 _OWN_FAULT = (
@@ -35,7 +35,7 @@ _OWN_FAULT = (
     "accounting/qos policy",
     "user not found",
 )
-"""Refusals that concern who submits: they would be made anywhere on this cluster. Others concern the place."""
+"""Refusals because of the user or account: they would come anywhere on this cluster. Others concern the place."""
 
 
 class Handing:
@@ -126,7 +126,7 @@ class Handing:
         try:
             if held_s > 0:
                 raise OutOfReach(f"Slurm has just come back; its nodes get {SETTLE_S:g} s to report first")
-            # Handed in before: it may be there all the same.
+            # Handed in before: Slurm may have it already.
             jobs_there = self._watcher.queue(fresh=True).jobs if again else ()
             there = {self._folder.key_of(job.comment) for job in jobs_there if job.lives or job.waits}
         except OutOfReach as error:
@@ -141,7 +141,7 @@ class Handing:
         try:
             folder.put(key, SUBMIT, {"at_ms": self._now_ms(), "ids": ids})
             number = self._client.submit(job)
-            # What was handed in is in no answer that was asked for before this moment.
+            # An answer of Slurm from before this moment cannot have the job.
             folder.put(key, SUBMIT, {"at_ms": self._now_ms(), "ids": [*ids, number]})
         except OutOfReach as error:
             return Reply(Answer.UNSURE, str(error))
@@ -159,7 +159,7 @@ class Handing:
         known = self._watcher.known(job.key)
         assert known is not None, "what is handed in was written down before"
         if any([sign in why.lower() for sign in _OWN_FAULT]):
-            # With an end it can be forgotten; without one its GPUs would count as held for ever.
+            # With an end it can be forgotten; without one its GPUs would count as held forever.
             self._watcher.withdraw(job.key, known, Outcome.FAILED, f"Slurm refused it: {why}")
             return Reply(Answer.REFUSED, f"Slurm refused it: {why}")
         # It is the place that is wrong, not the job: it waits again.

@@ -21,7 +21,7 @@ ENGINE_CLAIM = 0
 
 DOOM_MS = 2_500
 UNCLAIMED_MS = 300_000
-"""So long after the handoff a job that Slurm calls running must have come to its wrapper: a prolog may be slow."""
+"""How long after the handoff a job that Slurm calls running may take to reach its wrapper: a prolog may be slow."""
 _NOT_THE_PLACE = (
     "assoc",
     "qos",
@@ -33,7 +33,7 @@ _NOT_THE_PLACE = (
     "maxgres",
     "maxcpu",
 )
-"""Beginnings of Slurm's reasons that concern whose job it is: it would wait on any node."""
+"""Beginnings of Slurm's reasons because of the user or account: the job would wait on any node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Traces:
 
     end: dict[str, Any] | None = None
     claimed_by: int | None = None
-    """The number of the Slurm job that claimed it, 0 for the engine; None: nobody has."""
+    """The number of the Slurm job that claimed it, 0 for the engine; None: it is not claimed."""
     claimed_ms: int = 0
     news: dict[str, Any] | None = None
     halt: dict[str, Any] | None = None
     doomed_ms: int = 0
-    """When what may be left of it was told to end; 0: it was not."""
+    """When processes that may be left of it were asked to end; 0: they were not."""
     submitted_ms: int = 0
     """When it was last handed in; 0: never."""
     alive: bool = False
@@ -57,7 +57,7 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Nobody wrote its end, and nobody will: this is the end, if the claim can be taken where `unclaimed`."""
+    """No node wrote its end, and none will: this is the end, if with `unclaimed` the engine gets the claim."""
 
     outcome: Outcome
     why: str
@@ -72,7 +72,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Slurm did not start it in time. It is to be taken back and decided anew."""
+    """Slurm did not start it in time. It is to be taken back and decided again."""
 
     why: str
     bad_place: bool = True
@@ -81,7 +81,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Doom:
-    """Slurm has given a node up: what still lives there is told to end, and gets a moment for it."""
+    """Slurm has given a node up: processes that still live there are asked to end, and get a moment for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,9 @@ def _ended(
 
 
 def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
-    """The end that Slurm names. A lost node may be only out of Slurm's reach, so what lives there is told first."""
+    """The end that Slurm names. A lost node may only be out of Slurm's reach, so its processes are asked to end
+    first.
+    """
     told = bool(traces.doomed_ms)
     if settle.outcome is Outcome.NODE_FAIL and not (told and now_ms - traces.doomed_ms >= DOOM_MS):
         return Finding(_report(key, Phase.STOPPING, traces), None if told else Doom())
@@ -176,7 +178,7 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) ->
             outcome = Outcome(traces.halt["outcome"])
         settle = Settle(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
         return _settled(key, traces, settle, now_ms)
-    # Slurm has forgotten it. Its wrapper may live all the same.
+    # Slurm has forgotten it. Its wrapper may still live.
     return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
 
 
@@ -192,8 +194,8 @@ def _unclaimed(
         return Finding(report)
     if not jobs:
         return Finding(_unknown(key))
-    # Nothing of it ran, so it waits again: also where Slurm calls it cancelled, which it does by itself with a job that
-    # got the number of one that still runs. A user who wants it gone for good cancels it in the yard.
+    # Nothing of it ran, so it waits again, even if Slurm calls it cancelled: Slurm cancels a job by itself if it got
+    # the number of one that still runs. A user who wants it gone for good cancels it in the yard.
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
     why = f"Slurm ended it before it ran: {newest.state}"
     bad_place = outcome_of(newest.state) is not Outcome.CANCELLED
@@ -201,7 +203,7 @@ def _unclaimed(
 
 
 def _late(live: Sequence[SlurmJob], waited_ms: int, handoff_ms: int) -> Late | None:
-    """Whether nobody waits any longer for Slurm to start it, or for its wrapper to come."""
+    """Whether it has waited too long for Slurm to start it, or for its wrapper to begin."""
     reason = live[0].reason or "no reason given"
     if not all([job.waits for job in live]):
         if waited_ms < handoff_ms + UNCLAIMED_MS:

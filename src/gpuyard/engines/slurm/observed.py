@@ -1,7 +1,7 @@
 """A Slurm cluster that is only looked at: Slurm decides there, and nothing here changes anything.
 
-Every command that is run is on a list of those that only read. The engine's own contract is served as far as looking
-goes; a start or a stop is refused, with what to do instead.
+Every command that is run is on a list of those that only read. The engine's contract is served as far as reading goes;
+a start or a stop is refused, with what to do instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -133,12 +133,12 @@ class ObservedSlurm(Uncut):
         """Nothing is kept."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Slurm tells nobody: the watcher looks now and then."""
+        """Slurm sends no notice: the watcher polls."""
         self._closed.wait(timeout_s)
         return False
 
     def log(self, _key: str, _stream: str, _offset: int, _limit: int) -> bytes:
-        """Where a job writes is its own affair."""
+        """The yard does not read the output of an observed job."""
         raise Permanent(
             f"cluster {self.cluster} is observed: its jobs write where sbatch was told; "
             "`scontrol show job ID` names the file"
@@ -150,7 +150,7 @@ class ObservedSlurm(Uncut):
 
 
 def key_of(row: JobRow) -> str:
-    """What tells a try from every other: Slurm gives an id again, to a requeued job and after a crash to another."""
+    """Tells a try from every other: Slurm uses an id again, for a requeued job, and after a crash for another job."""
     return f"{row.label}@{row.submit_ms}"
 
 

@@ -101,15 +101,16 @@ def _base(account: Account, place: Place) -> dict[str, str]:
         "LOGNAME": account.user,
         "SHELL": account.shell,
         "LANG": "C.UTF-8",
-        # What a program prints is read while it runs.
+        # The output of a program is read while it runs.
         "PYTHONUNBUFFERED": "1",
     }
     return base | ({"YARD_DATA": place.yard} if place.yard else {})
 
 
 def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The job's own variables. What a script asked for is told by Slurm itself, in its own terms: both together would
-    confuse `srun`."""
+    """The job's own variables. Slurm itself sets those for what a script asked for; both together would confuse
+    `srun`.
+    """
     return {
         name: value
         for name, value in env.items()
@@ -118,7 +119,7 @@ def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _yard(launch: Launch, place: Place) -> dict[str, str]:
-    """What only the yard can know. Numbers of jobs are Slurm's own here, so that its commands work in the job."""
+    """Variables that only the yard knows. Job ids are Slurm's own here, so that its commands work in the job."""
     yard = {
         "YARD_ATTEMPT_DIR": place.folder,
         "YARD_ATTEMPT_KEY": launch.key,
@@ -158,7 +159,7 @@ def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: in
 
 
 def end_of(outcome: Outcome, why: str, started_ms: int, now_ms: int, exit_code: int = 0) -> dict[str, Any]:
-    """The end of an attempt that nobody on a node has written the end of."""
+    """The end of an attempt that no node has written."""
     return {
         "outcome": outcome.value,
         "exit_code": exit_code,

@@ -116,7 +116,7 @@ class RestClient:
             return newest
 
     def _probe(self) -> str:
-        """Where the description is not served: the newest version that answers at all."""
+        """The newest version that answers at all, where the description is not served."""
         for number in range(_NEWEST_TO_PROBE, _OLDEST_TO_PROBE - 1, -1):
             status, _said = self._send("GET", f"/slurm/v0.0.{number}/ping", None, self._user)
             if status != 404:
@@ -152,7 +152,7 @@ class RestClient:
         return self._commands.past(job_id)
 
     def holds_limits(self) -> bool:
-        """By the commands; where there are none it is not known, and so not promised."""
+        """By the commands; without them it is unknown, and so not promised."""
         try:
             return self._commands.holds_limits()
         except Permanent:
@@ -183,7 +183,7 @@ class RestClient:
                     raise
 
     def poke(self, ids: Sequence[int]) -> None:
-        """By the commands. Where there are none, wrappers look for wishes by themselves, once a second."""
+        """By the commands. Without them, wrappers look for a stop by themselves, once a second."""
         self._by_command("scancel", lambda: self._commands.poke(ids))
 
     def suspend(self, job_id: int) -> None:

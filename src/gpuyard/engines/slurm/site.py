@@ -1,8 +1,8 @@
 """A Slurm site as its own commands describe it: controller, partitions, nodes, reservations, accounts, history.
 
-The commands are listed once, here. They are run where Slurm is, or somebody ran them there and saved what they printed;
-either way the same readers make a `Site` of it. What could not be had is kept with the reason: a site whose accounting
-is down is still a site.
+The commands are listed once, here. They are run where Slurm is, or a person ran them there and saved the output;
+either way the same readers make a `Site` of it. What could not be read is kept with the reason: a site without its
+accounting is still a site.
 """
 
 import json
@@ -53,7 +53,7 @@ class SlurmNode:
     partitions: tuple[str, ...]
     reason: str = ""
     reason_ms: int = 0
-    """When it was given; 0: nobody knows."""
+    """When it was given; 0: unknown."""
     version: str = ""
     alloc: Mapping[str, str] = field(default_factory=dict)
     sockets: int = 1
@@ -90,7 +90,7 @@ class Partition:
     """The longest time limit; 0: none."""
     default_ms: int = 0
     accounts: tuple[str, ...] = ()
-    """Who may use it; empty: everybody."""
+    """The accounts that may use it; empty: all."""
     qos: str = ""
     priority_tier: int = 1
     oversubscribe: str = "NO"
@@ -98,7 +98,7 @@ class Partition:
     default_memory: bool = False
     """Whether a job that names no memory gets some, rather than all of its node's."""
     billing: Mapping[str, str] = field(default_factory=dict)
-    """What a unit of each resource counts as usage; empty: cores count."""
+    """How much a unit of each resource counts as usage; empty: cores count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +127,15 @@ class Site:
     qos: list[Qos] = field(default_factory=list)
     jobs: Jobs = field(default_factory=Jobs)
     jobs_text: str = ""
-    """What sacct printed, to be kept."""
+    """The output of sacct, to be kept."""
     missing: dict[str, str] = field(default_factory=dict)
-    """What could not be had, by the name of its source, and why."""
+    """Sources that could not be read, by name, and why."""
     untold: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Limits that a source has no column for: whether they are set is not known."""
 
     @property
     def name(self) -> str:
-        """What the cluster is called."""
+        """The name of the cluster."""
         return self.setting("ClusterName") or "slurm"
 
     def setting(self, name: str) -> str:
@@ -148,7 +148,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A command, and the file in which somebody may have saved what it printed."""
+    """A command, and the file that may hold its saved output."""
 
     file: str
     words: tuple[str, ...]
@@ -156,7 +156,7 @@ class Source:
     needed: bool = False
     """Whether there is nothing to say without it."""
     otherwise: tuple[str, ...] = ()
-    """What to ask where an older release refuses that; empty: nothing."""
+    """The words to use instead where an older release refuses those; empty: none."""
     marked: bool = False
     """Whether users can write lines into what it prints, so that a mark has to part the columns."""
 
@@ -203,7 +203,7 @@ def marked_words(words: tuple[str, ...], mark: str) -> tuple[str, ...]:
 
 
 def answer(source: Source, run: Callable[..., str]) -> str:
-    """What a command says now, its rows parted by `|`. Raises what `run` raises, or `Unreadable`."""
+    """A command's output now, its columns separated by `|`. Raises what `run` raises, or `Unreadable`."""
     if source.marked:
         mark = new_mark()
         return unmarked(run(*marked_words(source.words, mark)), mark)
@@ -233,7 +233,7 @@ def from_commands(commands: Commands, since_days: int) -> Site:
 
 
 def from_files(folder: Path, since_days: int = 0) -> Site:
-    """Read what somebody saved. Raises `Unreadable` for a folder that lacks what is needed."""
+    """Read saved output. Raises `Unreadable` for a folder that lacks what is needed."""
     texts, missing = {}, {}
     for source in sources(since_days):
         path = folder / source.file

@@ -10,7 +10,7 @@ LIVES = frozenset(
     {"RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT",
      "POWER_UP_NODE"}
 )  # fmt: skip
-"""It holds nodes, also if its user has stopped it, or if they are still being powered up."""
+"""States in which it holds nodes, even if its user has stopped it, or if they are still being powered up."""
 AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
 """Ends after which the same job may wait again."""
 OUTCOMES = {
@@ -49,7 +49,7 @@ DRAINED = {
     "REBOOT_ISSUED": "reboots",
     "REBOOT_REQUESTED": "is to be rebooted",
 }
-"""Closed to new work by somebody; what runs there goes on."""
+"""Closed to new work by an administrator; what runs there goes on."""
 CLOSED = {**DRAINED, "NOT_RESPONDING": "does not respond", "POWERING_DOWN": "powers down"}
 """States in which a node takes nothing new though it is not down, with the words for it."""
 

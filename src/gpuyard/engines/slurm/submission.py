@@ -1,4 +1,4 @@
-"""What is handed to Slurm for one attempt, apart from how: as words for `sbatch`, and as a body for slurmrestd.
+"""What is handed to Slurm for one attempt: as words for `sbatch`, and as a body for slurmrestd.
 
 Nodes are named and counts are exact, so that Slurm has nothing to decide but which GPUs of a node it gives.
 """
@@ -12,10 +12,10 @@ from gpuyard.engines.contract import Launch, Part
 from gpuyard.engines.slurm.translate import Partition, SlurmNode
 
 MARGIN_MS = 120_000
-"""Slurm's own time limit lies so far behind ours, which is exact: it is there in case the wrapper is not."""
+"""How much later than ours Slurm's own time limit is: ours is exact, Slurm's is there in case the wrapper is not."""
 NAME_MAX = 120
 LOOSE_VARIABLES = ("SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV", "SLURM_TIME_FORMAT")
-"""What Slurm puts into a job's environment that would change commands of Slurm in it."""
+"""Variables that Slurm sets in a job's environment and that would change Slurm's commands in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Submission:
 
     key: str
     mark: str
-    """By which it is found again: the comment of the job."""
+    """The comment of the job, by which it is found again."""
     name: str
     uid: int
     gid: int
@@ -206,7 +206,7 @@ def sruns(groups: tuple[Group, ...]) -> list[list[str]]:
 
 
 def program_of(folder: str) -> str:
-    """What the nodes' Python is told to run: the copy of `node` in the shared folder."""
+    """The program for the nodes' Python: the copy of `node` in the shared folder."""
     return f"import sys; sys.path.insert(0, {folder!r}); from node.head import main; sys.exit(main())"
 
 

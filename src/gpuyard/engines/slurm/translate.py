@@ -26,10 +26,10 @@ QUEUE_FIELDS = (
     "Partition",
     "Comment",
 )
-"""What is asked of `squeue`. What people can write freely comes last."""
+"""Fields of `squeue`. Text that people write freely comes last."""
 
 PAST_FIELDS = ("JobIDRaw", "UID", "Submit", "State")
-"""What `sacct` is asked about jobs that Slurm no longer knows."""
+"""Fields of `sacct`, for jobs that Slurm no longer knows."""
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTP])")
 _UNITS = {"K": 2**-10, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
 _GRES = re.compile(r"gpu(?::([^:,()]+?))??(?::(\d+))?(?:\([^)]*\))?")
@@ -117,7 +117,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Nodes that Slurm keeps for somebody, or for repairs, from some time on."""
+    """Nodes that Slurm keeps for some users, or for repairs, from some time on."""
 
     name: str
     nodes: tuple[str, ...]
@@ -130,7 +130,7 @@ class Reservation:
 
 
 def queue_format(nonce: str) -> str:
-    """What to ask of `squeue -O`. The nonce stands in every true line: a comment may hold lines of its own."""
+    """The format for `squeue -O`. The nonce is in every true line: a comment may hold lines of its own."""
     first, *others = QUEUE_FIELDS
     return ",".join([f"{first}:{SEPARATOR}{nonce}{SEPARATOR}", *[f"{name}:{SEPARATOR}" for name in others]])
 
@@ -173,7 +173,7 @@ def read_past(text: str) -> list[SlurmJob]:
     for line in text.split("\n"):
         cells = line.strip().split("|")
         if len(cells) == len(PAST_FIELDS) and cells[0].isdecimal() and cells[1].isdecimal():
-            # "CANCELLED by 1000" says also who did it.
+            # "CANCELLED by 1000" also names the user.
             state = cells[3].split(" ")[0]
             found.append(
                 SlurmJob(int(cells[0]), 0, state, "", int(cells[1]), seconds(cells[2]), (), 0, 0, 0, "", "")

@@ -22,16 +22,16 @@ from gpuyard.engines.slurm.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
 
 STALE_S = 3 * files.BEAT_S
-"""A wrapper that has shown no sign of life for so long is not counted on."""
+"""A wrapper without a sign of life for this long is not counted on."""
 SURE_S = 2 * files.LEASE_S
-"""One that has shown none for so long has ended its tasks: it would have had to."""
+"""A wrapper without a sign of life for this long has ended its tasks: it had to."""
 LINGER_S = 10.0
-"""A job of Slurm that goes on for so long after the end of its attempt is cancelled."""
+"""How long after the end of its attempt a Slurm job may go on before it is cancelled."""
 _END_S = 2.0
 _PAST_S, _SILENT_S, _LAG_S = 2.0, 30.0, 600.0
 """How soon the accounting is asked again: where it lags, and where it does not answer; and how long it may lag."""
 _SAME_MS = 180_000
-"""Slurm's time of a submission may differ so far from ours: the clocks, and how long the command took."""
+"""How far Slurm's time of a submission may differ from ours: the clocks, and how long the command took."""
 _OLD_S_MIN, _OLD_S_MAX = 0.5, 5.0
 
 
@@ -80,7 +80,7 @@ class Watcher:
     # ---- Slurm's queue
 
     def queue(self, *, fresh: bool = False) -> Queue:
-        """What Slurm has; a moment old where asking is slow. Raises `OutOfReach`."""
+        """Slurm's jobs; a moment old where asking is slow. Raises `OutOfReach`."""
         held = self._queue
         age_s = time.monotonic() - self._queue_s
         if held is not None and not fresh and age_s < min(_OLD_S_MAX, max(_OLD_S_MIN, 4 * held.took_s)):
@@ -109,7 +109,7 @@ class Watcher:
         known = self._known[key]
         mine = None
         if jobs is not None:
-            # A comment is anybody's to write: only jobs of the attempt's own user are taken for it.
+            # Any user may write a comment: only jobs of the attempt's own user are taken for it.
             mine = [job for job in jobs.get(self._folder.mark(key), ()) if job.uid == known.uid]
         traces = self.traces(key, known)
         if mine is not None and traces.end is not None and traces.end["outcome"] == files.TOLD:
@@ -146,7 +146,7 @@ class Watcher:
                         self._put_aside(list(known.parts), why)
                     self.cancel(jobs)
             case None if report.outcome is Outcome.NODE_FAIL and not report.started_ms:
-                # Its nodes did not all come to the start.
+                # Not all of its nodes were ready for the start.
                 self._put_aside(list(known.parts), report.why)
         if finding.extra:
             self.cancel(finding.extra)
@@ -179,7 +179,7 @@ class Watcher:
         if job is None or away_ms > _SAME_MS:
             return mine
         if outcome_of(job.state) is None:
-            # The accounting lags; or its end was lost, and it says for ever that it runs.
+            # The accounting lags; or it lost the end, and says forever that the job runs.
             return None if now_s - known.past_s < _LAG_S else mine
         return [*mine, job]
 
@@ -196,7 +196,7 @@ class Watcher:
         return time.monotonic() - known.final_s < _END_S
 
     def traces(self, key: str, known: Known) -> Traces:
-        """What lies in an attempt's folder."""
+        """The traces in an attempt's folder."""
         folder, uid = self._folder, known.uid
         # The folder is listed, not asked for names: a network file system remembers that a name was not there.
         here = set(files.names(folder.run(key)))
@@ -221,7 +221,7 @@ class Watcher:
         )
 
     def silent_s(self, key: str, known: Known) -> float:
-        """For how long its wrapper has shown no sign of life, as far as we have watched."""
+        """How long its wrapper has given no sign of life, as far as we have watched."""
         beat, now_s = files.changed(os.path.join(self._folder.run(key), files.BEAT)), time.monotonic()
         if beat != known.beat or not known.beat_s:
             known.beat, known.beat_s = beat, now_s
@@ -278,7 +278,7 @@ class Watcher:
         self._settle(key, known, Settle(outcome, "nothing is left of it, neither on its nodes nor in Slurm"))
 
     def _last_words(self, key: str, known: Known) -> str:
-        """What the batch script complained of, where the wrapper never ran."""
+        """The batch script's complaint, where the wrapper never ran."""
         path = os.path.join(self._folder.run(key), "slurm.out")
         own = known.uid == os.geteuid()
         text = read_own(path, 0, 300) if own else self.readers.read(known.uid, known.gid, path, 0, 300)

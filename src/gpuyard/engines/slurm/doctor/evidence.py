@@ -1,4 +1,4 @@
-"""What a look at a site brought, and what a finding is made of."""
+"""What a look at a site found, and what a finding is made of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Used:
     elapsed_ms: int
     asked_mib: int
     used_mib: int
-    """0: nobody measured it."""
+    """0: it was not measured."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Evidence:
 
     site: Site = field(default_factory=Site)
     errors: dict[str, str] = field(default_factory=dict)
-    """What could not be asked, by source, in Slurm's words."""
+    """Sources that could not be asked, with Slurm's complaint."""
     unread: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Rows that could not be read, by program: how many, and what is wrong with the first."""
     now_ms: int = 0
@@ -63,7 +63,7 @@ class Evidence:
     munge: str | None = None
     """What is wrong with munge here; empty: nothing; None: not looked at."""
     conf_file: str = ""
-    """The file that settings were read from because nobody answered."""
+    """The file that settings were read from because Slurm did not answer."""
     queue: list[JobRow] = field(default_factory=list)
     used: list[Used] = field(default_factory=list)
     host: str = ""

@@ -94,7 +94,7 @@ def _readable(found: Evidence, program: str, rows: Rows[Row]) -> list[Row]:
 
 
 def _from_file(found: Evidence, conf: str) -> None:
-    """Where nobody answers, what the file says."""
+    """Read settings from the file, where Slurm does not answer."""
     path = Path(conf or os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -107,9 +107,9 @@ def _from_file(found: Evidence, conf: str) -> None:
 
 
 def read_used(text: str) -> Rows[Used]:
-    """What jobs asked for and needed, from `sacct` with its steps: the largest step tells the memory.
+    """What jobs asked for and needed, from `sacct` with its steps: the memory is that of the largest step.
 
-    One row that cannot be read costs that row.
+    A row that cannot be read is skipped, and counted.
     """
     found = Rows[Used]()
     jobs: dict[str, dict[str, str]] = {}
@@ -183,7 +183,7 @@ def _rest(url: str) -> str:
         with urllib.request.urlopen(f"{url.rstrip('/')}/openapi/v3", timeout=QUICK_S):
             return ""
     except urllib.error.HTTPError as error:
-        # Who is not let in has at least been answered.
+        # A refusal is an answer, too.
         return "" if error.code in (401, 403, 500) else f"it answers {error.code} {error.reason}"
     except (OSError, ValueError) as error:
         return str(getattr(error, "reason", error))

@@ -20,6 +20,6 @@ RULES = (
 
 
 def findings(look: Evidence) -> list[Finding]:
-    """What is wrong first, then what could be better; each in the order of the rules."""
+    """Faults first, then advice; each in the order of the rules."""
     found = [finding for rule in RULES for finding in rule(look)]
     return sorted(found, key=lambda finding: finding.level is not Level.FAULT)

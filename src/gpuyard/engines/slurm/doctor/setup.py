@@ -19,11 +19,11 @@ _MEANT = {
     "safe": ("associations", "limits"),
     "wckeys": ("associations",),
 }
-"""What a word of AccountingStorageEnforce switches on besides; the controller shows these, slurm.conf need not."""
+"""Words that a word of AccountingStorageEnforce implies; the controller shows these, slurm.conf need not."""
 
 
 def daemons(look: Evidence) -> Iterator[Finding]:
-    """Who answers, and whether all are of one release."""
+    """Which daemons answer, and whether all are of one release."""
     if look.controller:
         seen = f"slurmctld does not answer: {_last(look.controller)}"
         if look.conf_file:
@@ -122,7 +122,7 @@ def _tres(look: Evidence) -> Iterator[Finding]:
 
 
 def priorities(look: Evidence) -> Iterator[Finding]:
-    """Who goes first, and for how long usage is held against them."""
+    """Which jobs go first, and how long usage counts."""
     if not look.site.config:
         return
     kind = look.setting("PriorityType")

@@ -16,7 +16,7 @@ NAMED_MAX = 8
 
 
 def rows(look: Evidence) -> Iterator[Finding]:
-    """Rows of jobs that nobody could make sense of."""
+    """Rows of jobs that could not be read."""
     for program, (count, first) in look.unread.items():
         seen = f"{count} rows of {program} could not be read: {first}"
         why = "what is said of jobs here leaves them out"

@@ -1,1 +1,1 @@
-"""What runs on the nodes of a Slurm cluster. Copied there, so nothing else of gpuyard is at hand."""
+"""The code that runs on the nodes of a Slurm cluster. It is copied there, without the rest of gpuyard."""

@@ -1,4 +1,4 @@
-"""The tasks of one node: forked to a gate, let go together, told by signals, swept away at the end.
+"""The tasks of one node: forked up to a gate, released together, signalled, swept away at the end.
 
 Runs on the nodes as the job's user: only the standard library, nothing newer than Python 3.6.
 """
@@ -75,7 +75,7 @@ class Crew:
     def __init__(self, plan: Dict[str, Any], node: str, port: int) -> None:
         self.plan, self.node, self.port = plan, node, port
         self.status: Dict[int, Optional[int]] = {}
-        """By process number how it ended, as `waitpid` says; None: it lives."""
+        """By pid, how it ended, as `waitpid` says; None: it lives."""
         self.ranks: Dict[int, int] = {}
         self.failed: Optional[Failure] = None
         self.mouths: List[int] = []
@@ -158,7 +158,7 @@ class Crew:
             os._exit(code)
 
     def _environment(self, local: int, rank: int) -> Dict[str, str]:
-        """What the yard says, over what Slurm says, over a clean base; GPUs as Slurm gave them."""
+        """The yard's variables over Slurm's over a clean base; GPUs as Slurm gave them."""
         plan, part = self.plan, self.plan["parts"][self.node]
         env = dict(plan["env"])
         for name, value in os.environ.items():
@@ -199,7 +199,7 @@ class Crew:
         return any([status is None for status in self.status.values()])
 
     def signal(self, number: int) -> None:
-        """To every task and what shares its session's first group; KILL to everything below."""
+        """Signal every task and the first group of its session; KILL goes to everything below."""
         for pid, status in self.status.items():
             if status is None:
                 kill(pid, number, group=True)

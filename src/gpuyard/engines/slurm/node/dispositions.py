@@ -1,7 +1,7 @@
-"""What a process does about signals: a new task heeds all of them as a new program does.
+"""Signal dispositions: a new task has the default ones, as a new program does.
 
-Whatever starts a job may ignore or block some: `nohup`, cron, a shell in the background, a daemon, Python itself. It
-lies with the code for the nodes, which goes there by itself; the supervisors of this machine use it too.
+What starts a job may ignore or block some: `nohup`, cron, a shell in the background, a daemon, Python itself. This
+file is part of the code for the nodes, which is copied there; the supervisors of this machine use it too.
 """
 
 import signal

@@ -9,20 +9,21 @@ import time
 from typing import Any, Dict, List, Optional
 
 LAUNCH, HALT, RUN, PLAN = "launch.json", "halt.json", "run", "plan.json"
-"""What the engine goes by; the wish that it stop; the part of the folder that the job's user owns; in it, what to run.
+"""What the engine relies on; the wish that it stop; the part of the folder that the job's user owns; in it, what to run.
 
-The engine never goes by what a user owns: a plan that names another user's files would have them read."""
+The engine never relies on what a user owns: a plan that names another user's files would have them read.
+"""
 CLAIM, NEWS, END, BEAT, GO, SCRIPT = "claim.json", "running.json", "end.json", "beat", "go", "script"
-"""Who runs it, taken once; how it stands; how it ended; a sign of life; all nodes are ready; what to run."""
+"""The claim, taken once; how it stands; how it ended; a sign of life; all nodes are ready; what to run."""
 READY, FAILED, ORDER = "ready.", "failed.", "order."
-"""Of one node: its tasks wait at the gate; one of them failed. For all nodes: a signal to pass on."""
+"""Per node: its tasks wait at the gate; one of them failed. For all nodes: a signal to pass on."""
 DEAD = "dead.json"
 """Slurm has given a node of it up: a part that still lives, cut off from the others, is to end at once."""
 TOLD = "TOLD"
 """The outcome where Slurm ended it: only Slurm knows what to call that."""
 BEAT_S = 5.0
 LEASE_S = 60.0
-"""A head that could not show a sign of life for so long has ended its tasks, and so have nodes that saw none."""
+"""A head that could not give a sign of life for this long has ended its tasks, and so have nodes that saw none."""
 
 
 def now_ms() -> int:
@@ -31,7 +32,7 @@ def now_ms() -> int:
 
 
 def read(path: str) -> Optional[Dict[str, Any]]:
-    """What a file holds; None where there is none."""
+    """The content of a file; None where there is none."""
     try:
         with open(path, "rb") as file:
             return dict(json.loads(file.read().decode()))
@@ -80,7 +81,7 @@ def changed(path: str) -> float:
 
 
 def names(path: str) -> List[str]:
-    """The names in a folder. Opening it makes a network file system look anew, which asking for one name does not."""
+    """The names in a folder. Opening it makes a network file system look again; asking for one name does not."""
     try:
         return os.listdir(path)
     except OSError:

@@ -34,14 +34,14 @@ class Head:
         self.hands: Union[Remote, Crew] = Remote(plan, port) if apart else Crew(plan, node, port)
         self.started_ms = 0
         self.verdict = self.why = ""
-        """What its end is to be called, once someone other than the job has decided it."""
+        """How its end is reported, once something other than the job has decided it."""
         self.stopping = self.running = self.warned = False
         self.frozen_at: Optional[float] = None
         self.limit_at = self.warn_at = self.term_at = self.kill_at = _NEVER
         self.beat_at, self.beaten_at = 0.0, time.monotonic()
 
     def run(self) -> int:
-        """From here to the end; gives what Slurm is to see as exit code."""
+        """Run to the end; gives the exit code for Slurm."""
         failure = None
         try:
             failure = self._start()
@@ -140,7 +140,7 @@ class Head:
         if failed is None or self.stopping or self.verdict:
             return
         if failed[0] == 128 + signal.SIGTERM and signal.sigtimedwait((signal.SIGTERM,), _TERM_RACE_S):
-            # Slurm tells tasks and wrapper at once, and the task was quicker.
+            # Slurm signals tasks and wrapper at once, and the task was quicker.
             self.hands.failed = None
             self._told()
             self.hands.failed = failed
@@ -160,7 +160,7 @@ class Head:
             return
         now = time.monotonic()
         if self.running:
-            # One that ended by itself before it was told keeps its own end.
+            # A job that ended by itself before the stop keeps its own end.
             self.hands.reap()
         if self.verdict or self.stopping or self.hands.failed is not None or self._over():
             self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
@@ -171,7 +171,7 @@ class Head:
         if self.plan["warn_signal"] and not self.warned:
             self.hands.warn(self.plan["warn_signal"])
             if self.verdict == "PREEMPTED":
-                # It asked to be warned so long ahead; half of the grace is left for what TERM makes it do.
+                # It asked for this much warning; half of the grace is left for what TERM makes it do.
                 self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
 
     def _over(self) -> bool:
@@ -253,10 +253,10 @@ class Head:
                 files.write(files.END, end, once=True)
                 break
             except FileNotFoundError:
-                # Somebody has removed the folder: there is no place left to tell it.
+                # The folder was removed: there is no place left to write the end.
                 return 1
             except OSError:
-                # Without the end on disk this process is all that knows it, so it stays.
+                # Without the end on disk only this process knows it, so it stays.
                 time.sleep(_RETRY_S)
         files.touch(self.plan["knock"])
         _linger()
@@ -275,7 +275,7 @@ def _linger() -> None:
 
 
 def _opened(cwd: str, path: str, append: bool) -> int:
-    # Without O_NONBLOCK a named pipe that nobody reads would hold the wrapper for ever.
+    # Without O_NONBLOCK a named pipe without a reader would block the wrapper forever.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | (0 if append else os.O_TRUNC)
     whole = os.path.join(cwd, path)
     try:

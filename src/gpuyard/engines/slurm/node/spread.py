@@ -21,11 +21,13 @@ _TURN_S = POLL_S + 2.0
 _READY_S_MAX = 300.0
 _KILL_S = 15.0
 _WARNING = "warn"
-"""At the end of an order: the signal is the job's warning, and not for everybody."""
+"""At the end of an order: the signal is the job's warning, and not for every process."""
 
 
 class Remote:
-    """The tasks of several nodes: one `srun` for each group of nodes, whose ends say that all of theirs are gone."""
+    """The tasks of several nodes: one `srun` for each group of nodes, which ends when all tasks of the group are
+    gone.
+    """
 
     def __init__(self, plan: Dict[str, Any], port: int) -> None:
         self.plan, self.port = plan, port
@@ -119,7 +121,7 @@ class Remote:
         """Nodes sweep for themselves before their `srun` ends."""
 
     def gpus(self) -> Dict[str, List[int]]:
-        """What each node has, as it said when it was ready."""
+        """The GPUs of each node, as it reported them when it was ready."""
         return {node: (files.read(files.READY + node) or {"gpus": []})["gpus"] for node in self.plan["order"]}
 
 
