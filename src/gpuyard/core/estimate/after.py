@@ -1,7 +1,7 @@
-"""From when on a job has nothing left to wait for in other jobs, if what runs ends when promised.
+"""When all dependencies of a job are met, if running jobs end when expected.
 
-Dependencies point backwards only, to jobs that were there before. So those that matter are walked through in the order
-of their ids, and each finds the times of those it waits for itself.
+Dependencies point only to earlier jobs. So the jobs that matter are visited in the order of their ids, and each finds
+the times of its own dependencies already known.
 """
 
 from collections.abc import Callable
@@ -15,29 +15,29 @@ from gpuyard.model import After, AfterKind, AttemptState, JobState
 from gpuyard.model.units import NO_LIMIT_MS
 
 OTHERS_MAX = 200
-"""So many jobs that are waited for, directly or through others, are taken into account."""
+"""How many jobs that are waited for, directly or through others, are taken into account."""
 
 
 class Times(NamedTuple):
-    """When a job starts and ends at the latest."""
+    """The latest start and end of a job."""
 
     start_ms: int
     end_ms: int
 
 
 class Ready(NamedTuple):
-    """When the last of the jobs that are waited for has done what is wanted of it; None: that cannot be told."""
+    """When the last dependency is met; None: unknown."""
 
     at_ms: int | None
     how: str
 
 
 Book = Callable[[JobRecord, int], Times | None]
-"""Book a job in, not before that time; None: it finds none."""
+"""Book a job, not before that time; None: there is no time for it."""
 
 
 def stuck(state: State, record: JobRecord) -> str:
-    """Why a job that waits for others never starts by itself: one of them is on hold; empty: nothing is known."""
+    """Why a job with dependencies never starts by itself: it is doomed, or waits for a held job; else empty."""
     if record.doomed:
         return f"it can never start: {record.doomed}"
     for other in _others(state, record) or []:
@@ -48,7 +48,7 @@ def stuck(state: State, record: JobRecord) -> str:
 
 
 def ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times], book: Book) -> Ready:
-    """From when on the job could start, as far as other jobs are concerned. `booked` is those in line, and grows."""
+    """When the job's dependencies are met. `booked` has the jobs in the queue, and grows."""
     others = _others(state, record)
     if others is None:
         return Ready(None, f"it waits for more than {count_text(OTHERS_MAX, 'job')}, one after the other")
@@ -70,7 +70,7 @@ def ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times]
 
 
 def _others(state: State, record: JobRecord) -> list[JobRecord] | None:
-    """Those it waits for, and those they wait for, the first submitted first; None: too many."""
+    """Its dependencies and theirs, the first submitted first; None: too many."""
     found: dict[int, JobRecord] = {}
     open_ends = [record]
     while open_ends:
@@ -111,7 +111,7 @@ def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times
 
 
 def _met(other: JobRecord, after: After, booked: dict[int, Times]) -> tuple[int | None, str]:
-    """When a dependency on a job is met; else what to say of that job."""
+    """When a dependency on a job is met; if unknown, what to say about that job."""
     name = f"job {other.job.label}"
     times = booked.get(other.id)
     if times is None:

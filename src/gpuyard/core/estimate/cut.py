@@ -1,7 +1,7 @@
-"""When a share finds a GPU that is cut now and whole again then, if the slices on it end when promised.
+"""When a share finds a GPU that is cut now and whole again by then, if the slices on it end when expected.
 
-A share is promised no such GPU: while it is cut, more slices may be cut from it, and each of them puts the share off.
-So this is when the share starts at the soonest, told where no other time is known.
+No such GPU is promised to a share: while it is cut, more slices may be cut from it, and each of them delays the share.
+So this is the earliest start, given only where no other time is known.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from gpuyard.core.state.state import State
 
 
 class Uncut(NamedTuple):
-    """When a GPU takes the share, and the jobs that end before it does."""
+    """When a GPU can take the share, and the jobs that end before that."""
 
     at_ms: int
     job_ids: tuple[int, ...]
@@ -23,7 +23,7 @@ class Uncut(NamedTuple):
 def uncut(
     state: State, quotas: QuotaProfile | None, now_ms: int, from_ms: int, record: JobRecord
 ) -> Uncut | None:
-    """The soonest over all ways to serve the job; None: it is no share, or more than ends are in its way."""
+    """The soonest over all ways to serve the job; None: it is no share, or not only running jobs are in its way."""
     if record.shape.form != SHARE or not state.nodes.cut:
         return None
     best: Uncut | None = None
@@ -31,7 +31,7 @@ def uncut(
         found = obstacles(state, record, way, now_ms)
         if not found.running or found.kept or found.foreign or found.closed or found.pinned:
             continue
-        # Something that should have ended and has not is expected to end right away.
+        # An overdue attempt is expected to end right away.
         at_ms = max(from_ms, found.when_ms, now_ms + 1)
         if quotas is not None and quotas.concerns(record):
             at_ms = quotas.earliest(record, way.model, at_ms)

@@ -1,8 +1,8 @@
-"""When a waiting job will start, if everything that runs ends when promised.
+"""When a waiting job will start, if all running jobs end when expected.
 
-The jobs ahead of it are booked in, in the policy's order, and then the job itself. That is what `conservative`
-promises. Other policies let jobs overtake for whom that finds no time: they start no later than told here as long as
-nobody new comes ahead of them, and often sooner.
+The jobs ahead of it are booked in the policy's order, and then the job itself. That is what `conservative` promises.
+Other policies also let jobs overtake that such bookings would hold up: with these a job starts no later than this as
+long as no other job comes ahead of it, and often sooner.
 """
 
 from typing import NamedTuple
@@ -26,14 +26,14 @@ AHEAD_MAX = 200
 
 
 class Estimate(NamedTuple):
-    """A time, and how it was arrived at."""
+    """A time, and how it was found."""
 
     at_ms: int | None
     how: str
 
 
 def estimate_starts(state: State, policy: Policy, now_ms: int, job_id: int) -> int | None:
-    """When a job will start (or did); None where that cannot be told."""
+    """When a job will start (or did); None if unknown."""
     record = state.jobs.get(job_id)
     return None if record is None else estimate(state, policy, now_ms, record).at_ms
 
@@ -45,7 +45,7 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
     if record.held:
         return Estimate(None, "it is on hold, and nobody has said for how long")
     if record.earmark is not None:
-        # Something that should have ended and has not is expected to end right away.
+        # An overdue attempt is expected to end right away.
         at_ms = max(freed_ms(state, record, now_ms), now_ms + 1)
         return Estimate(at_ms, "its room is kept for it and will be free then")
     if state.queue.order is not policy.order:
@@ -57,7 +57,7 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
 
 
 def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
-    """What keeps a job from starting that no promised end will change; None: nothing."""
+    """What keeps a job from starting that no expected end will change; None: nothing."""
     if not record.shape.ways:
         return "never: no node could hold it"
     if not policy.spec.quotas:
@@ -84,7 +84,7 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
 
 
 def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
-    """Book in those ahead, then the job."""
+    """Book the jobs ahead, then the job."""
     profile = Profile(state, policy, now_ms)
     strict = policy.backfill.name == "none"
     from_ms = now_ms
@@ -111,16 +111,16 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     others = _waited_for(state, policy, now_ms, record, profile, bookings)
     if others.at_ms is None:
         return Estimate(None, others.how)
-    # A job that is not in line yet does not start in this very moment.
+    # A job that is not in the queue yet does not start at this moment.
     from_ms = max(from_ms, record.begin_ms, others.at_ms, now_ms + (not waits))
     slot = profile.earliest(record, from_ms)
     if slot is not None and slot.at_ms <= now_ms and not _starts(state, policy, now_ms, record):
-        # Those ahead of it are served in another way than they are booked here: nothing changes before something ends.
+        # The jobs ahead are served differently than they are booked here: nothing changes before some job ends.
         from_ms = _change_ms(state, now_ms, bookings)
         slot = profile.earliest(record, from_ms) if from_ms < NEVER_MS else None
     total = ahead(state.queue, record) if waits else state.queue.count
     if slot is None and seen == total and kept_somewhere(state, record):
-        # In strict order whoever is ahead keeps all others waiting: for each of them the time has to be known.
+        # In strict order each job ahead blocks all others, so the start of each of them must be known.
         booked = {other.id for other, _slot in bookings}
         known = [o.id in booked or o.shape.profile == record.shape.profile for o in before]
         return _pinned(state, now_ms, from_ms, record, before if all(known) or not strict else None)
@@ -142,7 +142,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
 
 
 def _uncut(state: State, profile: Profile, now_ms: int, from_ms: int, record: JobRecord) -> Estimate:
-    """When a GPU that is cut now takes a share, where it finds room nowhere else."""
+    """When a GPU that is cut now can take a share that finds room nowhere else."""
     found = uncut(state, profile.quotas, now_ms, from_ms, record)
     if found is None or found.at_ms >= NEVER_MS:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
@@ -157,13 +157,13 @@ def _uncut(state: State, profile: Profile, now_ms: int, from_ms: int, record: Jo
 
 def _starts(state: State, policy: Policy, now_ms: int, record: JobRecord) -> bool:
     """Whether the job starts now."""
-    # Not `decide`, which would remember what it found.
+    # Not `decide`, which would cache its answer.
     plan = rehearse(state, policy, now_ms, lambda: None)
     return any([start.job_id == record.id for start in plan.starts])
 
 
 def _change_ms(state: State, now_ms: int, bookings: list[tuple[JobRecord, Slot]]) -> int:
-    """When something ends next, as promised, or somebody who waits starts; `NEVER_MS`: nothing does."""
+    """When the next job is expected to end or to start; `NEVER_MS`: none is."""
     times = [max(record.end_ms, now_ms + 1) for record in state.running.values()]
     times += [slot.at_ms for _record, slot in bookings if slot.at_ms > now_ms]
     return min(times, default=NEVER_MS)
@@ -172,7 +172,7 @@ def _change_ms(state: State, now_ms: int, bookings: list[tuple[JobRecord, Slot]]
 def _pinned(
     state: State, now_ms: int, from_ms: int, record: JobRecord, before: list[JobRecord] | None
 ) -> Estimate:
-    """When it has its slice of a pinned GPU, where it finds room nowhere else."""
+    """When the job gets its slice of a pinned GPU, if it finds room nowhere else."""
     found = None if before is None else handed_on(state, now_ms, record, before)
     if found is None:
         return Estimate(None, "slices of its size are on pinned GPUs; when they are free cannot be told")
@@ -192,7 +192,7 @@ def _waited_for(
     profile: Profile,
     bookings: list[tuple[JobRecord, Slot]],
 ) -> Ready:
-    """From when on it need not wait for other jobs any more; those that wait themselves are booked in for that."""
+    """When the job's dependencies are met; waiting jobs among them are booked for that."""
     if not record.pending:
         return Ready(now_ms, "")
 
@@ -220,7 +220,7 @@ def _when(state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord,
 
 
 def _after(seen: int, total: int, *, waits: bool, first: str) -> str:
-    """Whom it was booked behind. One that is not in line yet may well come before some of them."""
+    """How many jobs it was booked behind. A job that is not in the queue yet may come before some of them."""
     if seen < total:
         return f"only the first {seen} of {count_text(total, 'job')} ahead are counted, so it may be later"
     if not total or first:
@@ -230,7 +230,7 @@ def _after(seen: int, total: int, *, waits: bool, first: str) -> str:
 
 
 def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> tuple[str, bool]:
-    """What ends at that time and makes the room: jobs that run or are booked in on the same nodes; if several."""
+    """The jobs that end at that time and make the room, running or booked on the same nodes; and whether several."""
     where = {grant.node for grant in slot.grants}
     found = {
         job_id
@@ -245,7 +245,7 @@ def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) ->
         if freed_ms(state, other, state.now_ms) + other.estimate_ms == slot.at_ms:
             found.add(other.id)
     if not found:
-        # It waited for quota, not for room.
+        # It waits for quota, not for room.
         found = {r.id for r in state.running.values() if r.end_ms == slot.at_ms}
     return _jobs(state, found)
 
@@ -253,7 +253,7 @@ def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) ->
 def _endless(
     state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]
 ) -> tuple[str, bool]:
-    """The jobs without a time limit that it waits for: they run on its nodes, or are booked in there; if several."""
+    """The jobs without a time limit that it waits for, running or booked on its nodes; and whether several."""
     far_ms = now_ms + NO_LIMIT_MS // 2
     where = {grant.node for grant in slot.grants}
     found = {
@@ -266,7 +266,7 @@ def _endless(
         ends_ms = booked.at_ms + other.estimate_ms
         if other.estimate_ms >= NO_LIMIT_MS // 2 and ends_ms <= slot.at_ms:
             found |= {other.id} if any(g.node in where for g in booked.grants) else set()
-    # Else it waited for quota, not for room.
+    # Otherwise it waits for quota, not for room.
     return _jobs(state, found or {r.id for r in state.running.values() if far_ms <= r.end_ms <= slot.at_ms})
 
 

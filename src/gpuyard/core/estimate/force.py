@@ -1,4 +1,4 @@
-"""When others may be stopped for a job: not before they have had their minimum run time."""
+"""When other jobs may be stopped for a job: not before they have had their minimum run time."""
 
 from typing import NamedTuple
 
@@ -10,18 +10,18 @@ from gpuyard.core.schedule.preempt import protected_until_ms
 from gpuyard.core.state.state import State
 
 LOOKS_MAX = 4
-"""So many times at which someone is no longer protected are tried."""
+"""How many of the times at which a victim loses its protection are tried."""
 
 
 class Forced(NamedTuple):
-    """When a job starts by force, and whom that stops."""
+    """When a job starts by force, and which jobs that stops."""
 
     at_ms: int
     how: str
 
 
 def forced(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forced | None:
-    """The first time at which a plan would stop others for the job, if nothing changes before; None: none is seen."""
+    """The first time at which a plan would stop others for the job, if nothing changes before; None: none was found."""
     rights = [
         rule.rights(state, record, now_ms) for rule in policy.rules if rule.applies(state, record, now_ms)
     ]
@@ -37,7 +37,7 @@ def forced(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forc
         }
     )
     for at_ms in times[:LOOKS_MAX]:
-        # Not `decide`, which would remember for now what it found for then.
+        # Not `decide`, which would cache the answer for that time as if it held now.
         plan = rehearse(state, policy, at_ms, lambda: None)
         victims = [state.jobs[stop.job_id] for stop in plan.stops if stop.for_job == record.id]
         if victims:

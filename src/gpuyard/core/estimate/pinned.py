@@ -1,8 +1,8 @@
-"""When a slice of a pinned GPU comes free, if everything that runs ends when promised.
+"""When a slice of a pinned GPU becomes free, if all running jobs end when expected.
 
-Such slices are there already and only change hands. So those who want one size stand in a line for them: each takes
-the one that is free first. A job that could be served elsewhere too is counted in that line all the same: then it is no
-later than told here.
+Such slices exist already and only change hands. So the jobs that want one size queue for them: each takes the slice
+that is free first. A job that could also be served elsewhere is counted in that queue all the same: then the real start
+is no later than this estimate.
 """
 
 from collections.abc import Iterable
@@ -21,19 +21,19 @@ class Handed(NamedTuple):
 
     at_ms: int
     job_id: int
-    """0: nobody has it."""
+    """0: the slice is free."""
 
 
 def kept_somewhere(state: State, record: JobRecord) -> bool:
-    """Whether any GPU is pinned to slices of the size that the job wants."""
+    """Whether any GPU is pinned to slices of the job's profile."""
     pins = [pin for row in state.nodes.pins.values() for pin in row.values()]
     return any([place.profile == record.shape.profile for pin in pins for place in pin.held])
 
 
 def handed_on(state: State, now_ms: int, record: JobRecord, before: Iterable[JobRecord]) -> Handed | None:
-    """When the job has its slice of a pinned GPU, after those before it in line; None: that cannot be told.
+    """When the job gets its slice of a pinned GPU, after the jobs before it in the queue; None: unknown.
 
-    Only where all of them want one slice: several have to be free at the same time, and on the same node.
+    Only if all of them want one slice: several would have to be free at the same time, and on the same node.
     """
     shape = record.shape
     if not shape.profile or shape.slices > 1:
@@ -50,7 +50,7 @@ def handed_on(state: State, now_ms: int, record: JobRecord, before: Iterable[Job
 
 
 def _free_from(state: State, now_ms: int, record: JobRecord) -> list[Handed]:
-    """From when on each slice of the size is free, on GPUs that are pinned to such and that the job may have."""
+    """When each slice of the profile is free, on GPUs that are pinned to such slices and that the job may use."""
     nodes, shape = state.nodes, record.shape
     found: list[Handed] = []
     for way in shape.ways:
@@ -69,7 +69,7 @@ def _free_from(state: State, now_ms: int, record: JobRecord) -> list[Handed]:
                         continue
                     holder = holders.get(Slice(gpu, *place))
                     if holder is not None and _has_room(state, record, number, holder[2]):
-                        # Something that should have ended and has not is expected to end right away.
+                        # An overdue attempt is expected to end right away.
                         found.append(Handed(max(holder[0], now_ms + 1), holder[1]))
                     elif place not in used and _has_room(state, record, number, None):
                         found.append(Handed(now_ms, 0))
@@ -77,12 +77,12 @@ def _free_from(state: State, now_ms: int, record: JobRecord) -> list[Handed]:
 
 
 def _has_room(state: State, record: JobRecord, number: int, gone: Grant | None) -> bool:
-    """Cores and memory on the node, what one job gives back counted."""
+    """Whether the node has the cores and memory, counting what one job gives back."""
     cpu_milli = state.nodes.cpu_free[number] + (gone.cpu_milli if gone else 0)
     memory_mib = state.nodes.memory_free[number] + (gone.memory_mib if gone else 0)
     return record.shape.cpu_milli <= cpu_milli and record.shape.memory_mib <= memory_mib
 
 
 def _lacks_quota(state: State, record: JobRecord, model: int) -> bool:
-    """Whether it waits for more than a slice."""
+    """Whether the job also waits for quota."""
     return state.tenants.refusal(record.party, model, record.shape.gpu_milli, record.limit_ms) is not None

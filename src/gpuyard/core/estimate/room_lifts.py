@@ -1,8 +1,8 @@
-"""What would have to go for a job to have room: on which nodes, and which jobs, holds and faults there.
+"""What would have to go for a job to have room: on which nodes, and which jobs, earmarks and other obstacles there.
 
-Of all nodes that could serve the job, those are chosen that can have the room soonest if what runs ends as promised.
-What stands in the way there is told apart: jobs that run, room kept for others, processes from outside the yard, and
-nodes that take nothing new.
+Of all nodes that could serve the job, those are chosen that can have the room soonest if running jobs end as expected.
+The obstacles there are kept apart: running jobs, room kept for other jobs, processes from outside the yard, and nodes
+that take no new jobs.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from gpuyard.model import AddNodes, Ask, Grant, Milli, Node, Whole
 from gpuyard.model.units import DAY_MS, MILLI
 
 _UNFORESEEN_MS = DAY_MS
-"""Nobody knows when a node is mended or someone outside the yard leaves: it is taken to be no sooner than this."""
+"""How long a node stays closed or a foreign process stays is unknown: at least this long is assumed."""
 
 
 class Holder(NamedTuple):
@@ -27,25 +27,25 @@ class Holder(NamedTuple):
     when_ms: int
     """When it may be gone."""
     job_id: int
-    """0: someone outside the yard; -1: nobody, GPUs that are pinned to slices."""
+    """0: a process outside the yard; -1: GPUs that are pinned to slices."""
     kept: bool
-    """Whether the job waits, and this is only kept for it."""
+    """Whether the room is only kept for the job, which waits."""
     grant: Grant
 
 
 class Obstacles(NamedTuple):
-    """What keeps room from a job on the nodes that would have it soonest."""
+    """What keeps a job from having room on the nodes that would have it soonest."""
 
     when_ms: int
-    """When it could be there; 0: it is there."""
+    """When the room could be there; 0: it is there."""
     running: tuple[int, ...] = ()
     """Jobs that would have to end."""
     kept: tuple[int, ...] = ()
     """Jobs for which room is kept there."""
     foreign: tuple[int, ...] = ()
-    """Nodes on which someone outside the yard is in the way."""
+    """Nodes on which processes outside the yard are in the way."""
     closed: tuple[int, ...] = ()
-    """Nodes that take nothing new."""
+    """Nodes that take no new jobs."""
     pinned: tuple[int, ...] = ()
     """Nodes with GPUs that are pinned to slices."""
 
@@ -54,7 +54,7 @@ NOTHING = Obstacles(0)
 
 
 def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacles:
-    """What is in the way of a job that is served one way."""
+    """The obstacles of a job that is served one way."""
     shape, members = record.shape, state.nodes.kinds[way.kind].members & way.pools
     if way.full_nodes == 1 and not way.rest_tasks:
         layout = [(way.tasks_per_node, 1)]
@@ -86,7 +86,7 @@ def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacl
 
 
 def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms: int) -> Obstacles:
-    """What is in the way of a job for which just this room is kept."""
+    """The obstacles of a job that has exactly this room earmarked."""
     there = [
         (grant, holder)
         for grant in grants
@@ -94,7 +94,7 @@ def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms
         if holder.job_id > 0 and not holder.kept
     ]
     running = {holder.job_id for grant, holder in there if holder.grant.gpus & grant.gpus}
-    # Where no GPU is shared it is cores or memory that they wait for.
+    # If no GPU overlaps, the job waits for cores or memory.
     running = running or {holder.job_id for _grant, holder in there}
     taken = {number: mask for number, (mask, _who) in state.nodes.foreign.items()}
     foreign = [grant.node for grant in grants if taken.get(grant.node, 0) & grant.gpus]
@@ -103,7 +103,7 @@ def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms
 
 
 def _holders(state: State, number: int, but: int, now_ms: int) -> list[Holder]:
-    """All who hold a part of a node, but one job: who goes first comes first."""
+    """Everything that holds a part of a node, except one job; the first to go comes first."""
     nodes = state.nodes
     found = [
         Holder(end_ms, job_id, False, grant)
@@ -123,7 +123,7 @@ def _holders(state: State, number: int, but: int, now_ms: int) -> list[Holder]:
 
 
 def _to_go(state: State, shape: Shape, number: int, tasks: int, but: int, now_ms: int) -> list[Holder]:
-    """Who would have to go from a node for it to have room for so many tasks; nobody who could stay."""
+    """What would have to go from a node to make room for `tasks` tasks, and nothing that could stay."""
     holders = _holders(state, number, but, now_ms)
     staying, going = list(holders), []
     while staying and not _fits(state, shape, number, tasks, staying):
@@ -136,7 +136,7 @@ def _to_go(state: State, shape: Shape, number: int, tasks: int, but: int, now_ms
 
 
 def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Holder]) -> bool:
-    """Whether an open node with only these on it would hold so many tasks."""
+    """Whether an open node with only these holders would have room for `tasks` tasks."""
     most = state.nodes.attempts_max
     if most and sum([holder.job_id > 0 and not holder.kept for holder in staying]) >= most:
         return False
@@ -165,11 +165,11 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Hol
     )
 
 
-# -- what no node of the fleet could hold --------------------------------------------------------------------------
+# -- jobs that no node of the fleet could hold ---------------------------------------------------------------------
 
 
 def servable(ask: Ask) -> Ask:
-    """The nearest ask that some fleet could serve: whole GPUs, nodes of any name, spread only as far as that goes."""
+    """The nearest ask that some fleet could serve: whole GPUs, nodes of any name, spread no further than possible."""
     shared = not isinstance(ask.gpus, Whole) and not (isinstance(ask.gpus, Milli) and ask.tasks == 1)
     most = _even(ask.tasks, ask.nodes_min, ask.tasks)
     spreads = ask.tasks >= ask.nodes_min and (not ask.nodes_max or -(-ask.tasks // most) <= ask.nodes_max)
@@ -182,16 +182,16 @@ def servable(ask: Ask) -> Ask:
 
 
 def _even(tasks: int, nodes_min: int, most: int) -> int:
-    """How many tasks go on a node, as `core.fleet.shapes` has it: as even as they go, never on too few nodes."""
+    """How many tasks go on a node, as in `core.fleet.ways`: as even as possible, never on too few nodes."""
     if nodes_min <= 1:
         return most
     return max(1, min(most, -(-tasks // nodes_min), -(-tasks // (nodes_min - 1)) - 1))
 
 
 def nodes_to_add(state: State, shape: Shape) -> AddNodes:
-    """The nodes that a fleet lacks for which a job is too large: the fewest of a kind there is, or larger ones.
+    """The nodes that the fleet lacks for a job: the fewest of an existing kind, or larger ones.
 
-    Where the engine of a cluster cannot do what the job needs, they are of a cluster whose engine can.
+    If the engine of a cluster cannot do what the job needs, they belong to a cluster with an engine that can.
     """
     ask, lacks = shape.ask, state.nodes.lacks
     fitting = [
@@ -234,7 +234,7 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
 
 
 _NODE = Node("node", "main", "default", "H100", 8, 64 * MILLI, 1 << 20)
-"""What is added to a fleet that has nothing to go by."""
+"""The node that is added to a fleet without any to copy."""
 
 
 def _tasks_on_empty(node: Node, shape: Shape) -> int:

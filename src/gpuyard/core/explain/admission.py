@@ -1,4 +1,4 @@
-"""Jobs that could never start, told apart at the door instead of waiting for ever."""
+"""Jobs that could never start, refused at submission instead of waiting for ever."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ _CANNOT = {
 
 
 def gpus_text(milli: int) -> str:
-    """Milli-GPU for people: `8`, `0.25`."""
+    """Milli-GPU as text: `8`, `0.25`."""
     whole, part = divmod(milli, MILLI)
     return str(whole) if part == 0 else f"{milli / MILLI:g}"
 
@@ -107,7 +107,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
 
 
 def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
-    """Why no window of a budget could pay for a job that may run for so long; None if all could."""
+    """Why no window of a budget could pay for a job with this time limit; None if all could."""
     tenants = state.tenants
     if not (tenants.budgeted and state.settings.policy.quotas):
         return None
@@ -121,7 +121,7 @@ def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
 
 
 def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Reason | None:
-    """The reason where a job alone may take more than the whole budget of a tenant."""
+    """The reason if a single job may take more than the whole budget of a tenant."""
     asked = gpu_milli * limit_ms
     if asked <= budget_milli_ms:
         return None
@@ -136,7 +136,7 @@ def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Re
 
 
 def _instead(state: State, shape: Shape) -> str:
-    """What else to ask for: the same on other nodes of the fleet, where they could hold it; else less."""
+    """What else to ask for: the same on other nodes of the fleet that could hold it; else less."""
     ask = shape.ask
     if lacking := _lacking(state, shape):
         slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
@@ -168,7 +168,7 @@ def _instead(state: State, shape: Shape) -> str:
 
 
 def _why_no_way(state: State, shape: Shape) -> str:
-    """The dimension in which even an empty node is too small."""
+    """In which respect even an empty node is too small."""
     ask, kinds = shape.ask, state.nodes.kinds
     wants = ask_text(shape)
     if not kinds:
@@ -206,7 +206,7 @@ def never_able(ask: Ask, state: State) -> bool:
 
 
 def _lacking(state: State, shape: Shape) -> tuple[str, Capability] | None:
-    """A cluster, and what its engine cannot do for a job, where none of the clusters can."""
+    """If no cluster can serve a job: a cluster, and what its engine cannot do."""
     lacks = state.nodes.lacks
     clusters = sorted({k.cluster for k in state.nodes.kinds if k.members and (k.gpus or not shape.gpus)})
     missing = [shape.needs & lacks.get(cluster, frozenset()) for cluster in clusters]
@@ -216,7 +216,7 @@ def _lacking(state: State, shape: Shape) -> tuple[str, Capability] | None:
 
 
 def _too_many_slices(state: State, shape: Shape, wants: str) -> str:
-    """Slices go on GPUs in equal numbers, so some numbers take more GPUs than they seem to; empty: that is not it."""
+    """Slices go on GPUs in equal numbers, so some counts take more GPUs than expected; empty: another cause."""
     rows = []
     for kind in state.nodes.kinds:
         name = _name(state, kind.model)

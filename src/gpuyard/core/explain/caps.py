@@ -1,4 +1,4 @@
-"""A tenant's budget and caps, and how much of each is used: what `refusal` of `quota.tenants` compares, in numbers."""
+"""A tenant's budget and caps, and how much of each is used: what `refusal` in `quota.tenants` compares, in numbers."""
 
 from dataclasses import dataclass
 
@@ -8,38 +8,38 @@ from gpuyard.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """A budget of GPU time: spent, promised and left are all of it. Amounts are milli-GPU x ms."""
+    """A budget of GPU time: spent, promised and left add up to it. Amounts are milli-GPU x ms."""
 
     budget_milli_ms: int
     spent_milli_ms: int
-    """In this window, what runs has used so far included."""
+    """In this window, including what running jobs have used so far."""
     promised_milli_ms: int
-    """What runs may still use, up to its time limits."""
+    """What running jobs may still use, up to their time limits."""
     window_ms: int
     window_end_ms: int
-    """When it begins anew."""
+    """When the next window begins."""
 
     @property
     def left_milli_ms(self) -> int:
-        """What new jobs may ask for; below 0 where a budget was made smaller than what is promised."""
+        """What new jobs may use; below 0 if the budget was made smaller than what is promised."""
         return self.budget_milli_ms - self.spent_milli_ms - self.promised_milli_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Caps of one tenant; None where there is none."""
+    """The caps of one tenant; None: no cap."""
 
     budget: BudgetUse | None
     max_running_jobs: int | None
     max_gpus_per_job_milli: int | None
     max_gpus_per_user_milli: int | None
-    """Of each user below it."""
+    """For each user below it."""
     most_per_user_milli: int
-    """What the user below it has that uses most."""
+    """The most that one user below it uses."""
 
 
 def caps(state: State, number: int, now_ms: int) -> Caps:
-    """What a tenant may use besides its quotas in GPUs, and what it uses of that."""
+    """What a tenant may use besides its GPU quotas, and what it uses of that."""
     tenants = state.tenants
     tenant = next((t for t in state.settings.tenants if t.path == tenants.path[number]), None)
     per_user = tenant.quota.max_gpus_per_user if tenant is not None else None
@@ -61,7 +61,7 @@ def _budget(state: State, number: int, now_ms: int) -> BudgetUse | None:
         return None
     start_ms, spent = spend.window_start_ms, spend.spent_milli_ms
     if now_ms >= start_ms + spend.window_ms:
-        # It has closed, and no event has told of it yet.
+        # The window has ended, and no event has closed it yet.
         start_ms, spent = now_ms // spend.window_ms * spend.window_ms, 0
     running = [
         record.shape.gpu_milli * max(0, now_ms - max(record.started_ms, start_ms))

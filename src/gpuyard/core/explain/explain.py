@@ -1,6 +1,6 @@
-"""Why a job waits: all blockers, with numbers, from the very pass that decides.
+"""Why a job waits: all reasons, with numbers, from the same pass that decides.
 
-A pass stops at the first thing that forbids a start, because that is all it needs. A person needs all of them, how far
+A pass stops at the first thing that forbids a start, because that is all it needs. A user needs all of them, how far
 each is from being lifted, and when the job could start. That is worked out here, on demand, for one job.
 """
 
@@ -52,7 +52,7 @@ BY_WEIGHT = (
     ReasonCode.AHEAD,
     ReasonCode.NOT_EXAMINED,
 )
-"""What can never change first, what is only a matter of one's turn last."""
+"""First what can never change, last what is only a matter of the job's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +63,27 @@ class Explanation:
     label: str
     state: JobState
     ahead: int
-    """Jobs before it in the policy's order; 0 for the first and for one that does not wait in line."""
+    """Jobs before it in the policy's order; 0 for the first job and for a job that is not in the queue."""
     waiting: int
-    """How many wait in line."""
+    """How many jobs are in the queue."""
     reasons: tuple[Reason, ...]
-    """All blockers, the ones that weigh most first. Empty: it starts now, or has started."""
+    """All reasons, the weightiest first. Empty: the job starts now, or has started."""
     start_ms: int | None
-    """When it starts if what runs ends as promised and nobody comes in between; None: that cannot be told."""
+    """When it starts if running jobs end as expected and no other job comes in between; None: unknown."""
     how: str
-    """How that was reached."""
+    """How that time was found."""
     helps: tuple[Help, ...] = ()
-    """What would let it start now, each tried out."""
+    """What would let it start now; each was tried."""
     implied: tuple[Reason, ...] = ()
-    """What else is true, but is lifted with the reasons and so does not stand in the way by itself."""
+    """What else is true, but is lifted together with the reasons and so is no blocker by itself."""
     judged: bool = False
-    """Whether each reason has its lift, and all of them were tried out together and with each one left out."""
+    """Whether each reason has its lift, and all lifts were tried together and with each one left out."""
     left_out: int = 0
-    """Jobs that wait and were left out when it was judged, because there are too many to try things out with all."""
+    """Waiting jobs that were left out of the judgement, because there are too many to try things with all of them."""
 
 
 def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanation | None:
-    """All blockers of a job; None if there is no live job of that id."""
+    """All reasons why a job waits; None if there is no live job of that id."""
     record = state.jobs.get(job_id)
     if record is None:
         return None
@@ -108,7 +108,7 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
 
 
 def _promised(state: State, record: JobRecord, plan: Plan, now_ms: int) -> int | None:
-    """What the plan itself foresees: the end of those to be stopped for the job, or a promise."""
+    """What the plan itself foresees: the end of the jobs to be stopped for this one, or a promise."""
     graces = [state.jobs[stop.job_id].klass.grace_ms for stop in plan.stops if stop.for_job == record.id]
     if graces:
         return now_ms + max(graces)
@@ -117,7 +117,7 @@ def _promised(state: State, record: JobRecord, plan: Plan, now_ms: int) -> int |
 
 
 class _Turn:
-    """What was found when the job was looked at."""
+    """What was found at the job's turn."""
 
     def __init__(self, record: JobRecord) -> None:
         self.record = record
@@ -126,7 +126,7 @@ class _Turn:
         self.helps: tuple[Help, ...] = ()
 
     def look(self, current: Pass, backfill: Backfill) -> None:
-        """Read the books."""
+        """Collect the reasons from the pass."""
         record = self.record
         if record.earmark is not None:
             self.reasons = earmark_reasons(current, record)
@@ -137,7 +137,7 @@ class _Turn:
             *quota_reasons(current, record, may_force),
             *room_reasons(current, record, may_force),
         ]
-        # Asked a second time when the pass comes to it: that changes nothing but what is remembered of refusals.
+        # The pass asks this again at the job's turn; asking twice only changes what is remembered of refusals.
         self.found = backfill.place(record)
         if self.found is ReasonCode.RESERVATION:
             self.reasons += reservation_reasons(current, record)
@@ -148,7 +148,7 @@ class _Turn:
 def _reasons(
     state: State, policy: Policy, now_ms: int, turn: _Turn, plan: Plan, before: int
 ) -> tuple[Reason, ...]:
-    """Everything in the way, each once, by weight."""
+    """All reasons, each once, by weight."""
     record = turn.record
     reasons = [] if type(turn.found) is tuple else list(turn.reasons)
     impossible = never(state, record.job.spec) if not record.shape.ways else None
@@ -165,7 +165,7 @@ def _reasons(
 
 
 def _running(state: State, record: JobRecord, now_ms: int) -> str:
-    """What a job that holds GPUs does."""
+    """What a job that holds GPUs is doing."""
     where = names_text([state.nodes.node[grant.node].name for grant in record.grants])
     text = f"it has run for {span(now_ms - record.started_ms)} on {where}"
     if record.phase is AttemptState.SUSPENDED:

@@ -1,7 +1,7 @@
-"""From a layout that somebody wants to what becomes of a GPU: what is kept, made and taken away, or why it cannot be.
+"""From a wanted layout to what happens to a GPU: which slices are kept, made and removed, or why it is not possible.
 
-Nothing that runs is moved: a slice in use must be part of the layout, and stays where it is. Slices that nobody uses
-are kept where the layout has such, and are taken away where it has not.
+Slices in use are never moved: they must be part of the layout, and stay where they are. Idle slices are kept if the
+layout has such slices, and removed if it has not.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from gpuyard.model.mig import MOLDS, Mold
 
 
 class Fate(NamedTuple):
-    """What a wanted layout means to one GPU."""
+    """What a wanted layout means for one GPU."""
 
     gpu: int
     held: Held = ()
@@ -24,11 +24,11 @@ class Fate(NamedTuple):
     kept: Held = ()
     made: Held = ()
     gone: Held = ()
-    """Idle slices that are taken away."""
+    """Idle slices that are removed."""
     refusal: str = ""
-    """Why it cannot be; empty: it can."""
+    """Why it is not possible; empty: it is."""
     mistaken: bool = False
-    """Whether the layout itself is wrong: no waiting helps."""
+    """Whether the layout itself is wrong, so that waiting does not help."""
 
 
 def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held = ()) -> Fate:
@@ -82,13 +82,13 @@ def pinned(state: State, number: int) -> list[tuple[int, Pin]]:
 
 
 def _impossible(mold: Mold, wanted: Sequence[str]) -> str:
-    """Why no GPU of this model can have this layout; empty: one can."""
+    """Why no GPU of this model can have this layout; empty: it can."""
     for name in wanted:
         if mold.profile(name) is None:
             known = ", ".join([profile.name for profile in mold.profiles])
             return f"{mold.model} has no profile {name}; it has {known}"
     if len(wanted) > mold.slots:
-        # Every way is tried below: that is for layouts that somebody could mean.
+        # The search below tries every combination: it is meant for layouts of a sensible size.
         number = max([profile.count_max for profile in mold.profiles])
         return f"{mold.model} cannot be cut to {len(wanted)} slices: it takes {number} at most"
     fitted = fit(mold, (), wanted)
@@ -99,7 +99,7 @@ def _impossible(mold: Mold, wanted: Sequence[str]) -> str:
 
 
 def _placed(mold: Mold, used: Held, idle: Held, wanted: list[str]) -> Held | None:
-    """Where everything wanted goes beside what is in use, with as many of the idle slices as can stay."""
+    """Where all wanted slices go beside those in use, keeping as many idle slices as possible."""
     reused: list[Place] = []
     left = list(wanted)
     for place in idle:

@@ -1,4 +1,4 @@
-"""Blockers that have to do with a job's turn: holds and times, promises to others, and who is ahead."""
+"""Reasons that concern a job's turn: holds and begin times, promises to other jobs, and the jobs ahead."""
 
 from gpuyard.core.explain.admission import ask_text
 from gpuyard.core.explain.quota_reasons import quota_reasons
@@ -36,7 +36,7 @@ _FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION})
 
 
 def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reason]:
-    """A hold, a begin time."""
+    """Reasons of a job that is not in the queue: a hold, dependencies, a begin time."""
     found = []
     if record.held:
         lifted_by = f"yard release {record.job.label}"
@@ -61,7 +61,7 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
 
 
 def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
-    """Jobs it waits for: each of them, the tasks of an array as one; or, where one will do, all as one."""
+    """The jobs it waits for: one reason each, the tasks of an array as one; if one job is enough, all as one."""
     groups: dict[tuple[int, AfterKind], tuple[list[int], list[Job]]] = {}
     for after in record.pending:
         jobs = [other.job for other in waited(state, record, after)]
@@ -74,7 +74,7 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
         for (_array, kind), (ids, jobs) in groups.items()
     ]
     one = record.job.spec.after_one
-    # Those that cannot come true any more would count against it, if it were left with them.
+    # Dependencies that can no longer be met would doom the job if they were left over.
     of_all = tuple([after.job_id for after in record.job.spec.after])
     if one and len(record.pending) > 1:
         every = " or ".join([f"{who} to {what}" for _ids, _array_id, who, what in waits])
@@ -95,14 +95,14 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
 
 
 def _text(record: JobRecord, array_id: int, who: str, what: str) -> str:
-    """What it waits for; an earlier task of its own array, because so few of them may run at a time."""
+    """What it waits for; or, for an earlier task of its own array, that only so many may run at a time."""
     if array_id and array_id == record.job.array_id:
         return f"as many tasks of its array run as may at a time; it comes after {who}"
     return f"it waits for {who} to {what}"
 
 
 def _waited(jobs: list[Job], kind: AfterKind) -> str:
-    """Jobs that are waited for, as people call them."""
+    """The jobs that are waited for, by their labels."""
     if len(jobs) == 1:
         return f"job {jobs[0].label}"
     if kind is AfterKind.ALONE:
@@ -111,7 +111,7 @@ def _waited(jobs: list[Job], kind: AfterKind) -> str:
 
 
 def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
-    """Its room is being freed: by whom, until when it is kept, and what else keeps it from starting there."""
+    """Its room is being freed: by which jobs, until when it is kept, and what else keeps it from starting there."""
     state, now_ms, earmark = current.state, current.now_ms, record.earmark
     assert earmark is not None
     gpus = sum([grant.gpus.bit_count() for grant in earmark.grants])
@@ -140,7 +140,7 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
 
 
 def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
-    """Room that is there, but promised."""
+    """There is room, but it is promised."""
     state, now_ms = current.state, current.now_ms
     inside = [
         r for r in current.reservations if r.at_ms < now_ms + record.estimate_ms and r.job_id != record.id
@@ -164,7 +164,7 @@ def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
 
 
 def victims_reason(state: State, record: JobRecord, plan: Plan) -> list[Reason]:
-    """Jobs that are about to be stopped for it."""
+    """The jobs that are about to be stopped for it."""
     stops = [stop for stop in plan.stops if stop.for_job == record.id]
     if not stops:
         return []
@@ -178,7 +178,7 @@ def victims_reason(state: State, record: JobRecord, plan: Plan) -> list[Reason]:
 def line_reasons(
     state: State, policy: Policy, record: JobRecord, plan: Plan, before: int, *, needed: bool
 ) -> list[Reason]:
-    """The pass did not come to it: nobody may overtake, it had looked at enough, or someone like it was refused."""
+    """Why the pass did not reach it: no job may overtake, enough jobs were examined, or a similar job was refused."""
     codes = [ReasonCode(code) for code in plan.codes]
     refused = [code for code in codes if code not in (ReasonCode.STARTED, ReasonCode.EARMARK)]
     if policy.backfill.name == "none" and refused and codes[-1] in _FOR_ROOM:
@@ -209,6 +209,6 @@ _TEXTS = {
 
 
 def fallback(code: ReasonCode) -> Reason:
-    """A blocker of which no more is known than the pass says."""
+    """A reason about which no more is known than its code."""
     text = _TEXTS.get(code, f"refused with {code.name}")
     return Reason(code, "decide", text, False, "a change in what runs")

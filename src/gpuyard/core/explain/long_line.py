@@ -1,7 +1,7 @@
-"""A line that is too long to try things out on it, cut to the part that is looked at for one job.
+"""A queue that is too long for trials, cut to the part that matters for one job.
 
-What keeps a job waiting is at the front of the line, and right before the job. A hundred thousand jobs between them
-that ask for what those ask for tell nothing new, and each trial would move them all.
+What keeps a job waiting is at the front of the queue and right before the job. A hundred thousand jobs in between with
+the same asks add nothing new, and each trial would have to move them all.
 """
 
 from collections.abc import Iterator
@@ -15,31 +15,31 @@ from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import State
 
 LOOKED_AT_MAX = 2000
-"""Jobs that do not run of which so many are looked at; of more, some are left out, and the answer says how many."""
+"""How many jobs that do not run are examined; if there are more, some are left out, and the answer says how many."""
 _HEADS = 4
-"""Of each kind of job, so many that come first in line."""
+"""How many jobs are taken from the front of each stream."""
 _NEAR = LOOKED_AT_MAX // 4
-"""Jobs of its own kind right before the one that is asked about."""
+"""How many jobs of its own stream are taken right before the job in question."""
 
 
 class Cut(NamedTuple):
     """What was left out."""
 
     left_out: int = 0
-    """Jobs in line, or set aside, that the state no longer has."""
+    """Queued or deferred jobs that the state no longer has."""
     ahead: int = 0
-    """Those of them that are ahead of the job in line."""
+    """How many of them are ahead of the job in the queue."""
     held: object = None
-    """They themselves: to let go of them takes as long as to look at each."""
+    """Keeps them alive: freeing them takes as long as examining each."""
 
 
 def is_long(state: State) -> bool:
-    """Whether there are more jobs than are looked at."""
+    """Whether there are more jobs than are examined."""
     return len(state.jobs) - len(state.running) > LOOKED_AT_MAX
 
 
 def shorten(state: State, record: JobRecord) -> Cut:
-    """Leave the part of a long line that is looked at for one job. The state is the caller's own, and is spoilt."""
+    """Keep only the part of a long queue that is examined for one job. The state is the caller's own, and is spoilt."""
     if not is_long(state):
         return Cut()
     before, running = state.jobs, state.running
@@ -66,7 +66,7 @@ def shorten(state: State, record: JobRecord) -> Cut:
 
 
 def _of_interest(queue: WaitQueue, record: JobRecord) -> Iterator[JobRecord]:
-    """Those in line that matter most first; some come twice."""
+    """Queued jobs, those that matter most first; some come twice."""
     queue.settle()
     heads = [
         row[-1]

@@ -1,6 +1,6 @@
-"""Which quotas forbid a start: every rule of every tenant on the job's way up, with numbers.
+"""Which quotas forbid a start: every rule of every tenant above the job, with numbers.
 
-`Tenants.refusal` stops at the first rule, because one is enough to wait. Here all of them are told, from the same
+`Tenants.refusal` stops at the first rule, because one is enough to wait. Here all of them are listed, from the same
 columns.
 """
 
@@ -68,7 +68,7 @@ def tenant_name(state: State, number: int) -> str:
 
 
 def configured(state: State, path: str) -> Quota:
-    """What is set for a tenant itself; nothing, if nobody has set anything."""
+    """The quota set for a tenant itself; an empty one if there is none."""
     return next((each.quota for each in state.settings.tenants if each.path == path), Quota())
 
 
@@ -110,7 +110,7 @@ def _key(state: State, column: int) -> str:
 
 
 def _per_user(state: State, record: JobRecord, may_force: bool) -> list[Reason]:
-    """What tenants on its way up, and the yard, allow each user."""
+    """What the tenants above it, and the yard, allow each user."""
     tenants, milli = state.tenants, record.shape.gpu_milli
     reasons = []
     for seat in tenants.chain[record.party]:
@@ -190,7 +190,7 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
 
 
 def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> list[Reason]:
-    """What is free, but guaranteed to tenants that do not lend it."""
+    """GPUs that are free, but guaranteed to tenants that do not lend them."""
     tenants, milli = state.tenants, record.shape.gpu_milli
     if not tenants.held_back_refusal(record.leaf, model, milli, state.nodes.up_milli):
         return []
@@ -226,7 +226,7 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
 
 
 def without_names(reason: Reason) -> Reason:
-    """A reason for someone who does not know of every tenant: only what is held back names others than one's own."""
+    """A reason for a user who may not see every tenant: only held-back reasons name tenants of others."""
     if reason.code is not ReasonCode.HELD_BACK:
         return reason
     said, held, _holders = reason.text.partition(_HELD_BY)
@@ -234,7 +234,7 @@ def without_names(reason: Reason) -> Reason:
 
 
 def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: list[int]) -> LendMore:
-    """The fewest tenants, those with most to spare first, that would have to lend; where these do not do, all."""
+    """The fewest tenants that would have to lend, those with most to spare first; if they are not enough, all."""
     tenants, lenders = state.tenants, []
     over = tenants.claimed[ROOT][column] + record.shape.gpu_milli - capacity
     for number in idle:
@@ -248,7 +248,7 @@ def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: lis
 
 
 def _walls(current: Pass, record: JobRecord) -> list[Reason]:
-    """Earlier jobs of the same tenants that wait for quota, and whom this one would delay."""
+    """Earlier jobs of the same tenants that wait for quota and that this job would delay."""
     state, now_ms = current.state, current.now_ms
     reasons = []
     for number in state.tenants.chain[record.party]:

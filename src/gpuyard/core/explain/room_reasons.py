@@ -1,6 +1,6 @@
 """Why there is no room, in numbers: what is asked for on one node, and what the best node has.
 
-Judged on the books as they are at the job's turn, with what starts before it already entered.
+Judged at the job's turn, with the starts before it already drafted.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from gpuyard.model.units import MILLI
 
 
 def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
-    """For each GPU model that will do and has no room, why; and what is closed or kept for others."""
+    """For each suitable GPU model without room, why; and what is closed or kept for other jobs."""
     state, shape = current.state, record.shape
     by_model: dict[int, list[Way]] = {}
     for way in shape.ways:
@@ -48,12 +48,12 @@ def model_name(state: State, model: int) -> str:
 
 
 def _open(state: State, ways: Iterable[Way]) -> list[int]:
-    """Nodes that take new work and could serve the job one of these ways."""
+    """Nodes that take new jobs and could serve the job in one of these ways."""
     return [number for number in _members(state, ways) if not state.nodes.closed[number]]
 
 
 def _members(state: State, ways: Iterable[Way]) -> list[int]:
-    """Nodes that could serve the job one of these ways, in use or not."""
+    """Nodes that could serve the job in one of these ways, closed or not."""
     members = 0
     for way in ways:
         members |= state.nodes.kinds[way.kind].members & way.pools
@@ -61,7 +61,7 @@ def _members(state: State, ways: Iterable[Way]) -> list[int]:
 
 
 def fitting_gpus(state: State, shape: Shape, number: int) -> int:
-    """How many GPUs of a node have at least what is asked of one."""
+    """How many GPUs of a node have at least what is asked of one GPU."""
     if shape.milli == MILLI:
         return state.nodes.free_mask[number].bit_count()
     out = barred(state.nodes, number, shape.user)
@@ -85,7 +85,7 @@ def tasks_on(state: State, shape: Shape, number: int) -> int:
 
 
 def _shortage(state: State, shape: Shape, way: Way, ways: list[Way], name: str) -> str:
-    """One sentence. Jobs that go on one node are compared with the best node of the model, whatever its kind."""
+    """One sentence. A job that fits on one node is compared with the best node of the model, whatever its kind."""
     if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
         return _spread_shortage(state, shape, way, name)
     if way.full_nodes == 1 and not way.rest_tasks:
@@ -95,7 +95,7 @@ def _shortage(state: State, shape: Shape, way: Way, ways: list[Way], name: str) 
 
 
 def _want(shape: Shape, tasks: int, name: str) -> str:
-    """What so many tasks ask of one node."""
+    """What `tasks` tasks ask of one node."""
     parts = []
     if shape.gpus:
         count = shape.gpus * tasks
@@ -188,7 +188,7 @@ def _best_gpu(state: State, shape: Shape, numbers: list[int]) -> str:
 
 
 def _until(state: State, number: int, gpu: int) -> str:
-    """The jobs that have slices of a GPU."""
+    """Until which jobs end: those that have slices of a GPU."""
     on = state.nodes.on[number].items()
     jobs = [job_id for job_id, (_end_ms, grant) in on if any([piece.gpu == gpu for piece in grant.slices])]
     labels = names_text([state.jobs[job_id].job.label for job_id in sorted(jobs)])
@@ -226,7 +226,7 @@ def _verb(numbers: list[int], one: str, several: str) -> str:
 
 
 def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reason]:
-    """Nodes that would have room for at least a part of it, if they took new work."""
+    """Nodes that would have room for at least one task if they took new jobs."""
     nodes = state.nodes
     useful = [n for n in _members(state, ways) if nodes.closed[n] and tasks_on(state, shape, n)]
     reasons = []
@@ -247,7 +247,7 @@ def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reas
 
 
 def _foreign(state: State, ways: list[Way], name: str) -> list[Reason]:
-    """GPUs that someone outside the yard uses: by whom."""
+    """GPUs that are used from outside the yard, and what uses them."""
     reasons = []
     for number in _open(state, ways):
         mask, who = state.nodes.foreign.get(number, (0, ""))
@@ -268,7 +268,7 @@ def pinned_text(state: State, number: int) -> tuple[str, str]:
 
 
 def _pinned(state: State, ways: list[Way]) -> list[Reason]:
-    """GPUs that are cut as somebody said and take nothing else."""
+    """GPUs that are pinned to slices and take nothing else."""
     numbers = [number for number in _open(state, ways) if pinned_mask(state.nodes, number)]
     return [Reason(ReasonCode.ROOM, "fleet", *_with_flag(pinned_text(state, number))) for number in numbers]
 
@@ -278,7 +278,7 @@ def _with_flag(said: tuple[str, str]) -> tuple[str, bool, str]:
 
 
 def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[Reason]:
-    """What is kept for others for whom it was freed."""
+    """Room that is kept for the jobs for which it was freed."""
     kinds = {way.kind for way in ways}
     reasons = []
     for job_id in sorted(state.earmarks):

@@ -1,7 +1,7 @@
-"""The tenant tree in numbers: who is due what, who has had what, who borrows and lends, and what could be taken back.
+"""The tenant tree in numbers: what each tenant is due, has used, borrows and lends, and what could be taken back.
 
-Everything stands in the columns of `quota.tenants`. Here it is put in rows for people, with what the arithmetic starts
-from beside what comes of it.
+All values are in the columns of `quota.tenants`. Here they become rows for users, with the inputs of the arithmetic
+beside its results.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PPM = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """GPUs of one model, or under `total`: all in milli-GPU; None where there is no limit."""
+    """GPUs of one model, or under `total`, in milli-GPU; None: no limit."""
 
     model: str
     used: int
@@ -33,11 +33,11 @@ class Amount:
     borrowed: int
     """What it uses above its guarantee."""
     lendable: int
-    """Idle guarantee that others may use meanwhile."""
+    """Idle guarantee that other tenants may use meanwhile."""
     lent: int
-    """The part of that which is not free either: others have it, and it would have to be taken back."""
+    """The part of `lendable` that is in use: other tenants have it, and it would have to be taken back."""
     exposure: int
-    """What it uses above its guarantee and could be made to give back right now."""
+    """What it uses above its guarantee and could be forced to give back now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +48,34 @@ class Row:
     depth: int
     weight: int
     weights: int
-    """The weights of all members of its parent together, its own included."""
+    """The weights of all members of its parent, its own included."""
     share_ppm: int
-    """What it is due of what its parent gets: its weight of theirs."""
+    """Its due part of what its parent gets: its weight divided by theirs."""
     yard_ppm: int
-    """What it is due of the whole yard: the product of the shares on its way up."""
+    """Its due part of the whole yard: the product of the shares on its path to the root."""
     usage_milli_usd: int
     """Charges of closed periods, decayed."""
     current_milli_usd: int
-    """What runs now, as if it ran to the end of the current period."""
+    """The charge of what runs now, as if it ran to the end of the current period."""
     siblings_milli_usd: int
-    """Both, of all members of its parent, its own included."""
+    """The sum of both over all members of its parent, its own included."""
     used_ppm: int
-    """Its part of that."""
+    """Its part of that sum."""
     fair_key: int
-    """Usage over weight, as the order compares it: the smallest is served first."""
+    """Usage over weight, as the order compares it: the smallest goes first."""
     place: int
-    """Its place among the members of its parent by that, from 1."""
+    """Its rank by that key among the members of its parent, from 1."""
     members: int
     """How many members its parent has."""
     running: int
     waiting: int
     amounts: tuple[Amount, ...]
-    """In total, and of each GPU model of which it has a quota."""
+    """In total, and for each GPU model for which it has a quota."""
     caps: Caps
 
 
 def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
-    """All tenants, each after its parent, members by path. The state is brought no further than it is."""
+    """All tenants, each after its parent, members by path. Does not advance the state."""
     tenants = state.tenants
     waiting = [0] * len(tenants.path)
     for record in state.jobs.values():
@@ -94,7 +94,7 @@ def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
 
 
 def total_of(state: State, number: int) -> int:
-    """Decayed charges and what runs now, as the fair key counts them."""
+    """Decayed charges plus what runs now, as the fair key counts them."""
     tenants = state.tenants
     return tenants.usage[number] + tenants.rate[number] * tenants.settings.period_ms
 
@@ -141,7 +141,7 @@ def _row(
 
 
 def _matters(state: State, number: int, column: int) -> bool:
-    """Whether there is anything to say of a GPU model."""
+    """Whether a tenant has a quota for a GPU model."""
     tenants = state.tenants
     return bool(
         tenants.guarantee[number][column]
@@ -182,7 +182,7 @@ def _amount(state: State, number: int, column: int, stoppable: list[JobRecord]) 
 
 
 def _others_entitled(state: State, number: int) -> bool:
-    """Whether anyone outside this part of the tree has a guarantee that it does not use."""
+    """Whether a tenant outside this part of the tree has a guarantee that it does not use."""
     tenants = state.tenants
     mine = set(tenants.chain[number])
     return any(
@@ -196,19 +196,19 @@ def _others_entitled(state: State, number: int) -> bool:
 
 
 def _stoppable(record: JobRecord, now_ms: int) -> bool:
-    """Whether an attempt may be stopped for someone: its class allows it, and it has run long enough."""
+    """Whether an attempt may be stopped for another job: its class allows it, and it has run long enough."""
     return record.klass.preemptible and record.cause is None and protected_until_ms(record) <= now_ms
 
 
 def position(state: State, record: JobRecord) -> str:
-    """Where a job's tenant stands in the fair share, at the level that holds it back most; empty: nowhere."""
+    """How a job's tenant stands in the fair share, at the level that holds it back most; empty: no level does."""
     tenants = state.tenants
     worst: tuple[int, int] | None = None
     for number in tenants.chain[record.leaf]:
         siblings = tenants.children[tenants.parent[number]] if number != ROOT else []
         used = sum([total_of(state, n) for n in siblings])
         if len(siblings) > 1 and used:
-            # How far it is above its share, at equal distances the lowest level.
+            # How far it is above its share; of equals, the lowest level.
             share_ppm = PPM * tenants.weight[number] // sum([tenants.weight[n] for n in siblings])
             over = PPM * total_of(state, number) // used - share_ppm
             if worst is None or over > worst[0]:

@@ -1,6 +1,6 @@
-"""What would let a waiting job start now: tried out, not guessed.
+"""What would let a waiting job start now: tried, not guessed.
 
-Each trial asks the same placement and the same quotas as the pass, with one thing changed: a shorter time limit, fewer
+Each trial uses the same placement and the same quotas as the pass, with one thing changed: a shorter time limit, fewer
 GPUs, tasks spread over more nodes, any GPU model, any pool. `why` tries each once more, on a copy of everything.
 """
 
@@ -21,7 +21,7 @@ from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS, SECOND_
 _LIMITS_TRIED_MAX = 8
 
 _PLACE = placer(whole_best_fit, share_best_fit)
-"""Where something fits does not depend on what a placement likes best, and this one remembers nothing."""
+"""Whether something fits does not depend on the placement's preference, and this placement remembers nothing."""
 
 _ABOUT_SIZE = frozenset(
     {ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.HELD_BACK, ReasonCode.NEVER_FITS}
@@ -33,7 +33,7 @@ class Help(NamedTuple):
 
     text: str
     flags: str
-    """How to ask for it: options of `yard submit`, and what stands in a job file where there is no option."""
+    """How to ask for it: options of `yard submit`, and the key of a job file where there is no option."""
     lift: AskFor | LimitTime
 
     def __str__(self) -> str:
@@ -50,11 +50,11 @@ def helps(
         if limit_ms:
             text = f"with a time limit of {span(limit_ms)} it would start now"
             if limit_ms >= NO_LIMIT_MS // 2:
-                # The job that was promised the room waits for something that has no limit: any will do.
+                # The job that was promised the room waits for a job without a time limit: any limit will do.
                 limit_ms, text = DAY_MS, "with a time limit it would start now"
             told.append(Help(text, f"--time {_time(limit_ms)}", LimitTime(record.id, limit_ms)))
     if found in _ABOUT_SIZE:
-        # The same elsewhere before less of it.
+        # First the same elsewhere, then less of it.
         tried = (_elsewhere(current, record), _spread(record), _fewer(record))
         for changes in tried:
             for help_ in changes:
@@ -98,7 +98,7 @@ def _spread(record: JobRecord) -> Iterator[Help]:
 
 
 def _fewer(record: JobRecord) -> Iterator[Help]:
-    """Fewer GPUs, as many as possible; of a gang, fewer tasks."""
+    """Fewer GPUs, as many as possible; for a gang, fewer tasks."""
     ask = record.job.spec.ask
     if not isinstance(ask.gpus, Whole):
         return
@@ -140,7 +140,7 @@ def _time(ms: int) -> str:
 
 
 def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
-    """The longest time limit with which it would be over before someone is promised the room; 0: none."""
+    """The longest time limit with which it would end before the room is promised to another job; 0: none."""
     limit_ms, estimate_ms = record.limit_ms, record.estimate_ms
     current.settle_walls()
     ends = {r.at_ms - current.now_ms for r in current.reservations} | {
@@ -149,7 +149,7 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
     for within_ms in sorted([end for end in ends if SECOND_MS <= end < estimate_ms], reverse=True)[
         :_LIMITS_TRIED_MAX
     ]:
-        # To the second, as people set limits.
+        # To the second, as users set limits.
         shorter_ms = within_ms // SECOND_MS * SECOND_MS
         try:
             record.limit_ms = record.estimate_ms = shorter_ms
@@ -161,7 +161,7 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
 
 
 def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> tuple[Grant, ...] | None:
-    """Room for another ask of the same job, without touching what is known of asks."""
+    """Room for a different ask of the same job, without changing what is remembered of asks."""
     nodes, tenants = current.state.nodes, current.state.tenants
     shape = Shapes().of(ask, nodes, current.state.weights)
     milli, holds = shape.gpu_milli, backfill.holds()

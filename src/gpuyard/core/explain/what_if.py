@@ -1,7 +1,7 @@
-"""Lifts as ordinary events, and what becomes of a job when they are applied.
+"""Lifts as ordinary events, and what happens to a job when they are applied.
 
-Nothing is worked out here: a lift is turned into the events that would be in the log if it had come about, they are
-folded into a state apart from the true one, and `decide` is asked again.
+Nothing is computed here: a lift becomes the events that would be in the log if it had happened, they are folded into a
+state apart from the real one, and `decide` runs again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -65,19 +65,19 @@ from gpuyard.model.lifts import JobLift
 T = TypeVar("T")
 
 _MANY = 100
-"""Jobs that leave the line together."""
+"""Above this many, jobs that leave the queue are removed together."""
 
 
 class Apart(Protocol):
-    """Work on a state of which nothing stays: on a copy of it, or in a process that is thrown away."""
+    """Runs work on a state that is discarded afterwards: a copy, or a process that is thrown away."""
 
     def __call__(self, work: Callable[[State], T]) -> T:
-        """What the work gives. It may change the state that it gets."""
+        """Return the result of the work, which may change the state that it gets."""
         ...
 
 
 def copies(state: State) -> Apart:
-    """Each work on a copy of its own."""
+    """Runs each work on its own copy."""
     plain = dump(state)
 
     def apart(work: Callable[[State], T]) -> T:
@@ -87,13 +87,13 @@ def copies(state: State) -> Apart:
 
 
 class Trial:
-    """A state on which things may come about that have not."""
+    """A state to which hypothetical events may be applied."""
 
     def __init__(self, state: State, policy: Policy, job_id: int, now_ms: int) -> None:
         self.state = state
         self.policy = policy
         self.job_id = job_id
-        """The job that is watched. It has another id once it was submitted anew."""
+        """The watched job. It has another id once it was submitted again."""
         self.now_ms = max(now_ms, self.state.now_ms)
         wake_ms = self.state.wake_ms()
         if wake_ms is not None and wake_ms <= self.now_ms:
@@ -101,11 +101,11 @@ class Trial:
 
     @property
     def record(self) -> JobRecord:
-        """The job that is watched."""
+        """The watched job."""
         return self.state.jobs[self.job_id]
 
     def lift(self, lifts: Iterable[Lift]) -> None:
-        """Let these come about."""
+        """Apply these lifts."""
         wanted = list(lifts)
         around = _around(self.state, wanted, self.now_ms)
         leaving = [event.job_id for event in around if type(event) is JobCancelled]
@@ -113,22 +113,22 @@ class Trial:
             _step_aside(self.state, leaving)
         for event in around:
             apply(self.state, event)
-        # What comes about around a job may have freed it from others that it waited for.
+        # These events may have met dependencies of the job.
         events, self.job_id = _of_job(self.state, self.job_id, wanted, self.now_ms)
         for event in events:
             apply(self.state, event)
 
     def decide(self) -> Plan:
-        """What is decided then."""
+        """The plan for this state."""
         return decide(self.state, self.policy, self.now_ms)
 
     def starts(self) -> bool:
-        """Whether the job starts at once. One for which others are told to stop does not: it waits for that."""
+        """Whether the job starts at once. A job for which others are being stopped does not: it waits for them."""
         return any([start.job_id == self.job_id for start in self.decide().starts])
 
 
 class Trials:
-    """As many trials of one state as are needed, each from the beginning."""
+    """As many trials of one state as needed, each from the beginning."""
 
     def __init__(self, apart: Apart, policy: Policy, job_id: int, now_ms: int) -> None:
         self._apart = apart
@@ -137,11 +137,11 @@ class Trials:
         self._now_ms = now_ms
 
     def ask(self, work: Callable[[Trial], T]) -> T:
-        """What is found in a fresh trial."""
+        """The result of some work in a fresh trial."""
         return self._apart(lambda state: work(Trial(state, self._policy, self._job_id, self._now_ms)))
 
     def starts(self, lifts: Sequence[Lift]) -> bool:
-        """Whether the job starts once these have come about and nothing else."""
+        """Whether the job starts with these lifts and nothing else."""
 
         def started(trial: Trial) -> bool:
             trial.lift(lifts)
@@ -151,14 +151,14 @@ class Trials:
 
 
 def _step_aside(state: State, job_ids: Iterable[int]) -> None:
-    """Take jobs that are about to be cancelled out of the line together: one by one, each would move all behind it."""
+    """Remove jobs that are about to be cancelled from the queue together, which is faster than one by one."""
     records = [state.jobs[job_id] for job_id in job_ids if job_id not in state.deferred]
     state.queue.remove_all(records)
     state.deferred.update({record.id: record for record in records})
 
 
 def _around(state: State, lifts: Sequence[Lift], at_ms: int) -> list[Event]:
-    """The events with which lifts come about that change anything but the job itself."""
+    """The events of all lifts that change something other than the job itself."""
     events: list[Event] = []
     quota_lifts = [lift for lift in lifts if isinstance(lift, QuotaLift)]
     if quota_lifts:
@@ -186,7 +186,7 @@ def _around(state: State, lifts: Sequence[Lift], at_ms: int) -> list[Event]:
 
 
 def _of_job(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tuple[list[Event], int]:
-    """The events with which the job is changed, and the id under which it then waits."""
+    """The events that change the job, and the id under which it then waits."""
     events: list[Event] = []
     of_job = [lift for lift in lifts if isinstance(lift, JobLift)]
     record, released = state.jobs[job_id], any(isinstance(lift, ReleaseHold) for lift in lifts)
@@ -204,11 +204,11 @@ def _of_job(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tup
 
 
 def _changed(record: JobRecord, lifts: list[JobLift], new_id: int) -> Job:
-    """The job as it would be submitted: of the same age, and changed only where that was asked for."""
+    """The job as it would be submitted: of the same age, and changed only as the lifts say."""
     job, spec = record.job, record.job.spec
     begin_ms, limit_ms = record.begin_ms, job.limit_ms
     if not record.doomed:
-        # What has become of the others need not be told again, and where one will do, none may count against it.
+        # Settled dependencies are dropped; where one is enough, a failed one must not count against the job.
         spec = replace(spec, after=tuple(record.pending))
     for lift in lifts:
         match lift:

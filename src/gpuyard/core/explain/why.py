@@ -1,9 +1,9 @@
-"""Why a job waits, judged: the fewest blockers that are all there is, each with what would lift it.
+"""Why a job waits, judged: the fewest reasons that explain it completely, each with what would lift it.
 
-`explain` tells everything that is true of one pass. Much of that is lifted together, and some is not in the way at
-all. Here the lifts are tried out apart from the state. They are gathered until the job starts, and then each is left
-out in turn: one that is not missed is no blocker. So with all lifts applied the job starts, and without any one of
-them it does not.
+`explain` gives everything that is true of one pass. Much of that is lifted together, and some of it does not block the
+job at all. Here the lifts are tried apart from the state. They are gathered until the job starts, and then each is left
+out in turn: a lift that is not missed belongs to no blocker. So with all lifts applied the job starts, and without any
+one of them it does not.
 """
 
 from collections.abc import Iterable
@@ -35,13 +35,13 @@ from gpuyard.model import (
 )
 
 _ROUNDS_MAX = 3
-"""How often quotas and room are looked at again after what was found was lifted."""
+"""How often quotas and room are checked again after the findings were lifted."""
 _LINE_ROUNDS = 6
-"""How often those in the way in line are looked for; each time more of them are taken."""
+"""How often the queue is searched for jobs in the way; each time more of them are taken."""
 _SHRUNK_MAX = 64
-"""Of more jobs than these nobody would read which of them matter: all of them are named."""
+"""If more jobs than this matter, no user would read which ones: all of them are named."""
 _TRIALS_MIN, _TRIALS_SIZE = 8, 6000
-"""How many copies may be made to find out who of several jobs matters: few where there are many jobs to copy."""
+"""How many copies may be made to find out which of several jobs matter: fewer where there are many jobs to copy."""
 
 
 def why(
@@ -55,8 +55,8 @@ def why(
 ) -> Explanation | None:
     """The judged explanation of a job; None if there is no live job of that id.
 
-    `apart` is how lifts are tried out: on copies of the state, unless somebody knows a cheaper way. A state that may be
-    spoilt loses the part of a long line that is not looked at.
+    `apart` says how lifts are tried: on copies of the state, unless the caller has a cheaper way. With `spoilt`, the
+    state is the caller's own and loses the part of a long queue that is not examined.
     """
     told = explain(state, policy, job_id, now_ms)
     if told is None or not told.reasons:
@@ -69,14 +69,14 @@ def why(
 
 
 def _at_least(reason: Reason) -> Reason:
-    """Where some of those ahead were left out there may be more of them."""
+    """If jobs ahead were left out, there may be more of them than the text says."""
     if reason.code is not ReasonCode.AHEAD or not isinstance(reason.lift, LeaveLine):
         return reason
     return replace(reason, text=f"at least {reason.text}")
 
 
 def _judged(told: Explanation, state: State, policy: Policy, now_ms: int, apart: Apart | None) -> Explanation:
-    """What was told, with the reasons that are all there is."""
+    """The explanation, with only the reasons that are needed."""
     job_id = told.job_id
     trials = Trials(apart or copies(state), policy, job_id, now_ms)
     gathered = trials.ask(lambda trial: _Gathering(trial).run())
@@ -104,7 +104,7 @@ def _lifts(reasons: Iterable[Reason]) -> list[Lift]:
 
 
 class _Gathering:
-    """What is in the way of one job, gathered in one trial, in which it is lifted as it is found."""
+    """The blockers of one job, gathered in one trial in which each is lifted as soon as it is found."""
 
     def __init__(self, trial: Trial) -> None:
         self._job_id = trial.job_id
@@ -112,14 +112,14 @@ class _Gathering:
         self._found: list[Reason] = []
 
     def run(self) -> list[Reason] | None:
-        """All that was found; None: time alone, which the state has not been told of, lets it start."""
+        """All blockers; None: the job starts by time alone, which the state does not know yet."""
         if self._trial.starts():
             return None
         self._gather()
         return self._found
 
     def _gather(self) -> None:
-        """Lift what is in the way until the job starts."""
+        """Lift blockers until the job starts."""
         if self._add(set_aside_reasons(self._trial.state, self._trial.record, self._trial.now_ms)):
             return
         if self._add(self._impossible()) or self._trial.starts():
@@ -141,7 +141,7 @@ class _Gathering:
                 return
 
     def _add(self, reasons: list[Reason]) -> bool:
-        """Lift these; whether the job starts then."""
+        """Lift these reasons; return whether the job then starts."""
         new = [replace(reason, lift=self._own(reason.lift)) for reason in reasons if reason.lift is not None]
         if not new:
             return False
@@ -151,13 +151,13 @@ class _Gathering:
         return self._trial.starts()
 
     def _own(self, lift: Lift | None) -> Lift | None:
-        """A lift of the job itself names it as people know it, not as a copy that was submitted anew."""
+        """A lift of the job itself uses the job's real id, not that of a copy that was submitted again."""
         if isinstance(lift, ReleaseHold | BeginNow | WithoutAfter | AskFor | LimitTime):
             return replace(lift, job_id=self._job_id)
         return lift
 
     def _join(self, reason: Reason) -> None:
-        """Enter a blocker; one of the same kind that was found before grows instead."""
+        """Add a blocker; a known one of the same kind is extended instead."""
         for at, known in enumerate(self._found):
             same = (known.code, known.by) == (reason.code, reason.by) and type(known.lift) is type(
                 reason.lift
@@ -174,7 +174,7 @@ class _Gathering:
         self._found.append(reason)
 
     def _impossible(self) -> list[Reason]:
-        """What nobody can serve, or no node could hold: the ask is changed if it is the cause, then the fleet."""
+        """What no engine can serve or no node can hold: change the ask if it is the cause, then the fleet."""
         trial = self._trial
         record = trial.record
         if record.shape.ways:
@@ -191,7 +191,7 @@ class _Gathering:
         return [replace(reason, lift=nodes_to_add(trial.state, record.shape))] if reason is not None else []
 
     def _quotas_and_room(self) -> list[Reason]:
-        """Of all ways to serve the job the one with the fewest quotas in the way, then the soonest."""
+        """Of all ways to serve the job, the one with the fewest quotas in the way, then the soonest."""
         trial = self._trial
         state, record, now_ms = trial.state, trial.record, trial.now_ms
         earmark = record.earmark
@@ -218,14 +218,14 @@ class _Gathering:
         reasons = tenant_reasons(trial.state, trial.record, [model], trial.now_ms, False)
         limits = [r for r in reasons if isinstance(r.lift, LimitTime)]
         if limits:
-            # One time limit does for all budgets: the shortest. What a budget lacks even so is seen after that.
+            # One time limit covers all budgets: the shortest. What a budget still lacks shows after that.
             shortest = min(limits, key=lambda r: r.lift.limit_ms if isinstance(r.lift, LimitTime) else 0)
             reasons = [r for r in reasons if r not in limits or r is shortest]
         return reasons
 
 
 class _Judging:
-    """Which of the blockers that were gathered are all there is."""
+    """Finds out which of the gathered blockers are needed."""
 
     def __init__(self, trials: Trials, found: list[Reason], shrinks_max: int) -> None:
         self._trials = trials
@@ -233,7 +233,7 @@ class _Judging:
         self._shrinks_max = shrinks_max
 
     def run(self) -> tuple[list[Reason], list[Reason]] | None:
-        """The blockers, and what is true besides; None: no way was found to let it start."""
+        """The blockers, and what is true besides; None: no way was found to let the job start."""
         if not self._trials.starts(_lifts(self._found)):
             self._found = self._everything()
             if not self._trials.starts(_lifts(self._found)):
@@ -248,7 +248,7 @@ class _Judging:
         return needed, implied
 
     def _everything(self) -> list[Reason]:
-        """Nothing else helped: all others are gone, those that run and those that wait."""
+        """Nothing else helped: remove all other jobs, running and waiting."""
         running, waiting = self._trials.ask(_others)
         kept = [r for r in self._found if not isinstance(r.lift, EndJobs | LeaveLine)]
         text = "the jobs that run and wait leave it nothing that could be told apart"
@@ -259,7 +259,7 @@ class _Judging:
         return kept
 
     def _needed(self, reasons: list[Reason]) -> list[Reason]:
-        """Those that are missed when they are left out, the lightest tried first, until that is so of all."""
+        """The reasons that are missed when they are left out; the lightest are tried first, until all are needed."""
         needed, again = list(reasons), True
         while again:
             again = False
@@ -270,7 +270,7 @@ class _Judging:
         return needed
 
     def _shrunk(self, reasons: list[Reason]) -> list[Reason]:
-        """Of several jobs in one lift only those that matter, as far as that can be found out."""
+        """Of several jobs in one lift, only those that matter, as far as that can be found out."""
         shrunk, left = list(reasons), self._shrinks_max
         for at, reason in enumerate(shrunk):
             if not isinstance(reason.lift, EndJobs | LeaveLine):
@@ -295,7 +295,7 @@ class _Judging:
 
 
 def _others(trial: Trial) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """All other jobs: those that run, and those that wait."""
+    """All other jobs: running and waiting."""
     jobs = trial.state.jobs
     others = [job_id for job_id in sorted(jobs) if job_id != trial.job_id]
     running = tuple([job_id for job_id in others if jobs[job_id].phase is not None])
@@ -303,7 +303,7 @@ def _others(trial: Trial) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _worded(trial: Trial, reason: Reason) -> Reason:
-    """The words for those jobs that were found to matter, and not for all that were tried."""
+    """Word the reason for the jobs that turned out to matter, not for all that were tried."""
     match reason.code, reason.lift:
         case ReasonCode.ROOM, EndJobs(job_ids):
             return replace(reason, lifted_by=ending(trial.state, job_ids, trial.now_ms))

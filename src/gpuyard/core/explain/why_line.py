@@ -1,4 +1,4 @@
-"""Who in line is in a job's way, once it has the quota and the room: found in the plan that is made then."""
+"""The jobs in the queue that block a job which has quota and room, found in the plan that is then made."""
 
 from collections.abc import Iterable
 
@@ -12,11 +12,11 @@ from gpuyard.model.units import NO_LIMIT_MS
 
 _FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 _NARROW_ROUNDS = 3
-"""So often those are taken that the plan names. After that all who were looked at, all ahead, and all who wait."""
+"""How often only the jobs that the plan names are taken. After that: all examined jobs, all ahead, all waiting."""
 
 
 def in_line(trial: Trial, number: int) -> list[Reason]:
-    """Those who are in the way in line: the `number`th time that someone is."""
+    """The jobs in the queue that are in the way, on the `number`th try."""
     plan = trial.decide()
     own = [stop.job_id for stop in plan.stops if stop.for_job == trial.job_id]
     if own:
@@ -35,7 +35,7 @@ def in_line(trial: Trial, number: int) -> list[Reason]:
 
 
 def victims_of(state: State, job_ids: Iterable[int]) -> Reason:
-    """Jobs that are to be stopped for it."""
+    """The reason that jobs are to be stopped for it."""
     stops = sorted(job_ids)
     labels = names_text([state.jobs[job_id].job.label for job_id in stops])
     text = f"{_jobs(stops, labels)} {_verb(stops, 'is', 'are')} to be stopped for it"
@@ -44,13 +44,13 @@ def victims_of(state: State, job_ids: Iterable[int]) -> Reason:
 
 
 def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
-    """Whom the plan itself names as being in the way, and how."""
+    """The jobs that the plan itself names as blockers, and how they block."""
     state, job_id = trial.state, trial.job_id
     codes = {each: ReasonCode(code) for each, code in zip(plan.examined, plan.codes, strict=True)}
     said = codes.get(job_id, ReasonCode.NOT_EXAMINED)
     promised = [r.job_id for r in plan.reservations if r.job_id != job_id]
     if said in (ReasonCode.RESERVATION, ReasonCode.NOT_EXAMINED) and promised and not plan.starts:
-        # A job that was not looked at asks for the same as one that was refused for their sake.
+        # A job that was not examined has the same ask as one that was refused because of these promises.
         return ReasonCode.RESERVATION, promised
     if said is ReasonCode.QUOTA_AHEAD:
         mine = set(state.tenants.chain[trial.record.party])
@@ -62,14 +62,14 @@ def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
         last = plan.examined[-1]
         if codes[last] in (ReasonCode.ROOM, ReasonCode.RESERVATION):
             return ReasonCode.HEAD_BLOCKED, [last]
-    # They start first, or room is made for them: what is left after that does not do.
+    # They start first, or room is made for them: what is left after that is not enough.
     served = [start.job_id for start in plan.starts] + [earmark.job_id for earmark in plan.earmarks]
     kept = list(state.earmarks)
     return ReasonCode.AHEAD, served or kept
 
 
 def _ahead(trial: Trial) -> list[int]:
-    """All who are before it in line."""
+    """All jobs before it in the queue."""
     found = []
     for other in in_order(trial.state.queue):
         if other.id == trial.job_id:
@@ -79,7 +79,7 @@ def _ahead(trial: Trial) -> list[int]:
 
 
 def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> Reason:
-    """A blocker of which certain jobs that wait are the cause."""
+    """The reason that certain waiting jobs block it."""
     state, now_ms, record = trial.state, trial.now_ms, trial.record
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
     jobs = _jobs(job_ids, labels)
@@ -109,7 +109,7 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
 
 
 def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: int) -> str:
-    """To whom room is promised, and of the first of them what and when."""
+    """The jobs to which room is promised; for the first of them, what and when."""
     due = [(r.at_ms, r.job_id) for r in plan.reservations if r.job_id in job_ids]
     if not due:
         return jobs

@@ -1,4 +1,4 @@
-"""The blockers of room, one for each thing that would have to change: jobs ending, nodes opened, room given up."""
+"""The reasons about room, one for each thing that would have to change: jobs ending, nodes opened, room given up."""
 
 from gpuyard.core.estimate.room_lifts import Obstacles
 from gpuyard.core.explain.room_reasons import model_name, pinned_text, shortage
@@ -13,7 +13,7 @@ from gpuyard.model.units import NO_LIMIT_MS
 def obstacle_reasons(
     state: State, record: JobRecord, way: Way, found: Obstacles, now_ms: int
 ) -> list[Reason]:
-    """Each thing in the way by itself, of a job that is served one way."""
+    """One reason for each obstacle of a job that is served one way."""
     reasons = []
     lacks = shortage(state, record.shape, way)
     if found.running:
@@ -39,14 +39,14 @@ def _foreign(state: State, number: int) -> Reason:
 
 
 def _pinned(state: State, number: int) -> Reason:
-    """GPUs that somebody has pinned to slices."""
+    """GPUs that are pinned to slices."""
     name = state.nodes.node[number].name
     text, lifted_by = pinned_text(state, number)
     return Reason(ReasonCode.ROOM, f"node {name}", text, False, lifted_by, ReleaseLayout(number, name))
 
 
 def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:
-    """Room that was freed for others."""
+    """Room that was freed for other jobs."""
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
     jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels}"
     text, lift = f"room that it could use is kept for {jobs}", LeaveLine(job_ids)
@@ -54,7 +54,7 @@ def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:
 
 
 def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms: int) -> list[Reason]:
-    """The same for a job whose room is being freed."""
+    """The same for a job with an earmark."""
     assert record.earmark is not None
     where = names_text([state.nodes.node[grant.node].name for grant in record.earmark.grants])
     left = span(max(0, record.earmark.expires_ms - now_ms))
@@ -69,7 +69,7 @@ def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms:
 
 
 def _closed(state: State, number: int, lacks: str) -> Reason:
-    """A node that takes nothing new, and why."""
+    """A node that takes no new jobs, and why."""
     nodes = state.nodes
     node, name = nodes.node[number], nodes.node[number].name
     what, why = ("down", nodes.down[number]) if nodes.down[number] else ("drained", nodes.cordoned[number])
@@ -86,14 +86,14 @@ def _closed(state: State, number: int, lacks: str) -> Reason:
 
 
 def stopped(state: State, job_ids: tuple[int, ...]) -> str:
-    """What a job waits for whose room is being freed."""
+    """What a job waits for while its room is being freed."""
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
     jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} {'have' if len(job_ids) > 1 else 'has'}"
     return f"the engine's word that {jobs} stopped"
 
 
 def ending(state: State, job_ids: tuple[int, ...], now_ms: int) -> str:
-    """Which jobs would have to end, and when the last of them is promised to."""
+    """The jobs that would have to end, and when the last of them is expected to."""
     labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
     jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} ending"
     last_ms = max([state.jobs[job_id].end_ms for job_id in job_ids]) - now_ms

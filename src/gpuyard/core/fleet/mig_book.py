@@ -92,7 +92,7 @@ class Cards(NamedTuple):
 
 @cache
 def _booked(mold: Mold, held: Held) -> int:
-    """What slices take of their GPU in the books."""
+    """What slices take of their GPU."""
     return sum([book_milli(mold, size) for place in held if (size := mold.profile(place.profile))])
 
 

@@ -118,7 +118,7 @@ class Nodes:
         self.epoch = 0
         """Grows when `touched` starts over: caches of an older epoch are void."""
         self.shifted = 0
-        """Nodes whose columns are changed for a moment, without an entry in `touched`."""
+        """Nodes with columns that are changed for a moment, without an entry in `touched`."""
         self.demand: Expected | None = None
         """The asks to expect; None: unknown. Derived: never dumped."""
         self.up_milli: list[int] = []

@@ -267,7 +267,7 @@ class Lane:
         return not self._heap
 
     def drop(self, hopeless: Hopeless) -> None:
-        """Close the streams whose jobs cannot start."""
+        """Close the streams of jobs that cannot start."""
         kept = [item for item in self._heap if not hopeless(item[0][-1])]
         if len(kept) < len(self._heap):
             heapify(kept)
@@ -304,7 +304,7 @@ class FairWalk(Walk):
         self._lanes: dict[int, Lane] = {}
         self._blocked: dict[int, int] = {}
         self._drained: set[int] = set()
-        """Tenants whose own jobs were all examined."""
+        """Tenants with no own jobs left to examine."""
         self._closed: set[int] = set()
         """Tenants with no jobs left below them."""
         self._hopeless: Hopeless | None = None

@@ -99,7 +99,7 @@ class JobRecord:
         self.leaf = leaf
         """The tenant's number."""
         self.party = party
-        """The row whose quotas the job is held to: the tenant's, or with its user's seats besides."""
+        """The row for its quotas: the tenant's own, or one that adds its user's seats."""
         limit_ms = job[3]
         most_ms = klass.limit_ms
         self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms

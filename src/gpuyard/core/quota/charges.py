@@ -28,7 +28,7 @@ class Bill:
 
     def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
         self.key = (leaf, model)
-        """The tenant and the GPU model whose columns it is entered in."""
+        """The columns it is entered in: of this tenant and GPU model."""
         self.leaf = leaf
         self.model = model
         self.milli = milli

@@ -111,7 +111,7 @@ class Tenants:
         return self.find(f"{path}/-") if self.children[number] and path else number
 
     def party(self, leaf: int, user: str) -> int:
-        """The row whose quotas a job is held to: its tenant's and, where a rule limits each user, its user's too.
+        """The row for a job's quotas: its tenant's and, where a rule limits each user, its user's too.
 
         Its chain holds the user's seats and then the tenants; without such a rule it is the tenant itself. A job
         without a user, as in a trace, counts for its leaf, under the rules of the tenants above that.

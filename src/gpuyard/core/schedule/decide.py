@@ -170,7 +170,7 @@ class _Decision:
         self.refused: set[tuple[int, int, int]] = set()
         """Streams refused because their start would delay a promise."""
         self.looked: set[tuple[int, int, int]] = set()
-        """Streams whose jobs were each examined, because their answers differ."""
+        """Streams with each job examined by itself, because the answers differ."""
         self.settled = False
         """Whether jobs without room no longer change the plan."""
 
@@ -328,7 +328,7 @@ def _over_quota(state: State, record: JobRecord, model: int) -> bool:
 
 
 def _start_earmarked(current: Pass, starts: list[Start]) -> None:
-    """Start the jobs whose earmarked room has become free."""
+    """Start the jobs with an earmark on room that has become free."""
     state = current.state
     for job_id in sorted(state.earmarks):
         record = state.earmarks[job_id]

@@ -53,9 +53,9 @@ class Profile:
         self._booked: dict[int, list[tuple[int, int, Grant]]] = {}
         """By node: (start, end, grant)."""
         self._followed: set[int] = set()
-        """Nodes whose room may come and go: a ready time does not describe them."""
+        """Nodes where room may come and go: a ready time does not describe them."""
         self._kept: dict[int, list[tuple[int, Grant]]] = {}
-        """By node, what is kept for jobs whose room is being freed, and until when they will need it."""
+        """By node, the room that is earmarked, and until when the jobs will need it."""
         self._floors: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """By ask (and tenant, where quotas apply): a job's run time, and the time before which it could not start."""
         self._lows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}

@@ -240,7 +240,7 @@ def complete(state: State, at_ms: int, record: JobRecord) -> None:
 
 
 def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
-    """Whether a job whose attempt did not complete gets another one."""
+    """Whether a job gets another attempt after one that did not complete."""
     if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:
         return False
     if outcome is _PREEMPTED:

@@ -49,9 +49,9 @@ class Quiet:
         self.promised_ms = promised_ms
         """The start that the plan promises."""
         self.refused = refused
-        """Streams whose jobs have room but would break the promise unless they end in time."""
+        """Streams of jobs that have room but would break the promise unless they end in time."""
         self.looked = looked
-        """Streams whose jobs were each examined: a new one would be too."""
+        """Streams with each job examined by itself: a new job would be, too."""
         self.settled = settled
         """Whether a job without room at the end of the queue would be passed over."""
 
