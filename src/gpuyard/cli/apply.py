@@ -111,7 +111,7 @@ def _change(
 
 
 def _preview(yard: "Client", wanted: Mapping[str, Any], days: int, *, required: bool) -> None:
-    """What the change would have done; a change that is already decided on does not fail for want of it."""
+    """What the change would have done. Unless `required`, a preview that fails does not stop the change."""
     try:
         preview = previewed(yard, wanted, days)
     except YardError as error:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuyard.sim.trace import Trace
 
 LATENCY_JOBS_MAX = 20_000
-"""Timing every decision takes time itself, so it is done apart, on so many jobs of the same trace."""
+"""Timing every decision takes time itself, so it is done apart, on at most this many jobs of the same trace."""
 
 app = typer.Typer(
     help="Measure how fast gpuyard decides and simulates, and how well it packs.", no_args_is_help=True

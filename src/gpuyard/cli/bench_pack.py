@@ -107,9 +107,10 @@ def _bound(lists: "Comparison") -> "Bound | None":
 def bound_pct(
     lists: "Comparison", limit: "Bound", seed: int, refused: "dict[PodKind, int] | None" = None
 ) -> float | None:
-    """What could be allocated of the arrivals until 100 %, with all known before.
+    """The best possible allocation of the arrivals until 100 %, with all of them known in advance.
 
-    With `refused`, the first refusal of each kind of pod, all of that kind that came before it are taken.
+    With `refused` (the first refusal of each kind of pod), all pods that came before the first refusal of their kind
+    are taken.
     """
     from gpuyard.sim.packing.protocol import kind_of
 

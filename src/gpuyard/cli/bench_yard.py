@@ -1,8 +1,8 @@
-"""The yard that benchmarks run on: made of numbers alone, so that anybody can have the same one.
+"""The yard that benchmarks run on: made of numbers alone, so that it is the same for everyone.
 
-A policy that looks at tenants and classes is measured with some: three teams with weights, guarantees and
-limits that submit other shares than they are guaranteed, and two classes, so that quotas bind and borrowing,
-reclaim and preemption really happen. Other policies are measured without, as other simulators are.
+A policy that looks at tenants and classes is measured with some: three teams with weights, guarantees and limits that
+submit other shares than they are guaranteed, and two classes, so that quotas bind and borrowing, reclaim and
+preemption really happen. Other policies are measured without them, as other simulators do.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _ONE_TENANT = (("default", "", 1),)
 
 @dataclass(frozen=True, slots=True)
 class BenchYard:
-    """A fleet, its settings, the policy to measure and who submits."""
+    """A fleet, its settings, the policy to measure and the tenants that submit."""
 
     config: Config
     policy: PolicySpec
@@ -75,7 +75,7 @@ def looks_at_who_asks(spec: PolicySpec) -> bool:
 
 
 def _tenant(gpus: int, path: str, weight: int, guaranteed_percent: int, most_percent: int) -> Tenant:
-    # The largest job has to be possible for everybody, or small fleets would measure rejections.
+    # Every tenant must be able to run the largest job, or small fleets would measure rejections.
     largest = min(gpus, max(generate.SIZES))
     guarantee = gpus * guaranteed_percent // 100
     most = max(largest, gpus * most_percent // 100)

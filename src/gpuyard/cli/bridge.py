@@ -73,10 +73,10 @@ def _annotation(parameter: Parameter) -> Any:
 
 
 class BareCommand(TyperCommand):
-    """A command with options whose value may be left out, as in `--watch`."""
+    """A command with options that may stand without a value, such as `--watch`."""
 
     bare: dict[str, str]
-    """By name of the option, the value that is then meant."""
+    """By name of the option, the value that it then has."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill in the values that are left out."""
@@ -91,7 +91,7 @@ class BareCommand(TyperCommand):
 
 
 def bare_values(command: Callable[..., Any]) -> dict[str, str]:
-    """Options of a command whose value may be left out."""
+    """Options of a command that may stand without a value."""
     return {
         name: says.bare
         for hint in command.__annotations__.values()

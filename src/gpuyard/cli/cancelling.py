@@ -1,4 +1,4 @@
-"""`yard cancel` for all jobs that match: what they are is shown, and somebody says yes, before any is cancelled."""
+"""`yard cancel` for all jobs that match: shows them and asks before any is cancelled."""
 
 import sys
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def _matching(yard: "Client", wanted: Wanted) -> list[list[Any]]:
 
 
 def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
-    """Go on if somebody says yes."""
+    """Go on if the user says yes."""
     from gpuyard.cli.tables import counted
 
     jobs = counted(len(rows), "job")

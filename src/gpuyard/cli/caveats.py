@@ -1,4 +1,4 @@
-"""What a reader has to know before believing the figures, on standard error, whoever reads it."""
+"""What a reader has to know before believing the figures, always on standard error."""
 
 from collections import Counter
 from pathlib import Path

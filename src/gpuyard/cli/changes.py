@@ -58,7 +58,7 @@ def _after(change: Mapping[str, Any]) -> str:
 
 
 def show_notes(notes: Sequence[str]) -> None:
-    """What should be known beside it."""
+    """Print what the user should know besides."""
     from gpuyard.cli.streams import notice
 
     for note in notes:

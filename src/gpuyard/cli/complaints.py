@@ -1,4 +1,4 @@
-"""What goes wrong, said in one way: `yard: what`, and on the next line what to do.
+"""Reports errors in one way: `yard: what`, and on the next line what to do.
 
 Messages go to standard error, so that standard output stays what a script expects.
 """
@@ -49,7 +49,7 @@ _WORDING = {
     ": Input should": ": it should",
     "Got unexpected extra argument(s) ": "it takes no word such as ",
 }
-"""Typer checks options with pydantic, whose words are for programmers."""
+"""Typer checks options with pydantic, and its messages are for programmers."""
 
 
 def complain_of_usage(error: "typer.TyperException") -> int:

@@ -1,7 +1,7 @@
 """What may stand at a place of a command line: the answer to a shell's Tab.
 
-Whatever goes wrong, a Tab must not hang, print or fail: the server is asked with a short patience, and where nobody
-answers there is simply nothing to offer.
+Whatever goes wrong, a Tab must not hang, print or fail: the server is asked with a short timeout, and without an
+answer there is nothing to offer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +58,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _cut(line: Sequence[str], place: int) -> tuple[list[str], str]:
-    """The words before the place, without `yard` itself, and what stands there so far. Bash cuts words at `=`."""
+    """The words before the place, without `yard` itself, and the text there so far. Bash cuts words at `=`."""
     before = list(line[1:place])
     current = line[place] if 0 < place < len(line) else ""
     if current == "=":
@@ -101,7 +101,7 @@ def _at(name: str, pieces: Sequence[Piece], rest: Sequence[str], current: str) -
         if waits is not None:
             waits = None
         elif word == "--" or (ENTRIES[name].words and not word.startswith("-")):
-            # From here on it is somebody else's command line.
+            # From here on it is the command line of the job.
             return [Offer(FILES)]
         elif word.startswith("-"):
             piece = options.get(word)

@@ -1,4 +1,4 @@
-"""`yard convert`: what someone has, as a job in native YAML.
+"""`yard convert`: turns a job in another form into native YAML.
 
 `take` is the way in for every command that takes a file.
 """

@@ -1,7 +1,7 @@
 """A full cluster with a long queue, kept that way while its decisions are timed.
 
 The state is built from events, as a live one is: jobs are submitted, decided on and started until nothing
-fits any more. Then, pass by pass, the jobs whose time is up end, as many arrive as left the queue, and one
+fits any more. Then, pass by pass, jobs end when their time is up, as many arrive as left the queue, and one
 `decide` is timed and its plan carried out.
 """
 
@@ -28,7 +28,7 @@ from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import build
 
 ENDS_MAX = 8
-"""Up to so many jobs end between two decisions."""
+"""At most this many jobs end between two decisions."""
 
 _AGING_MS = 20 * MINUTE_MS
 _AGING_STEP_MS = MINUTE_MS // 2

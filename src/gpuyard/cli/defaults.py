@@ -1,4 +1,4 @@
-"""What a person wants unless something else is said: ~/.config/gpuyard/defaults.yaml, and YARD_TENANT.
+"""A person's defaults: ~/.config/gpuyard/defaults.yaml, and YARD_TENANT.
 
 The command line goes before the environment, that before the file, and that before what the server has. The file is a
 few lines `name: value`, so it is read here, without the time that a whole YAML parser takes to import.
@@ -28,7 +28,7 @@ _LINE = r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?"
 
 
 def defaults() -> dict[str, str]:
-    """What is wanted unless something else is said, by key."""
+    """The person's defaults, by key."""
     path = Path(defaults_file())
     try:
         kept = read(path.read_text(encoding="utf-8"), str(path))
@@ -36,7 +36,7 @@ def defaults() -> dict[str, str]:
         kept = {}
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, PermissionError) and not os.access(path.parent, os.X_OK):
-            # `sudo -u` and `setpriv` leave HOME as it was: a folder of somebody else holds no defaults of ours.
+            # `sudo -u` and `setpriv` leave HOME as it was: another user's folder holds no defaults of ours.
             return _said({})
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from None
     return _said(kept)

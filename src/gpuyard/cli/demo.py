@@ -94,7 +94,7 @@ def demo(
 
 
 def _next(keep: Path | None) -> None:
-    """What is kept, and what to do next."""
+    """Say what is kept, and what to do next."""
     from gpuyard.cli import report_file
 
     if keep is not None:
@@ -132,7 +132,7 @@ def _configuration() -> str:
 
 
 def _write(report: Path | None, study: "Study", seed: int, summaries: Sequence[dict[str, Any]]) -> Path:
-    """To where it was asked for; else here, or if that may not be written, to a directory of its own."""
+    """Write to the path that was asked for; else here, or if that is not writable, to a directory of its own."""
     from gpuyard.cli import comparison
 
     if report is None:

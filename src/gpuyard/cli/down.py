@@ -91,7 +91,7 @@ def _stop(pid: int, instance: "Instance") -> None:
 
 
 def _stop_jobs(socket: str) -> int:
-    """Cancel until nothing is left: someone may still submit meanwhile."""
+    """Cancel until no job is left: users may still submit meanwhile."""
     from gpuyard.api.client import Client
 
     until_s = time.monotonic() + JOBS_S

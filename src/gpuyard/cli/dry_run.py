@@ -33,7 +33,7 @@ def rehearse(jobs: Sequence[Mapping[str, Any]], output: Output) -> int:
 
 def _tell(found: Mapping[str, Any]) -> None:
     if not found["would_run"]:
-        # What it comes to is the result here, so it goes where results go.
+        # The reason is the result here, so it goes where results go.
         print(f"never   {found['why_never'].removeprefix('it could never start: ')}")
         if found["hint"]:
             print(f"        {found['hint']}")
@@ -86,7 +86,7 @@ def _cost(found: Mapping[str, Any]) -> str:
 
 
 def _usd(micro: int) -> str:
-    """Dollars and cents, rounded up: no price is told too low."""
+    """Dollars and cents, rounded up: no price is shown too low."""
     cents = -(-micro // 10_000)
     return f"${cents // 100:,}.{cents % 100:02d}"
 

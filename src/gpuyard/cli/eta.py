@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 OWN_MAX = 10
-"""Of so many waiting jobs an estimate is made unasked: each takes the yard a moment."""
+"""At most this many waiting jobs are estimated without being named: each takes the yard a moment."""
 
 
 def eta(
@@ -26,8 +26,8 @@ def eta(
 ) -> None:
     """Say by when jobs start: at even odds, and with 90 %. Without a job: your own jobs that wait.
 
-    The yard runs itself forward many times, with run times and arrivals drawn from its past, and tells where the starts
-    lie. `-o wide` adds what that rests on.
+    The yard runs itself forward many times, with run times and arrivals drawn from its past, and counts when the jobs
+    start. `-o wide` adds what that rests on.
     """
     with client() as yard:
         found = [yard.eta(job) for job in jobs or _own(yard)]
@@ -73,7 +73,7 @@ def told(found: Mapping[str, Any]) -> str:
 
 
 def earliest(found: Mapping[str, Any]) -> str:
-    """Of a job with too many ahead of it: `not before 14:05 (in 12 min)`."""
+    """For a job with too many ahead of it: `not before 14:05 (in 12 min)`."""
     at_ms = found["not_before_ms"]
     if at_ms is None:
         return "not within 14 days"

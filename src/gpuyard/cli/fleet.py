@@ -11,7 +11,7 @@ from gpuyard.policies.registry import PRESETS, build
 
 CPU_MILLI_PER_GPU = 24 * MILLI
 MEMORY_MIB_PER_GPU = 256 * GIB_MIB
-"""As much as large machines have, so that in a quick try the GPUs are what is scarce."""
+"""As much as large machines have, so that in a quick try the GPUs are scarce."""
 
 GPUS_MAX = 10_000_000
 

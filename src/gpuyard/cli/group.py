@@ -14,7 +14,7 @@ from gpuyard.cli.overall_help import page
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands stand in `SECTIONS`."""
+    """A group with the commands in `SECTIONS`."""
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)

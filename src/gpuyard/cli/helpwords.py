@@ -11,7 +11,7 @@ _NOUNS = {"JOB": "job", "NODE": "node", "FILE": "file", "TENANT": "tenant", "TOK
 
 
 def reworded(command: Any) -> Any:
-    """A command of Typer's, or a group of them, whose help speaks of what people give it."""
+    """A Typer command, or a group of them, with help that names what people type."""
     for param in command.params:
         _reword(param)
     for below in (getattr(command, "commands", None) or {}).values():

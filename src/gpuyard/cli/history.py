@@ -17,7 +17,7 @@ from gpuyard.cli.places import client, wanted_columns
 
 PAGE = 1000
 SHOWN = 50
-"""So many where nobody says how many."""
+"""How many are shown by default."""
 FIELDS = (
     "id",
     "label",

@@ -194,7 +194,7 @@ def was_empty(ctx: Called, option: str, value: str) -> bool:
 
 
 def was_given(ctx: Called, option: str) -> bool:
-    """Whether someone gave an option, rather than leaving it at its default."""
+    """Whether an option was given, rather than left at its default."""
     return option in ctx.given
 
 
@@ -270,7 +270,7 @@ def completed(ctx: Called, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_default(error: YardError, fields: Mapping[str, Any]) -> YardError:
-    """A refusal of a tenant that nobody typed says where it comes from."""
+    """Say where a refused tenant comes from, if the user did not type it."""
     from gpuyard.cli.defaults import defaults, origin
 
     tenant = defaults().get("tenant")

@@ -146,7 +146,7 @@ def _spread(text: str) -> dict[str, int]:
 
 
 def moment_ms(option: str, text: str) -> int:
-    """A time that is to come, in milliseconds since 1970: `+2h`, or whatever Slurm's --begin takes."""
+    """A time to come, in milliseconds since 1970: `+2h`, or any form that Slurm's --begin takes."""
     from datetime import datetime
 
     now = datetime.now().astimezone()

@@ -86,7 +86,7 @@ def emit(listing: Listing, output: Output) -> None:
 
 
 def show(grids: Sequence[Grid]) -> None:
-    """Tables for whoever or whatever reads standard output, an empty line between them."""
+    """Print tables on standard output, an empty line between them."""
     from gpuyard.cli.streams import out
 
     for number, grid in enumerate(grids):

@@ -1,4 +1,4 @@
-"""`yard login`, `logout`, `whoami`: which yard commands speak to from now on, and as whom."""
+"""`yard login`, `logout`, `whoami`: which yard commands speak to from now on, and as which user."""
 
 from pathlib import Path
 from typing import Annotated
@@ -105,7 +105,7 @@ def whoami() -> None:
 
 
 def _tenant(home: str) -> str:
-    """For whom jobs count that name no tenant."""
+    """The tenant for jobs that name none."""
     from gpuyard.cli.defaults import defaults, origin
 
     own = defaults().get("tenant")

@@ -47,7 +47,7 @@ def logs(
 
 
 def _say_why(yard: "Client", job: str) -> None:
-    """Of an empty log a user is told whether there is more to come."""
+    """For an empty log, say whether there is more to come."""
     from gpuyard.cli.streams import aside
 
     found = yard.job(job, explain=False)

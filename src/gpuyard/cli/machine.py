@@ -1,4 +1,4 @@
-"""What this process has taken of the machine."""
+"""How much of the machine this process has taken."""
 
 import resource
 import sys
@@ -9,8 +9,8 @@ _KIB_PER_MIB = 1024
 def peak_rss_mib() -> float:
     """The most memory this process has held so far.
 
-    Linux's own figure for this program where there is one: what `getrusage` says includes the process that
-    started this one, if that was larger.
+    Linux's own figure for this program where there is one: `getrusage` includes the process that started this one, if
+    that was larger.
     """
     kib = _high_water_kib()
     if kib is None:

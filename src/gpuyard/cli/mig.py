@@ -13,7 +13,7 @@ FIELDS = ("node", "gpu_model", "gpu", "profile", "start", "job", "pinned")
 _SLOT = 8
 """Characters for one memory slot."""
 IDLE = "-"
-"""Where a job would stand."""
+"""In place of a job."""
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -26,7 +26,7 @@ app = typer.Typer(
 def mig(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Show how GPUs are cut into MIG slices, and which job has which.
 
-    Nobody has to cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice; `-` in
+    You need not cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice; `-` in
     it: no job uses it. `yard mig apply` pins a GPU to one layout and no other.
 
     \b

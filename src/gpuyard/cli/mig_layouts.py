@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 60
 _TROUBLE_S = 10.0
-"""How long a trouble may last before it is told; the yard goes on trying."""
+"""How long a trouble may last before it is reported; the yard goes on trying."""
 _PAUSE_S = 0.1
 _ROW = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 """A GPU, or the first and the last of several."""
@@ -229,7 +229,7 @@ def _names(file: Path) -> list[str]:
 
 
 def _profiles(node: Mapping[str, Any]) -> dict[int, list[str]]:
-    """What each GPU of a node is cut to: as it is pinned, else as it is."""
+    """The profiles that each GPU of a node is cut to: as it is pinned, else as it is."""
     pins = {pin["gpu"]: [profile for profile, _start in pin["slices"]] for pin in node["pins"]}
     return {
         gpu: pins.get(gpu, [profile for at, profile, _start, _job in node["slices"] if at == gpu])

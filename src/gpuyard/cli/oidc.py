@@ -24,7 +24,7 @@ _PAGE = b"<!doctype html><meta charset=utf-8><title>gpuyard</title><p>%s You can
 
 
 def token_by_login(url: str, ca: str, browser: bool) -> str:
-    """A token of the yard, for whoever logs in at its identity provider."""
+    """A token of the yard, for the person who logs in at its identity provider."""
     from gpuyard.api.client import Client
 
     with Client(url, "none", ca=ca) as yard:
@@ -109,7 +109,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(_PAGE % done)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what came is told by what happens next."""
+        """Nothing: what happens next shows what came."""
 
 
 def _json(address: str, body: bytes | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class Output(StrEnum):
     TABLE = "table"
     """For people."""
     WIDE = "wide"
-    """For people who want all of it."""
+    """For people, in full."""
     JSON = "json"
     YAML = "yaml"
     CSV = "csv"
@@ -48,7 +48,7 @@ class Option:
 
 
 class Argument:
-    """What stands without a name."""
+    """A word without a name."""
 
     def __init__(self, *, metavar: str, help: str = "", show_default: bool = True, envvar: str = "") -> None:
         self.metavar = metavar
@@ -64,7 +64,7 @@ class Called(NamedTuple):
     dashes: bool = False
     """Whether `--` stood before the words that are not its own."""
     given: frozenset[str] = frozenset()
-    """Parameters that someone gave a value, rather than leaving them at their default."""
+    """Parameters that were given a value, rather than left at their default."""
     options: tuple[str, ...] = ()
     """Its options as they were typed, without the `--` behind them; of a command that carries another one."""
 
@@ -116,7 +116,7 @@ PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
     "pack",
 )  # fmt: skip
-"""For the help, which does not wait for the policies to be imported (a test holds the two equal)."""
+"""For the help, which does not wait for the policies to be imported (a test keeps the two equal)."""
 
 SeedOption = Annotated[int, Option("--seed", metavar="N", min=0, help="Same seed, same result.")]
 

@@ -11,7 +11,7 @@ _WIDTH, _WIDTH_MAX = 80, 100
 
 
 def page() -> str:
-    """What there is, for the width of this terminal."""
+    """The overall help, for the width of this terminal."""
     width = min(_WIDTH_MAX, _columns())
     left = max(map(len, [*_OPTIONS, *(name for entries in SECTIONS.values() for name in entries)]))
     lines = [

@@ -38,7 +38,7 @@ _TASKS = (
 
 
 def mixed_nodes(count: int) -> list[NodeShape]:
-    """So many nodes of all kinds, those of a kind together."""
+    """`count` nodes of all kinds, those of a kind together."""
     total = sum([many for *_rest, many in _KINDS])
     shapes: list[NodeShape] = []
     reached = 0
@@ -50,7 +50,7 @@ def mixed_nodes(count: int) -> list[NodeShape]:
 
 
 _VARIANTS = 6
-"""People who want the same GPU do not ask for the same cores and memory: each row comes in so many, slightly apart."""
+"""Variants of each row, slightly apart: people who want the same GPU ask for different cores and memory."""
 
 
 def mixed_tasks() -> list[Task]:

@@ -22,7 +22,7 @@ DataOption = Annotated[
 
 
 def client() -> "Client":
-    """To the yard that YARD_URL names, or the one of the login, or that of this machine."""
+    """A client of the yard that YARD_URL names, or the one of the login, or that of this machine."""
     from gpuyard.api.client import Client
 
     return Client()
@@ -35,7 +35,7 @@ def defaults_file() -> str:
 
 
 def has_defaults() -> bool:
-    """Whether a person has defaults at all: most have none, and need not wait for them to be read."""
+    """Whether a person has defaults: most have none, and need not wait for them to be read."""
     return bool(os.environ.get("YARD_TENANT")) or os.path.lexists(defaults_file())
 
 

@@ -1,9 +1,9 @@
 """Command lines in plain words, read from the declarations of a command without Typer.
 
-`yard queue` asks the server and prints ten thousand lines in less time than Typer and what it needs take to import. So
-whatever is plain is read here. What is not (help, an unknown option, a wrong value, options run together) is answered
-with None and left to Typer, which knows how to say it. Both read the same declarations, and a test holds that they
-read them alike.
+`yard queue` asks the server and prints ten thousand lines in less time than Typer and its dependencies take to import.
+So plain command lines are read here. Others (help, an unknown option, a wrong value, options run together) give None
+and are left to Typer, which has the messages. Both read the same declarations, and a test checks that they read them
+alike.
 """
 
 import os
@@ -17,7 +17,7 @@ from gpuyard.cli.options import Argument, Called, Option
 
 
 class NotPlain(Exception):
-    """Someone else has to read this."""
+    """Typer has to read this."""
 
 
 class Parameter(NamedTuple):
@@ -40,7 +40,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
-    """What a command declares; the name alone of the parameter that wants to know how it was called."""
+    """The parameters of a command; for the one that takes how it was called, its name alone."""
     code, hints = command.__code__, command.__annotations__
     names = code.co_varnames[: code.co_argcount]
     defaults = command.__defaults__ or ()

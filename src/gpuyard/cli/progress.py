@@ -1,4 +1,4 @@
-"""What a long run is doing, for whoever watches standard error: how far, how fast, how long still.
+"""Shows on a terminal's standard error what a long run is doing: how far, how fast, how long still.
 
 The bar is drawn from within the run, at most four times a second and without a thread of its own, so that it
 takes no time from what is being measured. In a pipe or a log file there is none.
@@ -81,7 +81,9 @@ class Bar:
             self._progress.stop()
 
     def begin(self, name: str) -> "Bar | None":
-        """The next simulation starts. Returns the function to tell of its progress, if anybody watches."""
+        """The next simulation starts. Returns the function that reports its progress, if standard error is a
+        terminal.
+        """
         if self._progress is None:
             return None
         if self._task is not None:
@@ -92,7 +94,7 @@ class Bar:
         return self
 
     def __call__(self, done: int, jobs: int) -> None:
-        """So many jobs have ended, of so many."""
+        """`done` of `jobs` have ended."""
         now_s = monotonic()
         if self._progress is None or self._task is None or now_s - self._drawn_s < REDRAW_S:
             return

@@ -88,7 +88,7 @@ def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -
 
 
 def _known(names: Sequence[str]) -> list[str]:
-    """Every name that `--columns` takes, whatever the form: those of the table, and those of the data."""
+    """Every name that `--columns` takes in any form: those of the table, and those of the data."""
     return list(dict.fromkeys([*_WIDE_NAMES, *names]))
 
 
@@ -98,7 +98,7 @@ def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
     def kind(row: Sequence[Any]) -> tuple[Any, ...]:
         array, _, index = row[1].partition("_")
-        # Whatever is alone under its id stays as it is.
+        # A job without others under its id stays as it is.
         return (array, *row[2:]) if index.isdecimal() and row[6] == "PENDING" else (row[0],)
 
     for _kind, same in groupby(rows, kind):
@@ -141,7 +141,7 @@ def _cells(rows: Sequence[Sequence[Any]], now_ms: int, full: bool = True) -> lis
     for row in rows:
         label, name, tenant, user, klass, state, attempt, gpus, nodes = row[1:10]
         submitted_ms, started_ms, limit_s, why = row[10:14]
-        # Of another tenant: only that it is there.
+        # A job of another tenant: only its presence is shown.
         masked = not submitted_ms
         name, tenant, klass = name or "-", tenant or "-", klass or "-"
         spent = "-" if masked else span(now_ms - (started_ms or submitted_ms))

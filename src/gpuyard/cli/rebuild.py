@@ -1,4 +1,4 @@
-"""`yard rebuild`: fill a projection anew from the log, or show how far all of them have come."""
+"""`yard rebuild`: fills a projection again from the log, or shows how far each has come."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ def rebuild(
     ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Fill a projection anew from the log, and wait until it has come to the end; without a name, show all of them.
+    """Fill a projection again from the log, and wait until it is done; without a name, show all of them.
 
     A projection is a table that follows the log, such as usage by tenant. It is filled as far back as the log reaches,
     which is cut after 90 days, and from a checkpoint where it was cut. Jobs and the scheduler are not touched. Only
@@ -32,7 +32,7 @@ def rebuild(
 
 
 def _followed(yard: Any, begun: dict[str, Any]) -> dict[str, Any]:
-    """How it stands once it has come to where the log ended when this was asked for."""
+    """Its progress once it has reached the event that was the last when this was asked for."""
     import time
 
     found, moved_s = begun, time.monotonic()

@@ -9,7 +9,7 @@ from gpuyard.errors import BadInput
 
 
 def check(path: Path) -> None:
-    """Refuse a place that cannot be written, before anybody waits for the report."""
+    """Refuse a place that cannot be written, before the user waits for the report."""
     if path.is_dir():
         raise BadInput(f"{path}: is a directory", "Name a file in it, such as report.html.")
     if not path.parent.is_dir():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
-"""What a job ends with whose program had no say in it."""
+"""Exit codes for ends that are not the program's own."""
 
 
 def run(
@@ -74,7 +74,7 @@ def run(
         exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
     )  # fmt: skip
     fields = f.completed(ctx, fields)
-    # Nobody waits twice for what is shown once.
+    # If its node is lost, the job waits again, and this command with it.
     fields["requeue"] = True
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
@@ -86,7 +86,7 @@ def run(
 
 
 def _look_at_input() -> None:
-    """A job reads nothing from here. A user who sends it something is told so, rather than left to wonder."""
+    """A job reads nothing from here. Warn a user who sends it something."""
     import fcntl
     import stat
     import termios
@@ -114,7 +114,7 @@ def _look_at_input() -> None:
 
 
 def _look_at_file(words: list[str] | None, dashes: bool) -> None:
-    """What a file asks for itself is for `yard submit`: a user who runs it is told so."""
+    """Warn a user who runs a file with directives: those are for `yard submit`."""
     if words and is_file_to_read(words, dashes):
         if Path(words[0]).suffix in (".yaml", ".yml"):
             raise BadInput(f"{words[0]} holds jobs, and `yard run` runs commands", f"yard submit {words[0]}")
@@ -144,7 +144,7 @@ def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: boo
     except KeyboardInterrupt:
         notice(f"cancelling job {job['label']}", before="yard: ")
     except BrokenPipeError:
-        # Nobody reads on, as in `yard run … | head`: then nobody wants the rest.
+        # The reader has gone, as in `yard run … | head`: the rest is not wanted.
         notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
         yard.cancel(job["id"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""What someone wants to run: a command line, a script as it stands, or a file that says itself what it needs.
+"""What the user wants to run: a command line, a script as it stands, or a file that says itself what it needs.
 
-A slip of the hand is told now, with the line to type instead, and not by a job that fails at night.
+A slip is reported now, with the line to type instead, and not by a job that fails at night.
 """
 
 import os
@@ -26,7 +26,7 @@ _READERS = {
 }  # fmt: skip
 """The program that runs a file of this suffix, for the line to type."""
 _LOOKED_AT = 8192
-"""So many bytes say whether a file is text."""
+"""How many bytes to read to see whether a file is text."""
 
 
 def piped(words: list[str] | None, dashes: bool) -> bytes | None:
@@ -78,7 +78,7 @@ def _name(path: Path) -> str:
 
 
 def _script(path: Path) -> bytes | None:
-    """What is in a file that begins with #!, also after a byte order mark; None: it is no script."""
+    """The content of a file that begins with #!, even after a byte order mark; None: it is no script."""
     if not path.is_file():
         return None
     try:
@@ -156,7 +156,7 @@ def _refuse_file(verb: str, path: Path, words: Sequence[str], options: Sequence[
 
 
 def refuse_folder(fields: Mapping[str, Any]) -> None:
-    """Refuse a job whose folder is not there; one that waits for other jobs may have it from them."""
+    """Refuse a job if its folder is not there; a job that waits for others may get it from them."""
     folder = fields.get("cwd", "")
     if not folder or fields.get("dependencies") or os.path.isdir(folder):
         return

@@ -8,7 +8,7 @@ _REST = "Options"
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose options stand in the sections that `rich_help_panel` names."""
+    """A command with its options in the sections that `rich_help_panel` names."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Those without a section come first, then section by section."""

@@ -79,7 +79,7 @@ def install(
     _write(path, text)
     _systemctl(user, "daemon-reload")
     _systemctl(user, "enable", name)
-    # Started anew where it runs already, so that it runs as the unit says now; jobs go on.
+    # Restart a running service, so that it runs as the unit says now; jobs go on.
     _systemctl(user, "restart", name)
     print(f"the service {name} is enabled and runs: {path}")
     if user:
@@ -179,7 +179,7 @@ def _check_root(user: bool) -> None:
 
 
 def _check_free(data: "DataDir", user: bool, name: str) -> None:
-    """A yard that somebody started by hand has the folder: the service could not start."""
+    """Refuse if a yard that was started by hand has the folder: the service could not start."""
     pids = [pid for each in data.instances() if (pid := each.running())]
     asked = subprocess.run(
         [*_command(user), "show", "--property", "MainPID", "--value", name],

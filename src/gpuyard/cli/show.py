@@ -60,7 +60,7 @@ def _show_recipe(job: str, env: bool, output: Output) -> None:
 
 
 def _for_reader(text: str) -> str:
-    """What a job was sent with: exact for a file or a program, and on a terminal nothing that would steer it."""
+    """Text that a job was sent with: exact for a file or a program, and on a terminal without control sequences."""
     if not sys.stdout.isatty():
         return text
     return "\t".join([shown_lines(part) for part in text.split("\t")])
@@ -81,7 +81,7 @@ def _show(job: str, output: Output) -> None:
 
 
 def _width() -> int:
-    """Of the terminal; 0: it is none, and lines may be as long as they are."""
+    """The width of the terminal; 0: there is none, and lines may be of any length."""
     import shutil
     import sys
 

@@ -1,8 +1,8 @@
-"""Text that somebody else chose, made fit for a terminal: what would steer it is shown and not sent.
+"""Makes text that another user chose fit for a terminal: control sequences are shown and not sent.
 
-A job's reason, its paths and its command line hold what their owner put there: escape sequences that move the cursor or
-rename the window, line breaks that forge a line, marks that turn the direction of what follows. Every face sends such
-text through here. What a job writes to its own output is passed on as it is, as a program's output always was.
+A job's reason, its paths and its command line hold what their owner put there: escape sequences that move the cursor
+or rename the window, line breaks that forge a line, marks that turn the direction of what follows. Every command sends
+such text through here. A job's own output is passed on as it is, like any program's.
 """
 
 _BLANKS = "\u00a0\u2007\u202f"

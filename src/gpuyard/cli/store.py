@@ -17,7 +17,7 @@ _WORDS = {
     "configs": ("version of the configuration", "versions of the configuration"),
     "tokens": ("token", "tokens"),
 }
-"""What people ask about; the rest is copied without a word."""
+"""Tables that are named in the output; the rest is copied without a word."""
 
 
 @app.callback()

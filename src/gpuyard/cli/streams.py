@@ -1,4 +1,4 @@
-"""Where words go: results to standard output, everything else to standard error.
+"""Where text goes: results to standard output, everything else to standard error.
 
 Colour, bars and boxes are for terminals only. Rich knows about NO_COLOR, FORCE_COLOR and dumb terminals.
 """

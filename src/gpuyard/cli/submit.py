@@ -78,7 +78,7 @@ def submit(
 
 
 def _more(ctx: Called, array: str, after: list[str] | None, stdout: str, stderr: str) -> dict[str, Any]:
-    """What a job has that is handed in and left alone."""
+    """Fields that only a submitted job has: `yard run` stays with its job."""
     fields = {
         key: _file(key, path, array=bool(array))
         for key, path in (("stdout", stdout), ("stderr", stderr))
@@ -126,7 +126,7 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
 
 
 def _file(option: str, path: str, *, array: bool) -> str:
-    """The whole path of a file for output; patterns in it that stand for nothing are told."""
+    """The whole path of a file for output; patterns in it that stand for nothing are reported."""
     if "%" in path:
         from gpuyard.cli.streams import notice
         from gpuyard.engines.patterns import check
@@ -137,7 +137,7 @@ def _file(option: str, path: str, *, array: bool) -> str:
 
 
 def _of_several(error: YardError, jobs: list[dict[str, Any]], place: int) -> YardError:
-    """Which of several jobs was refused, and what became of the others."""
+    """Say which of several jobs was refused, and what became of the others."""
     if len(jobs) > 1:
         name = f" ({jobs[place]['name']})" if jobs[place].get("name") else ""
         before = f"the {place} before it {'is' if place == 1 else 'are'} submitted" if place else "none is"

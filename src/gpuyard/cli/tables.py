@@ -109,7 +109,7 @@ def write_document(value: Any, output: str) -> None:
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True)
     if not text.replace("\n", "").isprintable():
-        # Some marks count as text in YAML, and turn the direction of a terminal's all the same.
+        # Some marks count as text in YAML, and still turn the direction of a terminal's text.
         text = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=False)
     print(text, end="")
 

@@ -76,7 +76,7 @@ def create(
 
 @app.command("list")
 def list_(output: OutputOption = Output.TABLE) -> None:
-    """List your own tokens, and those of the tenants whose admin you are. Secrets are never shown."""
+    """List your own tokens, and those of the tenants that you administer. Secrets are never shown."""
     from gpuyard.cli.tables import Column, clock, emit
 
     with client() as yard:
@@ -106,7 +106,7 @@ def revoke(
     """Take tokens back, and with each those that were made with it. It holds at once."""
     with client() as yard:
         for token in tokens:
-            # What leaks is often pasted whole.
+            # A leaked token is often pasted whole.
             name = token.split("_")[1] if token.startswith("yard_") and token.count("_") == 2 else token
             done = yard.revoke_token(name)
             more = len(done["revoked"]) - 1
@@ -120,7 +120,7 @@ def unbind(
         str, typer.Argument(metavar="NAME", help="A name at the identity provider.", show_default=False)
     ],
 ) -> None:
-    """Let a name go that is somebody's by their first login. Their logins end, and the next login binds it."""
+    """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""
     from gpuyard.cli.tables import counted
 
     with client() as yard:

@@ -32,7 +32,7 @@ def tries_table(job: Mapping[str, Any], width: int = 0) -> list[str]:
     first = tries[-_SHOWN_MAX:][0]["attempt"]
     if first > 1:
         lines.append(f"tries before number {first} are not shown")
-    # Of what is only seen in Slurm, each try is a job of one attempt, and what it wrote is not the yard's to show.
+    # For jobs that are only observed in Slurm, each try is a job of one attempt, and its output is not the yard's.
     if job["attempts"] >= tries[-1]["attempt"]:
         lines.append(f"what a try wrote: yard logs {job['label']} --attempt {tries[0]['attempt']}")
     return lines
@@ -69,13 +69,13 @@ def _where(each: Mapping[str, Any]) -> str:
 
 
 def _why(each: Mapping[str, Any]) -> str:
-    """What was said; of one that says nothing, how its program ended."""
+    """The reason; for a try without one, how its program ended."""
     text = each["why"] or (f"exit code {each['exit_code']}" if each["exit_code"] else "")
     return shown(text)
 
 
 def _broken(start: str, why: str, width: int) -> list[str]:
-    """A line whose reason goes on under where it began."""
+    """A line with a reason that goes on under where it began."""
     room = width - len(start) - 2
     if not width or room < _WHY_WIDTH_MIN or len(why) <= room:
         return [f"{start}  {why}".rstrip()]

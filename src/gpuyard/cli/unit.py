@@ -1,8 +1,8 @@
 """The unit file with which systemd runs a yard.
 
 Jobs are children of the server and must outlive it, so systemd ends the server alone (`KillMode=process`) and does not
-stop it because a job ran out of memory (`OOMPolicy=continue`). Whatever a unit takes away from a service it takes from
-the jobs too: home folders, /tmp, devices. So nothing is hidden from it here.
+stop it because a job ran out of memory (`OOMPolicy=continue`). What a unit takes away from a service it takes from the
+jobs too: home folders, /tmp, devices. So nothing is hidden from it here.
 """
 
 import sys
@@ -53,7 +53,7 @@ def unit(words: Sequence[str], *, user: bool, name: str, own_data: bool) -> str:
 
 
 def program() -> list[str]:
-    """How `yard` of this installation is started, wherever the caller stands."""
+    """The command that starts `yard` of this installation, from any folder."""
     beside = Path(sys.executable).parent / "yard"
     return [str(beside)] if beside.is_file() else [sys.executable, "-m", "gpuyard.cli"]
 

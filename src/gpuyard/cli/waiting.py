@@ -1,4 +1,4 @@
-"""The line that says what a job waits for while somebody watches: `waiting: no room, 1st in line, likely within 4 min`.
+"""The line that says what a job waits for while a user watches: `waiting: no room, 1st in line, likely within 4 min`.
 
 It goes to standard error, for standard output is the job's own. A terminal has one line, drawn again in its place; a
 file or a pipe has one when the wait begins and another when the reason is a different one.
@@ -25,7 +25,7 @@ _LONG_MS = 60_000
 
 
 class Waiting:
-    """Tells how a job stands; for `with`, so that the line is gone in any case."""
+    """Shows how a job stands; for `with`, so that the line is gone in any case."""
 
     def __init__(self, before: str = "yard: ", *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._before = before
@@ -42,7 +42,7 @@ class Waiting:
         self.clear()
 
     def told(self, standing: "Standing") -> None:
-        """There is news of the job."""
+        """Show news of the job."""
         if self._quiet or not standing:
             return
         if standing["state"] == "PENDING":

@@ -25,7 +25,7 @@ class _Screen(io.StringIO):
 
 
 def repeated(show: Callable[[], None], every_s: int | None) -> None:
-    """Show a listing once, or every so many seconds until Ctrl-C. A yard that goes away is waited for."""
+    """Show a listing once, or every `every_s` seconds until Ctrl-C. A yard that goes away is waited for."""
     if every_s is None:
         show()
         return

@@ -34,7 +34,7 @@ def why(
         at_ms = time_ms("--at", at, time.time_ns() // 1_000_000)
     with client() as yard:
         found = yard.why(job, at_ms=at_ms)
-        # Of the past there is nothing to foresee.
+        # There is no estimate for the past.
         if at_ms is None and found["state"] == "PENDING":
             found |= _estimate(yard, job)
     from gpuyard.cli.tables import emit, write_document
@@ -107,7 +107,7 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
 
 
 def _judged(count: int, left_out: int) -> str:
-    """What becomes of it when all of that is lifted, and with how much of a long line that was tried out."""
+    """What happens when all of that is lifted, and how much of a long line was tried out."""
     what = "that" if count == 1 else "both" if count == 2 else f"all {count}"
     text = f"with {what} lifted it would start at once"
     if count > 1:
@@ -118,20 +118,20 @@ def _judged(count: int, left_out: int) -> str:
 
 
 def _start(found: Mapping[str, Any]) -> str:
-    """By promised ends alone: those that run take all the time they may."""
+    """By promised ends alone: running jobs take all the time they may."""
     from gpuyard.cli.tables import clock
 
     start = found["start"]
     if not start["at_ms"]:
         how: str = start["how"]
         return how if how.startswith("never:") else f"unknown: {how}"
-    # What is overdue is expected at once: that moment is past by the time it is read.
+    # An overdue end is expected at once: that moment is past by the time it is read.
     soon = start["at_ms"] - found["at_ms"] < 1000
     return f"{'any moment' if soon else clock(start['at_ms'])}: {start['how']}"
 
 
 def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """By runs forward, as `yard eta` tells it; nothing where it knows no more than the line before."""
+    """By runs forward, as `yard eta` shows it; nothing where it knows no more than the line before."""
     from gpuyard.cli.eta import earliest, told
 
     if "eta_error" in found:
@@ -156,14 +156,14 @@ def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _before(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Of a job that has run and waits again, how that ended."""
+    """For a job that has run and waits again, how that ended."""
     from gpuyard.cli.tries import last_try_text
 
     return [("before", last_try_text(found["last_try"]))] if found.get("last_try") else []
 
 
 def _headline(text: str) -> None:
-    """In bold, where someone looks at it."""
+    """In bold, on a terminal."""
     import os
     import sys
 

@@ -10,7 +10,7 @@ COMMANDS = {
     "export": ("exporting", "Write the policy of a yard.yaml in Slurm's words."),
     "doctor": ("doctor", "Look a cluster over and say what to change."),
 }
-"""By name: the module, whose function is `run`, and what it does."""
+"""By name: the module (with a function `run`), and what it does."""
 INTERRUPTED = 130
 
 

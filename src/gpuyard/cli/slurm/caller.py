@@ -1,11 +1,11 @@
-"""Who calls."""
+"""The user who calls."""
 
 import os
 import pwd
 
 
 def user_name() -> str:
-    """The name of whoever runs this command."""
+    """The name of the user who runs this command."""
     uid = os.geteuid()
     try:
         return pwd.getpwuid(uid).pw_name

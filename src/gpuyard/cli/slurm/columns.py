@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gpuyard.cli.shown import shown
 
 LONG_WIDTH = 20
-"""Of a field of -O that says none."""
+"""The width of a field of -O that gives none."""
 
 
 class Field(NamedTuple):
@@ -44,7 +44,7 @@ class Format(NamedTuple):
     before: str
     columns: list[Column]
     unknown: list[str]
-    """What was asked for and is no field."""
+    """Names that were asked for and are no fields."""
 
     def header(self) -> str:
         """The line of headings. They are cut in any case."""
@@ -62,7 +62,7 @@ class Format(NamedTuple):
 
 
 def short_format(text: str, fields: Mapping[str, Field]) -> Format:
-    """Of `%.18i %R`. A letter that means nothing stays as it stands and is named in `unknown`."""
+    """The format of `%.18i %R`. A letter that means nothing stays as it is and is named in `unknown`."""
     before, *parts = text.replace("%%", "\0").split("%")
     found = Format(before.replace("\0", "%"), [], [])
     lead = found.before
@@ -86,7 +86,7 @@ def short_format(text: str, fields: Mapping[str, Field]) -> Format:
 
 
 def long_format(text: str, fields: Mapping[str, Field]) -> Format:
-    """Of `JobID:10,Name:.20,State:8 |`: the width after a colon, and after it what separates."""
+    """The format of `JobID:10,Name:.20,State:8 |`: the width after a colon, and after it the separator."""
     found = Format("", [], [])
     for part in text.split(","):
         name, _, how = part.partition(":")

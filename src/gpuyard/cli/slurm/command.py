@@ -1,4 +1,4 @@
-"""`yard slurm` for whoever comes by the list of commands; `quick` is the usual way."""
+"""`yard slurm` as an entry of the list of commands; `quick` is the usual way."""
 
 from typing import Annotated
 

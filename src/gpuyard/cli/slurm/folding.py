@@ -1,7 +1,8 @@
 """Slurm's tasks on one node become one task of the yard, which has room for all of them.
 
 A batch script runs once, whatever it asks for, and starts its own processes with `srun`, `torchrun` or `mpirun`. So
-`-n 4 --gpus-per-task=1` is one task with four GPUs on one node, and the script is told that it has four ranks.
+`-n 4 --gpus-per-task=1` is one task with four GPUs on one node, and the script's environment says that it has four
+ranks.
 """
 
 from dataclasses import replace
@@ -30,11 +31,11 @@ def on_one_node(taken: Intake) -> Intake:
 
 
 def as_gang(taken: Intake) -> Intake:
-    """The job as so many tasks that all run the same command, for `srun`; what it asks for is shared among them."""
+    """The job as a task for each rank, all with the same command, for `srun`; they share what it asks for."""
     job: dict[str, Any] = dict(taken.job)
     tasks = job.pop("tasks", 1)
     ranks = job.pop("ranks", tasks)
-    # A gang over nodes stays on as many; one that may lie anywhere is not told where.
+    # A gang over several nodes keeps its number of nodes; any other may run anywhere.
     over = job.get("nodes_max", 1) > 1
     for name in ("batch", *(() if over else ("nodes_min", "nodes_max"))):
         job.pop(name, None)

@@ -1,4 +1,4 @@
-"""`yard slurm import`: a running cluster, or what somebody saved of one, as a yard.yaml and a trace."""
+"""`yard slurm import`: a running cluster, or saved output of its commands, as a yard.yaml and a trace."""
 
 import shlex
 from pathlib import Path
@@ -110,7 +110,7 @@ def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str) -> dict[s
     body = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     what = f"{site.name}, Slurm {site.version or '?'}"
     text = f"# {what}, read by `yard slurm import`. What is not in it stands in notes.txt.\n{body}"
-    # It is held against the same rules as any file; what is wrong with it is a defect of ours, told with its line.
+    # It is checked by the same rules as any file; a fault in it is a defect of ours, reported with its line.
     loads(text, "yard.yaml")
     return {"yard.yaml": text}
 

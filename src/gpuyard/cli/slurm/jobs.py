@@ -75,12 +75,12 @@ class SlurmJob:
     """Of each task."""
     memory_mib: int
     indices: list[int]
-    """Of the tasks that are folded into this one; empty: it stands for itself."""
+    """Of the tasks that are folded into this one; empty: it is one job."""
     array_id: int
     array_index: int
     array_limit: int
     start_guess_ms: int
-    """When it is expected to start; 0: nobody knows, or nobody asked."""
+    """When it is expected to start; 0: unknown, or not asked for."""
     begin_ms: int
     waits_for: str
     gpu_models: str
@@ -185,7 +185,7 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
         job.nodes_min = newer[0] if newer else 0
         asked = newer[1] if len(newer) > 1 else ""
         if job.masked:
-            # A column without a word would shift those behind it for whoever counts them.
+            # An empty column would shift those behind it for scripts that count them.
             job.name = job.user = job.tenant = job.klass = "-"
         job.state = state_of(state, attempt) if attempt != state else state
         # A gang has a grant for every task, several of them on one node.
@@ -212,7 +212,7 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.array_id, job.array_index = found["array_id"] or 0, found["array_index"] or 0
     job.exit_code, job.restarts, job.requeue = found["exit_code"], found["restarts"], True
     job.start_guess_ms = found.get("expected_start_ms") or 0
-    # Of a job that has ended, the last try is among those that ran.
+    # For a job that has ended, the last try is among those that ran.
     last_ms = job.ended_ms - job.started_ms if job.ended_ms and job.started_ms else 0
     job.ran_ms = found.get("ran_ms", last_ms) - last_ms
     job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, found.get("waits_for", ""), 0

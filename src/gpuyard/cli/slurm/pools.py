@@ -7,7 +7,7 @@ from gpuyard.engines.partition_names import listed, named
 
 
 class Pools:
-    """Which partition a job is in, told by its nodes or by what it asked for; and which jobs a name stands for."""
+    """Which partition a job is in, by its nodes or by what it asked for; and which jobs a name stands for."""
 
     def __init__(
         self, nodes: Iterable[Mapping[str, Any]], script_names: Mapping[str, Any] | None = None
@@ -23,12 +23,12 @@ class Pools:
         self.known = self.listed | {pool: (pool,) for pool in pools}
         """Those too that lists leave out: pools that scripts have another name for."""
         self._told: dict[tuple[str, str], str] = {}
-        """Of thousands of jobs most are told the same."""
+        """Answers so far: most of thousands of jobs have the same."""
         self._all = ",".join(sorted({named(pool, "", self._names) for pool in pools}))
 
     @classmethod
     def of_fleet(cls, fleet: Mapping[str, Any]) -> "Pools":
-        """From what a server says of its fleet; one from before an upgrade of these commands tells no names."""
+        """From a server's view of its fleet; an older server sends no names."""
         return cls(fleet["nodes"], fleet.get("script_names"))
 
     @property

@@ -13,7 +13,7 @@ from gpuyard.errors import YardError
 __all__ = ["INSTEAD", "PROGRAMS", "VERSION", "run_program"]
 
 VERSION = "slurm-wlm 22.05.8"
-"""Which Slurm these commands are like. Scripts look at the number; what follows it says who answers."""
+"""The Slurm that these commands are like. Scripts look at the number; the words after it name gpuyard."""
 _INTERRUPTED = 130
 _NOT_SERVED = 2
 

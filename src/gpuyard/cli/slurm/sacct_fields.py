@@ -1,4 +1,4 @@
-"""What `sacct` can show of a job, by the names of --format."""
+"""The fields that `sacct` can show of a job, by the names of --format."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 def state(line: Line) -> str:
-    """With who cancelled it, if that is known; of the job only, not of its step."""
+    """The state, with the user who cancelled it if that is known; for the job only, not for its step."""
     job = line.job
     if job.state == "CANCELLED" and not line.step:
         who = job.said.partition("cancelled by ")[2].partition(" ")[0] or job.user

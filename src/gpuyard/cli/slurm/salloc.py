@@ -79,7 +79,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
-    """What the options ask for, as it was read and as it is sent; with another number of nodes, where one is given."""
+    """The options as they were read and as they are sent; with another number of nodes, where one is given."""
     own = {option.name for option in _OWN}
     kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
     try:

@@ -177,7 +177,7 @@ def failed(why: str) -> Stop:
 def submitted(
     program: str, yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], dict[str, Any]]
 ) -> Any:
-    """The job, with as many nodes as it takes where it says that it may have more; `over` makes it with so many."""
+    """Submit the job, with more nodes if it needs and allows them; `over` makes it for a number of nodes."""
     if yard.here:
         refuse_folder(fields)
     try:

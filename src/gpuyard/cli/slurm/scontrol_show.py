@@ -89,7 +89,7 @@ def _jobs(yard: Client, names: Sequence[str]) -> list[list[str]]:
         if wanted is None:
             raise error("scontrol", f"Invalid job id specified: {label}")
         try:
-            # Of one job it is told when it starts; to work that out for every one would take hours.
+            # The start is estimated for one named job only; for every job it would take hours.
             found = yard.job(wanted.label, explain=bool(names))
         except Refused as refusal:
             if refusal.status != 404 or not names:

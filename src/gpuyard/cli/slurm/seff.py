@@ -42,7 +42,7 @@ def run(words: Sequence[str]) -> int:
         job = of_view(found, Pools.of_fleet(yard.fleet()), int(time.time() * 1000))
     used = dict(found.get("used") or {})
     if job.state in ("RUNNING", "SUSPENDED") and (usage := of_job(job.id, job.started_ms)) is not None:
-        # What the engine knows goes before what is seen from here.
+        # The engine's figures come before what is seen from here.
         seen = {"cpu_s": usage.cpu_s, "memory_mib": usage.rss_kib // 1024}
         used |= {name: value for name, value in seen.items() if used.get(name) is None}
     for line in _lines(job, used):

@@ -56,7 +56,7 @@ def _why(group: Group) -> str:
 
 
 def _user(group: Group) -> str:
-    """Who drained it: a yard says it in the reason, if nobody gave another."""
+    """The user who drained it: the yard's own reason names them, unless another was given."""
     return _first(group).why.partition("drained by ")[2] or "Unknown"
 
 
@@ -162,7 +162,7 @@ def _print(nodes: list[SlurmNode], pools: Pools, given: Read) -> None:
     chosen = _format(given, nodes, partitions)
     groups = _groups(_wanted(nodes, given), partitions, pools.default, given, chosen)
     if not given.has("Node") and not given.has("list-reasons"):
-        # A partition none of whose nodes was asked for is there all the same.
+        # A partition with no matching node is still listed.
         shown = {group.partition for group in groups}
         groups += [Group(name, name == pools.default, []) for name in partitions if name not in shown]
         groups.sort(key=lambda group: group.partition)

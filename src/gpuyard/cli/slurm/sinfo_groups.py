@@ -10,7 +10,7 @@ STATES = {
 }  # fmt: skip
 """States of nodes, long and short."""
 NO_NODE = "n/a"
-"""The state of no node at all."""
+"""The state where there is no node."""
 
 
 class SlurmNode(NamedTuple):
@@ -62,7 +62,7 @@ def _state(node: Mapping[str, Any]) -> str:
         return "draining" if busy else "drained"
     if not busy:
         return "idle"
-    # As in Slurm it is the cores that count: a node whose GPUs are all taken may still be mixed.
+    # As in Slurm the cores count: a node with all its GPUs taken may still be mixed.
     return "mixed" if node["cpus_free"] > 0 else "allocated"
 
 
@@ -75,7 +75,7 @@ class Group(NamedTuple):
 
     @property
     def shown_partition(self) -> str:
-        """With a star if it is the one that needs no name."""
+        """The name, with a star for the default partition."""
         return self.partition + ("*" if self.default else "")
 
     @property

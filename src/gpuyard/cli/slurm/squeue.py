@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> int:
     """Print the queue."""
     given = read(GRAMMAR, words)
     if given.rest and given.has("jobs") and not given.last("jobs"):
-        # `-j 17` is two words for the option parser and one wish for everybody else.
+        # `-j 17` is two words for the option parser and one option for everyone else.
         given.given.append(("jobs", given.rest.pop(0)))
     if given.rest:
         raise Stop(f"squeue: error: Unrecognized option: {given.rest[0]}", *HELP.splitlines()[:2])
@@ -134,7 +134,7 @@ def _states(given: Read) -> set[str]:
 
 
 def _users(given: Read) -> list[str] | None:
-    """Names; None: everybody's. One that nobody has is said, and its jobs are not there, as with Slurm."""
+    """Names; None: all users. An unknown name is reported, and has no jobs, as with Slurm."""
     if given.has("me"):
         return [user_name()]
     if not given.has("user"):
@@ -215,7 +215,7 @@ def _guess(yard: Client, jobs: list[SlurmJob]) -> None:
 
 
 def _sorted(jobs: list[SlurmJob], keys: str) -> list[SlurmJob]:
-    """By several keys, the last first, each sort keeping what the one before made of equals."""
+    """Sort by several keys, the last first: each sort is stable."""
     for key in reversed([key.strip() for key in keys.split(",") if key.strip()]):
         letter, down = key.lstrip("+-"), key.startswith("-")
         if letter in ("p", "Q"):

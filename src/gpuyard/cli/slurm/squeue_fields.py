@@ -1,4 +1,4 @@
-"""What `squeue` can show of a job, by the letters of -o and the names of -O."""
+"""The fields that `squeue` can show of a job, by the letters of -o and the names of -O."""
 
 import pwd
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def limit(job: SlurmJob) -> str:
 
 
 def left(job: SlurmJob) -> str:
-    """What is left of it."""
+    """The time that is left of its limit."""
     if job.masked:
         return "N/A"
     return short_span(job.limit_s - job.ran_s) if job.limit_s else "UNLIMITED"

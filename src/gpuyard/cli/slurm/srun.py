@@ -99,7 +99,7 @@ def _warn(given: Read) -> None:
 
 
 def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
-    """What the options ask for, as it was read and as it is sent; with another number of nodes, where one is given."""
+    """The options as they were read and as they are sent; with another number of nodes, where one is given."""
     from gpuyard.api.surroundings import environment
     from gpuyard.cli.slurm.folding import as_gang
 

@@ -30,7 +30,7 @@ _PPM = 1_000_000
 
 
 class Row(NamedTuple):
-    """A tenant at its depth, a user if it is the last part of the tree and somebody's name."""
+    """A tenant at its depth; a user if it is an end of the tree and has a user's name."""
 
     account: str
     user: str
@@ -126,7 +126,7 @@ def _factors(tenants: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         if tenant["path"]:
             below.setdefault(tenant["path"].rpartition("/")[0], []).append(tenant)
     if any([len(members) < members[0]["members"] for members in below.values()]):
-        # Some are not there for whoever asks, so nobody's rank among all can be told.
+        # The caller cannot see all tenants, so a rank among all is unknown.
         return {}
     order: list[str] = []
     stack = [""]

@@ -1,4 +1,4 @@
-"""`sstat`: what a running job uses now, as far as the processes on this machine tell."""
+"""`sstat`: what a running job uses now, as far as the processes on this machine show."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -47,6 +47,6 @@ def moment_ms(text: str) -> int:
         return int(word) * 1000
     found = moment(text, now)
     if word[:1].isdigit() and ":" in word and not any(sign in word for sign in "-/.t") and found > now:
-        # Of a time of day alone `sbatch` means the next one, `sacct` the last one.
+        # A time of day alone is the next one for `sbatch`, the last one for `sacct`.
         found = found.replace(day=now.day, month=now.month, year=now.year)
     return int(found.timestamp()) * 1000

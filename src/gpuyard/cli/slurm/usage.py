@@ -1,4 +1,4 @@
-"""What the processes of a running job use now, read from this machine: of one's own jobs, for root of all."""
+"""What the processes of a running job use now, read from this machine: the user's own jobs, for root all."""
 
 import os
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def _is_of(pid: str, job_id: int, started_ms: int) -> bool:
 
 
 _CLOCK_S = 5
-"""How far the start that a job is told may be from the one that the yard notes."""
+"""How far a job's start in its environment may be from the one that the yard notes."""
 
 
 def _read(pid: str) -> Usage | None:

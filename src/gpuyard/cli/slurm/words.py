@@ -45,10 +45,10 @@ REASONS = {
 
 
 def reason(text: str) -> str:
-    """One word of Slurm's for what the yard says. Whatever has no word of its own is a matter of turn."""
+    """Slurm's word for the yard's reason. A reason without one becomes Priority."""
     if not text or text.startswith("in line"):
         return "Priority" if text else "None"
-    # What follows names nodes that are out of use, or full.
+    # The rest of the text names nodes that are out of use, or full.
     return REASONS.get(text.partition(";")[0], "Priority")
 
 

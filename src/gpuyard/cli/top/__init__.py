@@ -39,7 +39,7 @@ def top(
     from gpuyard.api.client import Client
     from gpuyard.cli.top.app import Top
 
-    # Who has no yard is told so here, in a line, and not on an empty screen.
+    # Fail here, in a line, if there is no yard, and not on an empty screen.
     with Client() as yard:
         yard.overview()
     Top(tenant=tenant, user=user, every_s=every).run()

@@ -88,7 +88,7 @@ class Top(App[None]):
         super().__init__()
         self._colours = TenantColours()
         self.picture: Picture | None = None
-        """What the feed brought last."""
+        """The last picture from the feed."""
         self._tenants_on: bool | None = None
         """None: as the width says."""
         self._scope = "".join([f" of {part}" for part in (tenant, user) if part])
@@ -132,7 +132,7 @@ class Top(App[None]):
     # -- what the feed brings ------------------------------------------------------------------------------------
 
     def _tell(self, message: Message) -> None:
-        # From the feed's threads: a message is the one thing that may cross over.
+        # From the feed's threads: only a message may cross over to the screen's.
         if self.is_running:
             self.post_message(message)
 
@@ -142,7 +142,7 @@ class Top(App[None]):
             self.show_picture(event.picture)
 
     def on_top_away(self, event: Away) -> None:
-        """The feed finds nobody."""
+        """The feed gets no answer."""
         if self._is_whole():
             self.show_away(event.why)
 
@@ -169,7 +169,7 @@ class Top(App[None]):
         self._tick()
 
     def show_away(self, why: str) -> None:
-        """Say that nobody answers; what is on the screen is what was seen last."""
+        """Say that the yard does not answer; the screen shows what was seen last."""
         banner = self.query_one("#away", Static)
         since = ""
         if self.picture is not None:

@@ -8,7 +8,7 @@ _PALETTE = (
 FREE = Style.parse("#5a6472")
 FOREIGN = Style.parse("#8a8a8a")
 UNNAMED = Style.parse("#a0a8b4")
-"""Tenants that are not there for whoever looks."""
+"""Tenants that this user may not see."""
 HEAD = Style.parse("bold")
 DIM = Style.parse("dim")
 BAD = Style.parse("bold #e05a5a")

@@ -1,7 +1,7 @@
-"""What the screen shows, fetched in threads of their own: after news, and every few seconds without any.
+"""Fetches what the screen shows, in threads of its own: after news, and every few seconds without any.
 
-A look at ten thousand jobs costs the server something, so the feed never looks more often than a tenth of the time
-would pay for. When the server goes away it says so once and tries on.
+A look at ten thousand jobs costs the server something, so looking takes at most about a tenth of the time. When the
+server goes away the feed says so once and tries on.
 """
 
 import threading
@@ -16,7 +16,7 @@ from gpuyard.errors import YardError
 APART_S_MIN = 0.3
 """Between two looks, however much happens."""
 SHARE = 10
-"""A look that takes so long is followed by a rest of this many times as long."""
+"""After a look, the feed rests for this many times as long as the look took."""
 AGAIN_S = 1.0
 """Between two tries to reach a server that is away."""
 LOOK_S = 10.0
@@ -108,7 +108,7 @@ class Feed:
             self._news.wait(max(0.0, self._every_s - apart_s))
 
     def _listen(self) -> None:
-        """News of the yard, for those who may watch its events."""
+        """News of the yard, for users who may watch its events."""
         while not self._closing.is_set():
             try:
                 with Client(timeout_s=LOOK_S, patience_s=0) as yard:

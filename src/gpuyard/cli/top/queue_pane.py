@@ -60,7 +60,7 @@ class QueuePane(ScrollView, can_focus=True):
     ]
 
     class Opened(Message):
-        """Someone wants to see a job."""
+        """The user wants to see a job."""
 
         def __init__(self, row: list[Any]) -> None:
             super().__init__()
@@ -73,7 +73,7 @@ class QueuePane(ScrollView, can_focus=True):
         self.rows: list[list[Any]] = []
         """Those that pass the filter."""
         self.wanted = ""
-        """What is filtered for, in lower case."""
+        """The filter, in lower case."""
         self.now_ms = 0
         self._at = 0
         self._widths = [0, 0, 0, 0]
@@ -141,7 +141,7 @@ class QueuePane(ScrollView, can_focus=True):
     # -- keys ----------------------------------------------------------------------------------------------------
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many lines."""
+        """Move the cursor by this many lines."""
         self._at = max(0, min(self._at + by, len(self.rows) - 1))
         self._show_cursor()
 
@@ -173,7 +173,7 @@ class QueuePane(ScrollView, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """The columns fit anew, and the cursor stays in sight."""
+        """Fit the columns again, and keep the cursor in sight."""
         self._settle()
         self._show_cursor()
 
@@ -199,7 +199,7 @@ class QueuePane(ScrollView, can_focus=True):
         return strip.adjust_cell_length(self.scrollable_content_region.width).apply_style(self.rich_style)
 
     def _segments(self, row: list[Any]) -> list[Segment]:
-        # Of another tenant: only that it is there.
+        # A job of another tenant: only its presence is shown.
         masked = not row[_SUBMITTED]
         nodes, why = row[_NODES], "another tenant's" if masked else row[_REASON]
         texts = {

@@ -23,11 +23,11 @@ AGAIN_S = 2.0
 _STEERING = (*range(9), *range(11, 13), *range(14, 32), *range(127, 160))
 _MARKS = (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
 _UNSEEN = dict.fromkeys((*_STEERING, *_MARKS), "")
-"""What a log holds for a terminal, which this is not."""
+"""Parts of a log that are for a terminal, which this is not."""
 
 
 def on_screen(screen: Screen[Any], call: Callable[[], object]) -> bool:
-    """From a worker's thread: call something in the screen's own, and wait for it, so that a long log does not pile up.
+    """From a worker's thread: call something in the screen's, and wait for it, so that a long log does not pile up.
 
     False: the screen has been left, and nothing was called.
     """
@@ -100,7 +100,7 @@ class JobScreen(ModalScreen[None]):
 
 
 class LogScreen(ModalScreen[None]):
-    """What a job writes, as it writes it."""
+    """A job's output, as it is written."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "back"),
@@ -126,7 +126,7 @@ class LogScreen(ModalScreen[None]):
         self.follow()
 
     def on_unmount(self) -> None:
-        """Nobody reads on."""
+        """The screen is left: stop reading."""
         if self._reader is not None:
             self._reader.hang_up()
 

@@ -84,7 +84,7 @@ def with_variables(given: Read, environment: Mapping[str, str]) -> Read:
 def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int) -> Ask:
     """What is asked for; `Stop` in Slurm's words where it cannot be read.
 
-    `ranks`: how many processes the job means to start, on so many nodes.
+    `ranks`: how many processes the job means to start, on `nodes` nodes.
     """
     nobody: list[str] = []
     per_node = _number(given, "ntasks-per-node", 0)

@@ -6,7 +6,7 @@ _MAP = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})(?:\*([0-9]{1,4}))?")
 
 
 def bound(bind: str, per_task: int | None, gpus: int, tasks: int) -> list[tuple[int, ...]]:
-    """By local task the places of its GPUs among the step's `gpus` on the node; `ValueError` if there are none such.
+    """For each local task, the places of its GPUs among the step's `gpus` on the node; `ValueError` if there are none.
 
     Without `--gpu-bind` a task sees all of them, or its own if they are counted by task.
     """

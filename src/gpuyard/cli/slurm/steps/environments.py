@@ -1,4 +1,4 @@
-"""What every task of a step is told: where it is, which of how many it is, and which GPUs are its own."""
+"""The environment of every task of a step: where it is, which of how many it is, and which GPUs are its own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

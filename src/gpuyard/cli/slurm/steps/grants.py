@@ -1,9 +1,9 @@
 """What a step gets of its job's room, or why it gets nothing: now, or ever. Pure.
 
-The rules are those of Slurm 22.05, found by asking it. A step takes all cores of its nodes unless it is `--exact`, and
+The rules are those of Slurm 22.05, found by trying it. A step takes all cores of its nodes unless it is `--exact`, and
 all GPUs of the job there unless it says how many; tasks are dealt evenly over its nodes as far as their cores go. In
 two things a step is freer than Slurm's: one that says nothing about memory shares the job's, and one that names its
-GPUs is not asked for those that its job named.
+GPUs need not name those that its job named.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def room_nodes(room: Mapping[str, Any]) -> tuple[RoomNode, ...]:
 
 
 def grant(ask: Ask, room: Sequence[RoomNode], held: Mapping[str, Held]) -> tuple[NodeGrant, ...] | None:
-    """What the step gets; None: not now. `Never` if the whole room would not do."""
+    """What the step gets; None: not now. `Never` if the whole room is too small."""
     candidates = _candidates(ask, room)
     nodes = number_of_nodes(ask, len(candidates), len(room))
     if _tried(ask, room, candidates, nodes, {}) is None:

@@ -1,7 +1,7 @@
 """Which steps of a job live and what they hold: a file of the job, changed under a lock by every `srun` of it.
 
-A step is there as long as the `srun` that started it. One that was killed gives back what it held as soon as its tasks
-are gone, and whoever looks next sees to that.
+A step lives as long as the `srun` that started it. If that was killed, the next `srun` that reads the ledger gives
+back what the step held, once its tasks are gone.
 """
 
 import fcntl

@@ -72,11 +72,11 @@ class Tasks:
         self._opened: set[str] = set()
         self._timers: list[threading.Timer] = []
         self._said: set[int] = set()
-        """Ranks whose bad end was told at once."""
+        """Ranks that ended badly and were reported at once."""
 
     def run(self) -> int:
-        """Start all, wait for all, say who ended badly; the highest exit code."""
-        # Without SIGCHLD the system would reap the tasks, and nobody could tell how they ended.
+        """Start all, wait for all, report tasks that ended badly; gives the highest exit code."""
+        # With SIGCHLD ignored the kernel would reap the tasks, and their exit codes would be lost.
         signals.signal(signals.SIGCHLD, signals.SIG_DFL)
         before = {each: signals.signal(each, self._forward) for each in _FORWARDED}
         try:
@@ -149,7 +149,7 @@ class Tasks:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if len(self._plans) == 1 or _is_null(0):
             return 0
-        # What comes in is for all of them.
+        # The input goes to all tasks.
         source, target = os.pipe2(os.O_CLOEXEC)
         self._feeders.append(target)
         return source
@@ -189,7 +189,7 @@ class Tasks:
             self._end_after(self._manner.wait_s + _KILL_S, signals.SIGKILL)
 
     def _say(self, ranks: Sequence[int]) -> None:
-        """Who ended badly, alike ones of a node together."""
+        """Report tasks that ended badly, those of a node that ended alike in one line."""
         alike: dict[tuple[str, str], list[int]] = {}
         nodes = {plan.rank: plan.node for plan in self._plans}
         for rank in [rank for rank in ranks if rank not in self._said]:

@@ -155,7 +155,7 @@ def _base(read: Read) -> dict[str, str]:
         for name, value in os.environ.items()
         if said.everything or name in said.names or name.startswith(("SLURM", "YARD_", "CUDA_"))
     }
-    # A program is looked for on the PATH of whoever starts it.
+    # A program is looked for on the PATH of the `srun` that starts it.
     return {"PATH": os.environ.get("PATH", os.defpath), **kept, **said.values}
 
 
