@@ -51,14 +51,14 @@ PRESETS: dict[str, PolicySpec] = {
 
 
 def build(spec: PolicySpec) -> Policy:
-    """The policy a spec names. Names are checked where they are read; an unknown one here is a KeyError."""
+    """The policy that a spec names. Names are checked where they are read; an unknown one here is a KeyError."""
     parts = [ORDERS[name] for name in spec.order]
     fair = [i for i, part in enumerate(parts) if isinstance(part, FairShare)]
     at = fair[0] if fair else 0
     before = tuple(p for p in parts[:at] if not isinstance(p, FairShare))
     after = tuple(p for p in parts[at:] if not isinstance(p, FairShare))
     if tuple(spec.order) == ("fifo",):
-        # Age and id come last in every order: this one is nothing else.
+        # Age and id come last in every order, so this order needs no criterion.
         after = ()
     return Policy(
         spec,

@@ -1,1 +1,1 @@
-"""What may start past a job that cannot."""
+"""Which jobs may start past a job that cannot."""

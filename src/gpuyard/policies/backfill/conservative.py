@@ -1,12 +1,11 @@
-"""`conservative`: every job that cannot start is promised a time, and nobody may start who breaks any promise.
+"""`conservative`: every job that cannot start is promised a time, and no job may start that breaks any promise.
 
-Promises are worked out anew in each pass, in order, so whoever is first never loses. As long as jobs end when
-promised, the others do not lose either: a place is chosen by what is ahead of the job alone (see `Profile`), and
-what starts past it stays out of its way. An early end lets jobs move up, and one that moved up may then be in the way
-of one behind it.
+Promises are worked out again in each pass, in order, so the first job never loses. As long as jobs end when expected,
+the others do not lose either: a place depends only on the jobs ahead (see `Profile`), and jobs that start past it stay
+out of its way. An early end lets jobs move up, and a job that moved up may then be in the way of one behind it.
 
-A job goes where it was promised to go. The `placement` of the policy chooses for those who are last in line, which is
-most of what starts past others: behind them nobody was promised anything.
+A job goes where it was promised to go. The policy's `placement` chooses only for the last job in the queue, as most
+jobs that start past others are: there are no promises behind it.
 """
 
 from gpuyard.core.jobs.records import JobRecord
@@ -27,37 +26,37 @@ _WAITS_FOR_AN_END = frozenset(
         ReasonCode.HELD_BACK,
     }
 )
-"""Refusals that are over when something that runs has ended: the time can be foretold."""
+"""Refusals that end when running jobs end: their time can be predicted."""
 
 
 class Conservative:
-    """A promise for everyone."""
+    """A promise for every job."""
 
     name = "conservative"
     promises_all = True
 
     def begin(self, current: Pass) -> "ConservativePass":
-        """One pass."""
+        """Begin a pass."""
         return ConservativePass(current)
 
 
 class ConservativePass:
-    """Books in whoever cannot start."""
+    """Books a slot for each job that cannot start."""
 
     window_ms = NO_LIMIT_MS
-    """Being refused for the sake of a promise says nothing about the next one, however long it runs."""
+    """A refusal because of a promise says nothing about the next job, however long it runs."""
     settled = False
-    """Everyone counts."""
+    """Every job counts."""
 
     def __init__(self, current: Pass) -> None:
         self._pass = current
         self._profile = Profile(current.state, current.policy, current.now_ms)
         self._turns = 0
-        """How many jobs were looked at."""
+        """How many jobs were examined."""
         self._slot: Slot | None = None
-        """What was found for the job that was just refused."""
+        """The slot of the job that was just refused."""
         self._starting: tuple[JobRecord, int] | None = None
-        """The job that was just found room, and the GPU model it gets."""
+        """The job that just found room, and its GPU model."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
@@ -70,7 +69,7 @@ class ConservativePass:
             return found
         now_ms, shape = current.now_ms, record.shape
         if self._turns == current.state.queue.count or shape.profile:
-            # Slices are cut where geometry allows; what is booked for them are whole GPUs.
+            # Slices are cut where geometry allows; the bookings for them are whole GPUs.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
         ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
@@ -83,13 +82,13 @@ class ConservativePass:
         return _RESERVATION
 
     def _note_start(self) -> None:
-        """What is in the books by now did start, and uses quota as long as it runs."""
+        """Note the quota of the job that was placed last, if it was really drafted to start."""
         if self._starting is not None and self._starting[0].grants:
             self._profile.started(*self._starting)
         self._starting = None
 
     def _find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
-        # Walls keep quota for whoever waits for it. Here that is booked, exactly, like room.
+        # Walls keep quota for waiting jobs. Here quota is booked, exactly, like room.
         self._pass.walls.clear()
         found = self._pass.find(record)
         self._pass.walls.clear()
@@ -106,7 +105,7 @@ class ConservativePass:
         )
 
     def _last_in_line(self, record: JobRecord, found: tuple[Grant, ...]) -> tuple[Grant, ...] | None:
-        """Room where the placement likes it best, out of the way of all promises."""
+        """Room where the placement prefers it, out of the way of all promises."""
         current, profile, nodes, shape = self._pass, self._profile, self._pass.state.nodes, record.shape
         if not profile.booked_on(found) and profile.has_quota(record, nodes.home[found[0].node].model):
             return found
@@ -125,11 +124,11 @@ class ConservativePass:
         return None
 
     def holds(self) -> tuple[Grant, ...]:
-        """What is free and booked, at whatever time."""
+        """What is free now and booked at any time."""
         return self._profile.holds(NO_LIMIT_MS)
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
-        """Book it in, if it waits for something that has a promised end."""
+        """Book a slot for the job, if it waits for something with an expected end."""
         if code in _WAITS_FOR_AN_END and not self._pass.refused_for_good(record):
             slot = self._slot or self._profile.earliest(record, self._pass.now_ms + 1)
             if slot is not None:

@@ -1,7 +1,7 @@
 """`easy`: the first job that finds no room gets a promise, and others may start only if they do not break it.
 
-A job that will be over by the promised time may use anything that is free; one that runs longer may use only what
-the promise leaves over, node by node, and of the quota of its tenants.
+A job that ends by the promised time may use anything that is free; a job that runs longer may use only what the
+promise leaves over, of the nodes and of its tenants' quota.
 """
 
 from gpuyard.core.jobs.records import JobRecord
@@ -15,37 +15,37 @@ _WAITS_FOR_QUOTA = frozenset(
     {ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER}
 )
 _WAITS_FOR_ROOM = frozenset({ReasonCode.ROOM, ReasonCode.RESERVATION, ReasonCode.HELD_BACK})
-"""Room that is free and held back by others is none."""
+"""Free room that other tenants hold back counts as no room."""
 
 
 class Easy:
-    """One promise."""
+    """One promise, for the first job."""
 
     name = "easy"
     promises_all = False
 
     def begin(self, current: Pass) -> "EasyPass":
-        """One pass."""
+        """Begin a pass."""
         return EasyPass(current)
 
 
 class EasyPass:
-    """Keeps the promise's room out of reach except for jobs that give it back in time."""
+    """Keeps the promised room from all jobs that would not give it back in time."""
 
     def __init__(self, current: Pass) -> None:
         self._pass = current
         self._head: JobRecord | None = None
         """The first job that waits for room."""
         self._promise: Promise | None = None
-        """Its promise, worked out when someone could break it."""
+        """Its promise, worked out when a job could break it."""
         self._first: JobRecord | None = None
-        """The first job that lacks quota, while it may turn out that it waits for room longer still."""
+        """The first job that lacks quota, as long as it may turn out to wait even longer for room."""
         self.window_ms = 0
         self.settled = False
         self._beyond: set[int] = set()
-        """Ways without room once the promise is kept."""
+        """Ways without room beside the promise."""
         self._quota: QuotaPromise | None = None
-        """Where it counts, what of the quotas goes with the promise."""
+        """The quota that goes with the promise, where quotas apply."""
 
     def place(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that breaks no promise."""
@@ -55,7 +55,7 @@ class EasyPass:
         promised = self._promise or self._promised()
         if promised is None or record.estimate_ms <= self.window_ms:
             return found
-        # It would outlast the promise: it must make do with what the promise leaves.
+        # The job would outlast the promise: it may only use what the promise leaves.
         where, home, quota = promised.where, self._pass.state.nodes.home, self._quota
         if any([grant[0] in where for grant in found]) or (
             quota is not None and not quota.leaves(record, home[found[0][0]].model)
@@ -64,7 +64,7 @@ class EasyPass:
         return found
 
     def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
-        """Room that is not promised: first on other nodes, then in what is left over on those of the promise."""
+        """Room that is not promised: first on other nodes, then what is left over on the nodes of the promise."""
         current, nodes, shape = self._pass, self._pass.state.nodes, record.shape
         place, rank = current.policy.place, current.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
@@ -86,9 +86,9 @@ class EasyPass:
         return _RESERVATION
 
     def _first_waits_for_room(self) -> bool:
-        """Whether the first job that lacks quota will have it before it has room: then the promise is its.
+        """Whether the first job that lacks quota will have it before it has room: then that job gets the promise.
 
-        The quota may be gone only for the moment, to a job that was let past because it will be over in time.
+        The quota may be in use only for the moment, by a job that was let past because it ends in time.
         """
         first, self._first = self._first, None
         if first is None or self._pass.refused_for_good(first):
@@ -99,7 +99,7 @@ class EasyPass:
             found is None
             or quota_ms is None
             or found.at_ms < quota_ms
-            # What is overdue is promised for right away, too, and still it is room that is waited for.
+            # An overdue attempt is also expected to end right away, and yet the job waits for room.
             or self._pass.any_room(first.shape)
         ):
             return False
@@ -108,7 +108,7 @@ class EasyPass:
         return self.settled
 
     def holds(self) -> tuple[Grant, ...]:
-        """The promise's share of what is free."""
+        """What is free now and belongs to the promise."""
         if self._head is None:
             return ()
         promised = self._promise or self._promised()
@@ -126,21 +126,21 @@ class EasyPass:
         return found
 
     def _keep_quota(self, head: JobRecord, promised: Promise) -> None:
-        """What the promise will use of the quotas of its tenants, from then on."""
+        """Note the quota that the promised job will use from then on."""
         state = self._pass.state
         if self._pass.ruled(head):
             model = state.nodes.home[next(iter(promised.where))].model
             self._quota = QuotaPromise(self._pass, head, model, promised.at_ms)
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
-        """The first one that waits for room will be promised a time."""
+        """The first job that waits for room will be promised a time."""
         if self._head is None and self._promise is None:
             if code in _WAITS_FOR_QUOTA and self._first is None:
                 self._first = record
             elif code in _WAITS_FOR_ROOM and not self._first_waits_for_room():
                 self._head = record
         if self._head is record:
-            # Only then can there be no time to promise. Then it is not this one that the others wait for.
+            # Only in these cases can a promise fail. Then it is not this job that the others must wait for.
             state, nodes = self._pass.state, self._pass.state.nodes
             unsure = (
                 untold(nodes, record.shape)

@@ -1,4 +1,4 @@
-"""`none`: nobody overtakes. The first job that finds no room ends the pass; one that lacks quota stops its tenant."""
+"""`none`: no job overtakes. The first job without room ends the pass; a job that lacks quota stops its tenant."""
 
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
@@ -14,7 +14,7 @@ class NoBackfill:
     promises_all = False
 
     def begin(self, current: Pass) -> "NoBackfillPass":
-        """One pass."""
+        """Begin a pass."""
         return NoBackfillPass(current)
 
 
@@ -36,5 +36,5 @@ class NoBackfillPass:
         return ()
 
     def blocked(self, _record: JobRecord, code: ReasonCode) -> bool:
-        """Go on only past jobs that lack quota."""
+        """Continue only past jobs that lack quota."""
         return code not in _BLOCKS_ALL

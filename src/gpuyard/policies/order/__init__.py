@@ -1,1 +1,1 @@
-"""In which order waiting jobs are considered. Criteria are composed; age and id always come last."""
+"""The order in which waiting jobs are considered. Criteria are composed; age and id always come last."""

@@ -9,5 +9,5 @@ class ByClass:
     name = "class"
 
     def key(self, record: JobRecord) -> int:
-        """Priority, turned round."""
+        """The negative priority."""
         return -record.klass.priority

@@ -1,7 +1,7 @@
 """`deadline`: least laxity first.
 
-Laxity is the deadline less now less what is left to do. Now is the same for all who wait, so the order needs no
-clock.
+Laxity is the deadline less now less the remaining run time. Now is the same for all waiting jobs, so the order needs
+no clock.
 """
 
 from gpuyard.core.fleet.nodes import NEVER_MS

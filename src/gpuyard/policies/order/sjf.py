@@ -9,5 +9,5 @@ class Sjf:
     name = "sjf"
 
     def key(self, record: JobRecord) -> int:
-        """The whole limit, whatever is already saved."""
+        """The whole limit, however much work is saved."""
         return record.limit_ms

@@ -1,4 +1,4 @@
-"""`srtf`: shortest remaining time first. With the preemption rule `srtf` a much longer job makes room."""
+"""`srtf`: shortest remaining time first. With the preemption rule `srtf`, a much longer job makes room."""
 
 from gpuyard.core.jobs.records import JobRecord
 
@@ -9,5 +9,5 @@ class Srtf:
     name = "srtf"
 
     def key(self, record: JobRecord) -> int:
-        """The limit less what is saved; it changes only when the job is requeued."""
+        """The limit less the saved work; it changes only when the job is requeued."""
         return record.estimate_ms

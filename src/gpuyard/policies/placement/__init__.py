@@ -1,1 +1,1 @@
-"""On which node a task goes. Gangs are placed by a common rule: fewest nodes, then fewest switches."""
+"""Which node a task goes on. Gangs are placed by a common rule: fewest nodes, then fewest switches."""

@@ -1,4 +1,4 @@
-"""Placements that compare nodes of all kinds say which way is tried first: the one with the best node of all."""
+"""The order of ways for placements that compare nodes of all kinds: the way with the best node of all comes first."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,13 +10,13 @@ Best = Callable[[Nodes, Shape, int], int]
 
 
 def ranked(nodes: Nodes, shape: Shape, members: int, best: Best) -> Iterator[Way]:
-    """The ways of a shape that lead to these nodes, the one with the best node first; those without room last."""
-    # Worked out as far as it is asked for: mostly the first way is taken.
+    """The ways of a shape to these nodes, the one with the best node first; those without room last."""
+    # A generator, because mostly the first way is taken.
     kinds = nodes.kinds
     left = dict(shape.way_on)
     parts = [members]
     if not shape.gpus:
-        # Nodes without GPUs come first, as everywhere, for tasks that want none.
+        # Tasks without GPUs go on nodes without GPUs first, as everywhere.
         bare = 0
         for way in shape.ways:
             if not kinds[way.kind].gpus:

@@ -1,9 +1,9 @@
 """`fgd`: where the task leaves the least idle GPU that the expected tasks cannot use.
 
-Fragmentation Gradient Descent (Weng et al., ATC'23): 1. highest score, an integer from 0 to 99 that grows with
-what the placement takes off the fragmentation; 2. lowest node. Of a node, the GPU for a share is chosen likewise.
-It looks at all kinds of node together, so it also says which kind is tried first. Gangs, and everything as long as
-no demand has been learned, are placed like `best-fit`.
+Fragmentation Gradient Descent (Weng et al., ATC'23): 1. highest score, an integer from 0 to 99 that grows with the
+fragmentation that the placement removes; 2. lowest node. The GPU for a share is chosen the same way. It compares all
+kinds of node together, so it also says which kind is tried first. Gangs, and everything as long as no demand has been
+learned, are placed like `best-fit`.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ NAME = "fgd"
 
 
 def index_of(nodes: Nodes) -> FgdIndex | None:
-    """The nodes by their scores under what is to be expected; None: nothing is."""
+    """The nodes by their scores under the expected demand; None: there is none."""
     expected = nodes.demand
     if expected is None:
         return None
@@ -53,7 +53,7 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
         return None
     gpus = 1 << demand.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
     grants = share_grant(shape, number, gpus)
-    # The values know how much is free on a GPU, not that one which is cut, or another's, cannot be shared.
+    # The scores only know how much is free on a GPU, not that it cannot be shared because it is cut or another user's.
     plain = not nodes.cut and not nodes.sharers
     return grants if plain or nodes.fits(grants) else share_best_fit(nodes, shape, way, among)
 

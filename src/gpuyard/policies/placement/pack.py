@@ -2,9 +2,9 @@
 
 1. Least cost: what the node's idle GPUs and cores are worth to the expected tasks, before less after (see
 `gpuyard.packing.values`); 2. least idle on the node afterwards, so that full nodes get fuller and empty ones stay
-empty; 3. lowest node. Of a node, the GPU for a share is chosen likewise. Like `fgd` it looks at all kinds of node
-together. A MIG slice goes where its GPU loses the least of what the expected slices need (see `packing/slices`). Gangs,
-and everything as long as nobody is expected to want parts of GPUs, are placed like `best-fit`, and as fast.
+empty; 3. lowest node. The GPU for a share is chosen the same way. Like `fgd` it compares all kinds of node together. A
+MIG slice goes where its GPU loses the least of what the expected slices need (see `packing/slices`). Gangs, and
+everything as long as no ask for parts of GPUs is expected, are placed like `best-fit`, and as fast.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
         return None
     gpus = 1 << standing.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
     grants = share_grant(shape, number, gpus)
-    # The values know how much is free on a GPU, not that one which is cut, or another's, cannot be shared.
+    # The values only know how much is free on a GPU, not that it cannot be shared because it is cut or another user's.
     plain = not nodes.cut and not nodes.sharers
     return grants if plain or nodes.fits(grants) else share_best_fit(nodes, shape, way, among)
 
@@ -65,7 +65,7 @@ _valued = placer(_whole, _share, _slices)
 
 
 def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    """Room by value, if parts of GPUs are expected to be wanted."""
+    """Room by value, if asks for parts of GPUs are expected."""
     demand = nodes.demand
     return (_plain if demand is None or not demand.parts else _valued)(nodes, shape, way, among)
 

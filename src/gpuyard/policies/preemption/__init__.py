@@ -1,1 +1,1 @@
-"""Which jobs may take room from which. The core decides from which it is taken: where the least work is destroyed."""
+"""Which jobs may take room from which. The core chooses the victims: where the least work is lost."""

@@ -1,6 +1,6 @@
 """`class`: a job of a higher class takes the room of a lower, preemptible one.
 
-It never takes another tenant below its guarantee: a promise made to a tenant is worth more than a class.
+It never brings another tenant below its guarantee: a promise to a tenant is worth more than a class.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ class PreemptByClass:
     cause = StopCause.CLASS
 
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
-        """Whether anything preemptible of a lower priority runs."""
+        """Whether a preemptible job of a lower priority runs."""
         priority, lowest = record.klass.priority, state.lowest_preemptible
         if lowest is None or priority <= lowest:
             return False
         return any(v.klass.preemptible and v.klass.priority < priority for v in state.running.values())
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
-        """A lower class, of the same tenant or of one that stays at its guarantee."""
+        """The victim has a lower class, and the same tenant or one that stays at its guarantee."""
         tenants = state.tenants
         ours = tenants.chain[record.leaf]
         priority = record.klass.priority

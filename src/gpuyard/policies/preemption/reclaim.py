@@ -1,6 +1,6 @@
 """`reclaim`: a tenant within its guarantee takes back what others borrow.
 
-A tenant that reclaims ends within its guarantee, so nobody can reclaim from it in turn: two tenants cannot thrash.
+A tenant that reclaims ends within its guarantee, so no tenant can reclaim from it in turn: two tenants cannot thrash.
 """
 
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from gpuyard.model import StopCause
 
 
 class Reclaim:
-    """Guarantees are kept."""
+    """Keeps guarantees."""
 
     name = "reclaim"
     cause = StopCause.RECLAIM
 
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
-        """Whether it would stay within a guarantee on its way up the tree."""
+        """Whether the job would stay within the guarantee of a tenant above it."""
         return state.tenants.guaranteed[record.leaf] and _lowest_entitled(state, record) >= 0
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
-        """Where their ways up meet: the one within its guarantee, the other above its own."""
+        """Where the two chains meet: the job's side is within its guarantee, the victim's above its own."""
         tenants = state.tenants
         entitled_at = _lowest_entitled(state, record)
         ours = tenants.chain[record.leaf]
         borrowers: dict[int, int] = {}
 
         def borrower(leaf: int) -> int:
-            """The tenant that would have to borrow: just below where the victim's way up meets ours; -1: none."""
+            """The tenant that must be borrowing: just below where the victim's chain meets ours; -1: none."""
             below = -1
             for number in tenants.chain[leaf]:
                 if number in ours:
@@ -51,12 +51,12 @@ class Reclaim:
 
 
 def _lowest_entitled(state: State, record: JobRecord) -> int:
-    """How far up its way is the first tenant that stays within a guarantee if the job starts; -1: none is."""
+    """The height in its chain of the first tenant that stays within a guarantee if the job starts; -1: none does."""
     tenants = state.tenants
     milli = record.shape.gpu_milli
     for height, number in enumerate(tenants.chain[record.leaf]):
         if not tenants.guaranteed[number]:
-            # Nobody from here on up has a guarantee.
+            # No tenant from here up has a guarantee.
             return -1
         guarantee, used = tenants.guarantee[number], tenants.used[number]
         if guarantee[0] and used[0] + milli <= guarantee[0]:

@@ -1,6 +1,6 @@
-"""`srtf`: a job takes the room of one that has far more left to do.
+"""`srtf`: a job takes the room of a job that has far more left to do.
 
-Far more is four times as much: with less, two jobs of like length would push each other off in turn and redo work.
+Far more is four times as much: with less, two jobs of similar length would stop each other in turn and redo work.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ class PreemptLonger:
     cause = StopCause.SHORTER
 
     def applies(self, state: State, _record: JobRecord, _now_ms: int) -> bool:
-        """Whether anything preemptible runs."""
+        """Whether a preemptible job runs."""
         return any(victim.klass.preemptible for victim in state.running.values())
 
     def rights(self, _state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
-        """No higher class, and much more left."""
+        """The victim has no higher class, and much more left to do."""
         priority = record.klass.priority
         much_more_ms = _RATIO * record.estimate_ms
 
