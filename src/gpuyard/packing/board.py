@@ -1,7 +1,7 @@
 """A fleet as flat columns, and tasks that arrive on it one by one: what the kernel works on.
 
 Made for placing alone, without jobs, tenants or time: `yard bench pack` and `yard bench place` run on it. The live
-placement goes by the same values in the core's own books.
+placement uses the same values on the core's own columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from gpuyard.packing.tasks import Expected, NodeShape, Task
 from gpuyard.packing.values import worth
 
 POLICIES = {"random": kernel.RANDOM, "best-fit": kernel.BEST_FIT, "fgd": kernel.FGD, "pack": kernel.PACK}
-"""Placements of the published comparison, and ours."""
+"""The placements of the published comparison, and ours."""
 
 
 class Board:
-    """Nodes, the sizes of task that may arrive, and the columns for them."""
+    """Nodes, the sizes of task that may arrive, and the columns for both."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Board:
         )
         self._frag = self._fragments(expected)
         self.fleet: Any = ()
-        """The columns of the nodes. The second has their cores, the third their memory, the fourth their GPUs."""
+        """The columns of the nodes: the second has their cores, the third their memory, the fourth their GPUs."""
         self.cache: Any = ()
         self.refused_while_fitting = 0
 
@@ -63,7 +63,7 @@ class Board:
         return numpy.array(values, dtype=numpy.int64)
 
     def empty(self, arrivals: int) -> None:
-        """Begin again with nothing placed, and room for so many arrivals in the log."""
+        """Start again with nothing placed, and room for `arrivals` entries in the log."""
         count, width = len(self.nodes), max([node.gpus for node in self.nodes], default=1) or 1
         gpu = [MILLI if i < node.gpus else 0 for node in self.nodes for i in range(width)]
         tables, cores, unit, columns = self._values
@@ -100,7 +100,7 @@ class Board:
         self.refused_while_fitting = 0
 
     def run(self, order: Sequence[int], draws: Sequence[int] = (), *, check: bool = True) -> list[int]:
-        """Let tasks arrive, by number of their size; the node of each, or -1. `draws` decide where `random` goes."""
+        """Let tasks arrive, by the number of their size; returns the node of each, or -1. `draws` are for `random`."""
         play, went = self.ready(order, draws, check=check)
         play()
         return [int(node) for node in went]
@@ -108,7 +108,7 @@ class Board:
     def ready(
         self, order: Sequence[int], draws: Sequence[int] = (), *, check: bool
     ) -> tuple[Callable[[], None], Any]:
-        """The run, with everything laid out and nothing placed yet, and where it will write the nodes."""
+        """The run, with everything prepared and nothing placed yet, and the column that will get the nodes."""
         self.empty(len(order))
         arrivals, went = self._column(order), self._column([0] * len(order))
         drawn = self._column(draws or [0] * len(order))
@@ -120,7 +120,7 @@ class Board:
         return play, went
 
     def key(self, size: int, node: int) -> tuple[int, int]:
-        """The key of a node for a size of task, and the GPU, worked out from nothing."""
+        """The key of a node for a size of task, and the GPU, computed without caches."""
         if not self._allowed[size * len(self.kinds) + self._kind[node]]:
             return kernel.NO_ROOM, 0
         found = self._module.key_of(
@@ -129,7 +129,7 @@ class Board:
         return int(found[0]), int(found[1])
 
     def _fragments(self, expected: Expected) -> Any:
-        """The tables of `kernel.useful`: which weight of tasks could run, by size, GPUs and cores."""
+        """The tables of `kernel.useful`: the weight of the tasks that could run, by size, GPUs and cores."""
         wants = [(task, weight) for task, weight in expected if task.gpus]
         sizes = sorted({task.gpu_milli for task, _weight in wants})
         most = max([task.gpus for task, _weight in wants], default=1)

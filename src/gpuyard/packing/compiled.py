@@ -10,7 +10,7 @@ from gpuyard.packing import kernel as interpreted
 
 
 def numba_is_here() -> bool:
-    """Whether the kernel can be compiled. Looks, without importing it."""
+    """Whether the kernel can be compiled. Checks without importing numba."""
     return all(importlib.util.find_spec(name) is not None for name in ("numba", "numpy"))
 
 

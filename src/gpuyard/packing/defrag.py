@@ -1,10 +1,10 @@
-"""Which jobs to move so that whole nodes or whole GPUs become free, and what that destroys: a plan, not an act.
+"""Which jobs to move so that whole nodes or whole GPUs become free, and what work that loses: a plan, not an act.
 
 A job can be moved if it holds whole GPUs or shares (not slices) on one node, saves its work, may be preempted and
-is past its minimum run time. It goes to a node that is in use already, with a GPU of the same model, so that
-nobody's quota changes. Nodes and GPUs are emptied wholly or not at all, those first that destroy the least. No job
-moves twice and none into room that another leaves, so the moves can be made in any order. The state is not touched;
-the plan is made on a copy.
+is past its minimum run time. It goes to a node that is already in use, with the same GPU model, so that no quota
+changes. Nodes and GPUs are emptied wholly or not at all, those that lose the least work first. No job moves twice and
+none moves into room that another leaves, so the moves can be made in any order. The state is not changed; the plan is
+made on a copy.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from gpuyard.model.units import MILLI
 
 
 class Move(NamedTuple):
-    """One job, from where it is to where it would be started again."""
+    """One job, from where it is to where it would start again."""
 
     job_id: int
     attempt: int
     source: Grant
     target: Grant
     destroyed_milli_ms: int
-    """Milli-GPU x ms of work since its last checkpoint, and of its restart."""
+    """Milli-GPU x ms of work since its last checkpoint, plus its restart."""
 
 
 class Emptied(NamedTuple):
@@ -37,17 +37,17 @@ class Emptied(NamedTuple):
 
     node: int
     gpus: int
-    """The mask of the GPUs that become wholly free by it."""
+    """The GPUs, as a mask, that become wholly free."""
     moves: tuple[Move, ...]
 
     @property
     def destroyed_milli_ms(self) -> int:
-        """What all of the moves destroy."""
+        """What all of the moves lose."""
         return sum([move.destroyed_milli_ms for move in self.moves])
 
 
 def empty_nodes(state: State, place: Placer, now_ms: int, moves_max: int) -> tuple[Emptied, ...]:
-    """Moves that free whole nodes, with at most so many of them in all."""
+    """Moves that free whole nodes, at most `moves_max` in all."""
     copy = load(dump(state))
     nodes = copy.nodes
     used = sum(
@@ -68,7 +68,7 @@ def empty_nodes(state: State, place: Placer, now_ms: int, moves_max: int) -> tup
 
 
 def empty_gpus(state: State, now_ms: int, moves_max: int) -> tuple[Emptied, ...]:
-    """Moves of shares that free whole GPUs by filling up other shared ones, with at most so many of them in all."""
+    """Moves of shares that free whole GPUs by filling up other shared ones, at most `moves_max` in all."""
     copy = load(dump(state))
     nodes = copy.nodes
     freed: set[tuple[int, int]] = set()
@@ -84,14 +84,14 @@ def empty_gpus(state: State, now_ms: int, moves_max: int) -> tuple[Emptied, ...]
             received.update([(move.target.node, positions[move.target.gpus][0]) for move in moves])
             moves_max -= len(moves)
         else:
-            # Somebody stays, or part of the GPU is kept for somebody.
+            # A job stays, or part of the GPU is kept for one.
             freed.discard((number, gpu))
             _undo(copy, moves)
     return tuple(found)
 
 
 def movable(state: State, record: JobRecord, now_ms: int) -> bool:
-    """Whether a job may be stopped here and go on elsewhere."""
+    """Whether a job may be stopped here and continue elsewhere."""
     saves = bool(record.job.spec.checkpoint_ms or record.checkpoint_ms)
     return (
         saves
@@ -108,7 +108,7 @@ def movable(state: State, record: JobRecord, now_ms: int) -> bool:
 
 
 def _nodes_by_cost(state: State, used: int, now_ms: int) -> list[tuple[int, int, list[JobRecord]]]:
-    """Nodes in use that everybody could leave: 1. least destroyed, 2. lowest number. With who is there."""
+    """Nodes in use that all jobs could leave, with these jobs: 1. least work lost, 2. lowest number."""
     nodes = state.nodes
     found = []
     for number in each(used):
@@ -116,14 +116,14 @@ def _nodes_by_cost(state: State, used: int, now_ms: int) -> list[tuple[int, int,
         if nodes.home[number].gpus and all([movable(state, record, now_ms) for record in jobs]):
             held = sum([record.shape.gpu_milli for record in jobs])
             free = sum(nodes.gpu_free[number])
-            # What is neither free nor held by a job belongs to an earmark or to somebody outside: it would stay.
+            # What is neither free nor held by a job is earmarked or used from outside the yard: it would stay.
             if free and free + held == nodes.home[number].gpus * MILLI:
                 found.append((_destroyed(jobs, now_ms), number, jobs))
     return sorted(found, key=lambda row: row[:2])
 
 
 def _gpus_by_cost(state: State, now_ms: int) -> list[tuple[int, int, int, list[JobRecord]]]:
-    """Shared GPUs that everybody could leave: 1. least destroyed, 2. lowest node, 3. lowest GPU. With who is there."""
+    """Shared GPUs that all jobs could leave, with these jobs: 1. least work lost, 2. lowest node, 3. lowest GPU."""
     nodes = state.nodes
     found = []
     for number in sorted(nodes.odd):
@@ -151,7 +151,7 @@ def _largest_first(jobs: list[JobRecord]) -> list[JobRecord]:
 def _move_all(
     state: State, jobs: list[JobRecord], place: Placer, among: int, now_ms: int
 ) -> tuple[Move, ...]:
-    """Every job to one of these nodes, in the books of the copy; nothing is moved unless all are."""
+    """Move every job to one of these nodes, on the copy; all or none."""
     nodes = state.nodes
     moves: list[Move] = []
     for record in _largest_first(jobs):
@@ -173,7 +173,7 @@ def _move_all(
 def _move_shares(
     state: State, jobs: list[JobRecord], freed: set[tuple[int, int]], now_ms: int
 ) -> tuple[Move, ...]:
-    """Every share to a GPU that is shared already: the one with the least left that will do."""
+    """Move every share to a GPU that is already shared: the one with the least left that suffices."""
     moves: list[Move] = []
     for record in _largest_first(jobs):
         source = record.grants[0]
@@ -190,7 +190,7 @@ def _move_shares(
 def _shared_gpus(
     nodes: Nodes, record: JobRecord, source: Grant, freed: set[tuple[int, int]]
 ) -> Iterator[tuple[int, int, int]]:
-    """The GPUs a share could move to, as (what they have left, node, GPU)."""
+    """The GPUs that a share could move to, as (what they have left, node, GPU)."""
     for way in record.shape.ways:
         if way.model != record.model:
             continue
@@ -205,7 +205,7 @@ def _shared_gpus(
 
 
 def _moved(nodes: Nodes, record: JobRecord, source: Grant, target: Grant, now_ms: int) -> Move:
-    """Enter a move in the books of the copy."""
+    """Make a move on the copy."""
     nodes.give((_left_behind(source, target),))
     nodes.take((target,))
     _enter(nodes, record, source, target)
@@ -213,7 +213,7 @@ def _moved(nodes: Nodes, record: JobRecord, source: Grant, target: Grant, now_ms
 
 
 def _undo(state: State, moves: tuple[Move, ...]) -> None:
-    """Put jobs back, in the books of the copy."""
+    """Put jobs back, on the copy."""
     nodes = state.nodes
     for move in reversed(moves):
         nodes.give((move.target,))
@@ -222,7 +222,7 @@ def _undo(state: State, moves: tuple[Move, ...]) -> None:
 
 
 def _left_behind(source: Grant, target: Grant) -> Grant:
-    """What others may use of the room a job leaves: cores and memory only on a node that it stays on."""
+    """What others may use of the room that a job leaves: GPUs, and cores and memory only if it stays on the node."""
     return source if source.node == target.node else source._replace(cpu_milli=0, memory_mib=0)
 
 

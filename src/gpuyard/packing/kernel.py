@@ -1,13 +1,13 @@
-"""Scoring nodes and choosing one, over flat columns of integers: compiled where numba is there, the same without.
+"""Scoring nodes and choosing one, over flat columns of integers: compiled if numba is installed, the same without.
 
-Every function here is written so that it means the same to Python, with lists, and to numba, with arrays of 64-bit
-integers: no slices, no negative indexes, nothing that could leave 64 bits. `gpuyard.packing.compiled` loads this file
-twice, once for each, and tests hold the two equal.
+Every function here means the same to Python, with lists, and to numba, with arrays of 64-bit integers: no slices, no
+negative indexes, nothing that could leave 64 bits. `gpuyard.packing.compiled` loads this file twice, once for each, and
+tests check that both agree.
 
-A node's key for a size of task is the smaller the better; `NO_ROOM` says that the task does not fit. Keys are cached
-per size and worked out anew only for nodes that have changed since the size was last asked for: `log` has every
-change, `latest` where a node was last entered in it, and `read` how far each size has read. The least key of every
-`BLOCK` nodes is kept, so that the best node is found in a few looks. Among equal keys the lowest node wins.
+A smaller key of a node for a size of task is better; `NO_ROOM` means that the task does not fit. Keys are cached per
+size and computed again only for nodes that have changed since the size was last used: `log` has every change, `latest`
+a node's last entry in it, and `read` how far each size has read. The least key of every `BLOCK` nodes is kept, so that
+the best node is found in a few steps. Of equal keys, the lowest node wins.
 """
 
 from typing import Any
@@ -21,11 +21,11 @@ CORE_BITS = 10
 QUANTUM = (1 << 20) // 1000
 MILLI = 1000
 CPU_MOST, GPU_MOST = 128_000, 8_000
-"""What the published BestFit divides cores and GPUs by."""
+"""The divisors of cores and GPUs in the published BestFit."""
 
 
 def node_worth(cores: Any, cpu: int, sums: Any, at: int, rows: int) -> int:
-    """The value of a node with so many idle cores and these sums over its GPUs; see `values`."""
+    """The value of a node with `cpu` idle cores and these sums over its GPUs; see `values`."""
     least = NO_ROOM
     for row in range(rows):
         value = (cores[row] * cpu >> CORE_BITS) + sums[at + row]
@@ -35,7 +35,7 @@ def node_worth(cores: Any, cpu: int, sums: Any, at: int, rows: int) -> int:
 
 
 def sum_up(fleet: Any, node: int) -> None:
-    """Work out the sums of one node anew, and its value."""
+    """Compute the sums of one node again, and its value."""
     kind, cpu, _memory, gpu, gpus, width, tables, cores, unit, columns, sums, value = fleet
     rows = len(cores)
     base = kind[node] * rows * columns
@@ -51,9 +51,9 @@ def worth_after(
     tables: Any, cores: Any, sums: Any, at: int, line: int, columns: int, cpu: int, count: int, before: int, after: int,
     spare: Any,
 ) -> int:  # fmt: skip
-    """The value of a node with so many cores, if so many of its GPUs go from one column to another.
+    """The value of a node with this many cores, if `count` of its GPUs move from one column to another.
 
-    `at` is where its sums begin, `line` where the tables of its kind do.
+    `at` is the offset of its sums, `line` that of its kind's tables.
     """
     for row in range(len(cores)):
         spare[row] = sums[at + row] + count * (tables[line + after] - tables[line + before])
@@ -62,7 +62,7 @@ def worth_after(
 
 
 def seen_before(gpu: Any, first: int, at: int) -> bool:
-    """Whether a GPU before this one has just as much left: then it need not be looked at."""
+    """Whether an earlier GPU has just as much left: then this one need not be tried."""
     i = first
     while gpu[i] != gpu[at]:
         i += 1
@@ -73,7 +73,7 @@ def pack_key(
     kind: Any, cpu: Any, gpu: Any, have: Any, width: int, tables: Any, cores: Any, unit: int, columns: int, sums: Any,
     value: Any, node: int, cpu_milli: int, gpus: int, milli: int, spare: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """What the placement costs, then what stays idle on the node; and the GPU, the one with the least left."""
+    """The cost of the placement, then what stays idle on the node; and the GPU, the one with the least left."""
     first = node * width
     last = first + have[node]
     rest = -gpus * milli
@@ -105,8 +105,8 @@ def useful(
 ) -> int:  # fmt: skip
     """U of `packing.fgd.measure`: weight x idle milli that the expected tasks could use, with GPUs as if changed.
 
-    GPU `changed` has `left`; or, with `count`, so many GPUs that have at least `milli` have lost it. `within` is how
-    many of the core counts that make a difference are in reach.
+    GPU `changed` has `left`; or, with `count`, that many GPUs with at least `milli` have lost it. `within` is how many
+    of the core counts that make a difference are within reach.
     """
     found = 0
     for z in range(len(sizes)):
@@ -129,7 +129,7 @@ def useful(
 
 
 def within_reach(limits: Any, first: int, last: int, cpu: int) -> int:
-    """How many of a kind's core counts are no more than this."""
+    """How many of a kind's core counts are at most this."""
     count = 0
     for i in range(first, last):
         if limits[i] > cpu:
@@ -182,7 +182,7 @@ def fgd_key(
 def best_fit_key(
     cpu: Any, gpu: Any, have: Any, width: int, node: int, cpu_milli: int, gpus: int, milli: int
 ) -> tuple[int, int]:
-    """Least left over of cores and GPUs, in hundredths as published; and the GPU with the least that will do."""
+    """Least left over of cores and GPUs, in hundredths as published; and the GPU with the least that suffices."""
     idle, chosen, least = 0, 0, NO_ROOM
     for i in range(have[node]):
         left = gpu[node * width + i]
@@ -197,7 +197,7 @@ def has_room(
     cpu: Any, memory: Any, gpu: Any, have: Any, width: int, node: int, cpu_milli: int, memory_mib: int, gpus: int,
     milli: int,
 ) -> bool:  # fmt: skip
-    """Whether the task fits, by the books and nothing else."""
+    """Whether the task fits, computed without keys."""
     if cpu[node] < cpu_milli or memory[node] < memory_mib:
         return False
     fitting = 0
@@ -249,7 +249,7 @@ def least_of_block(keys: Any, start: int, end: int) -> int:
 
 
 def refresh(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: int, spare: Any) -> None:
-    """Work out the keys of one size for the nodes that have changed since it was last asked for."""
+    """Compute the keys of one size for the nodes that have changed since it was last used."""
     keys, blocks, log, latest, read, state, allowed, kinds, empty = cache
     kind, cpu, memory, gpu, have, width, _tables, _cores, _unit, _columns, _sums, _value = fleet
     nodes = len(kind)
@@ -268,7 +268,7 @@ def refresh(policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: in
         if not has_room(cpu, memory, gpu, have, width, node, wants_cpu, wants_memory, gpus, milli):
             key = NO_ROOM
         elif i < nodes and empty[kind[node]] != -NO_ROOM:
-            # The log begins with every node, empty: those of a kind are all alike.
+            # The log starts with every node, empty: all nodes of a kind are alike.
             key = empty[kind[node]]
         else:
             key = key_of(policy, fleet, frag, node, sizes, size * 4, spare)[0]
@@ -304,7 +304,7 @@ def best_node(cache: Any, nodes: int, size: int) -> int:
 
 
 def drawn(values: Any, first: int, last: int, low: int, high: int, draw: int) -> int:
-    """One of those in a range that have a value from `low` to below `high`, by a number drawn; -1: there is none."""
+    """One of the entries in a range with a value from `low` to below `high`, by a random number; -1: there is none."""
     count = 0
     for i in range(first, last):
         if low <= values[i] < high:
@@ -319,7 +319,7 @@ def drawn(values: Any, first: int, last: int, low: int, high: int, draw: int) ->
 
 
 def take(fleet: Any, cache: Any, node: int, chosen: int, size: Any, at: int) -> None:
-    """Enter a task in the books and the node in the log."""
+    """Place a task and log the node."""
     gpu, have, width = fleet[3], fleet[4], fleet[5]
     log, latest, state = cache[2], cache[3], cache[5]
     gpus, milli = size[at + 2], size[at + 3]
@@ -342,7 +342,7 @@ def take(fleet: Any, cache: Any, node: int, chosen: int, size: Any, at: int) -> 
 def arrive(
     policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, size: int, draw: int, spare: Any
 ) -> int:
-    """One task arrives: the node it is put on, or -1."""
+    """One task arrives: returns the node it is placed on, or -1."""
     nodes = len(fleet[0])
     refresh(policy, fleet, frag, cache, sizes, size, spare)
     if policy == RANDOM:
@@ -367,9 +367,9 @@ def run(
     policy: int, fleet: Any, frag: Any, cache: Any, sizes: Any, order: Any, draws: Any, went: Any, spare: Any,
     check: int,
 ) -> int:  # fmt: skip
-    """Let tasks arrive one by one, none of which leaves. `went` gets the node of each, or -1.
+    """Let tasks arrive one by one; none of them leaves. `went` gets the node of each, or -1.
 
-    Returns how many were refused although they would have fitted: with `check` every node is asked again.
+    Returns how many were refused although they would have fitted: with `check`, every node is checked again.
     """
     kind, cpu, memory, gpu, have, width = fleet[0], fleet[1], fleet[2], fleet[3], fleet[4], fleet[5]
     allowed, kinds = cache[6], cache[7]

@@ -33,7 +33,7 @@ def pattern(first: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, 
 
 
 def filled_exactly(values: Sequence[int], sizes: Sequence[int], room: int) -> list[int]:
-    """As `filled`, in integers and without the choices."""
+    """Like `filled`, in integers and without the choices."""
     best = [0] * (room + 1)
     items = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
     for have in range(1, room + 1):

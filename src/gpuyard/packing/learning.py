@@ -1,10 +1,10 @@
-"""What jobs are to be expected, learned from those that came: in integers, and by the number of jobs, not by time.
+"""Which asks to expect, learned from the jobs that came: in integers, and by the number of jobs, not by time.
 
-The state counts what has been asked for since demand was last learned. What was known before and what has come since
-are put together; beyond `MEMORY_JOBS` jobs the older ones fade. The result goes into the log as `DemandLearned`, so
-that the state stays a fold of it, and only if it makes a difference: every new demand has all nodes valued anew.
+The state counts the asks since demand was last learned. The known demand and the new asks are merged; beyond
+`MEMORY_JOBS` jobs the older ones fade. The result goes into the log as `DemandLearned`, so that the state stays a fold
+of it, and only if it makes a difference: after each new demand all nodes are valued again.
 
-The control loop and the simulator both ask a `Learner`, so that a simulated yard knows no more than a live one.
+The control loop and the simulator both use a `Learner`, so that a simulated yard knows no more than a live one.
 """
 
 from collections.abc import Iterable
@@ -19,33 +19,33 @@ Asks = tuple[tuple[Ask, int], ...]
 """Expected asks with their weights."""
 
 JOB = 16
-"""The weight of one job: what fades goes on counting below one."""
+"""The weight of one job: a fading job still counts below one."""
 
 MEMORY_JOBS = 4096
-"""How many jobs are remembered. The half of what is known comes from the last 2,800 or so."""
+"""How many jobs are remembered. Half of the demand comes from the last 2,800 or so."""
 
 FIRST_JOBS = 32
-"""Nothing is concluded from fewer."""
+"""Nothing is concluded from fewer jobs."""
 
 PART = 8
-"""It is looked at again when so much more has come: an eighth of what is remembered."""
+"""Demand is checked again after this part of the remembered jobs has arrived: an eighth."""
 
 MATERIAL_MILLI = 30
-"""Thousandths of the GPUs asked for that must have gone over to other asks."""
+"""Thousandths of the GPUs asked for that must have shifted to other asks."""
 
 ASKS_MAX = 128
-"""Kinds of ask that are kept: those that come most often."""
+"""How many kinds of ask are kept: the most frequent ones."""
 
 
 class Learner:
-    """When demand is learned. It remembers only when to look next; after a restart it looks a little early."""
+    """Decides when demand is learned. It only remembers the next check; after a restart that comes a little early."""
 
     def __init__(self) -> None:
         self.due = FIRST_JOBS
-        """Arrivals since demand was last learned at which it looks again."""
+        """How many arrivals since demand was last learned trigger the next check."""
 
     def look(self, state: State) -> Asks | None:
-        """The demand to be written down now; None: what is known will do."""
+        """The demand to write to the log now; None: the known demand is good enough."""
         if state.arrivals < self.due:
             return None
         fresh = merged(state.demand, [(shape.ask, count) for shape, count in state.arrived.items()])
@@ -58,7 +58,7 @@ class Learner:
 
 
 def merged(known: Asks, arrived: Iterable[tuple[Ask, int]]) -> Asks:
-    """What was known and what has come, at most `MEMORY_JOBS` of it; most frequent first."""
+    """The known demand and the new asks, at most `MEMORY_JOBS` in all; most frequent first."""
     came: dict[Ask, int] = {}
     for ask, count in arrived:
         kind = typical(ask)
@@ -73,12 +73,12 @@ def merged(known: Asks, arrived: Iterable[tuple[Ask, int]]) -> Asks:
 
 
 def typical(ask: Ask) -> Ask:
-    """What asks have in common that are one kind: not their memory, nor on which nodes they insist."""
+    """What asks of one kind have in common: neither their memory nor the nodes that they require."""
     return replace(ask, memory_mib=0, on_nodes=(), not_nodes=(), features=())
 
 
 def differs(known: Asks, fresh: Asks) -> bool:
-    """Whether enough of the GPUs is asked for otherwise. A job that asks for none does not count."""
+    """Whether enough of the GPUs are asked for differently. Jobs without GPUs do not count."""
     old, new = _by_gpus(known), _by_gpus(fresh)
     whole_old, whole_new = sum(old.values()), sum(new.values())
     if not whole_old or not whole_new:

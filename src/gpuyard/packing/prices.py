@@ -5,13 +5,13 @@ were filled in the best pattern:
 
     largest a   such that   patterns hold at least a x demand of every size,   and use no more GPUs than each model has
 
-Its dual says what one more task of a size costs. A task of 810 milli that leaves nothing anybody could use of the
-other 190 costs as much as one of 1000, and the small task that fits beside it costs nothing. Prices are scaled so that
-the expected tasks cost, on average, what they ask for.
+Its dual says what one more task of a size costs. A task of 810 milli that leaves 190 which no expected task can use
+costs as much as one of 1000, and a small task that fits beside it costs nothing. Prices are scaled so that the expected
+tasks cost, on average, what they ask for.
 
-There are as many rows as sizes and models (some dozens) and far more patterns than could be written down, so the
-patterns are made when they are needed: the best one under the current prices is a knapsack. The arithmetic is the four
-operations on doubles in a fixed order, which give the same bits everywhere; what leaves this module is integers.
+There are as many rows as sizes and models (some dozens) and far more patterns than could be listed, so patterns are
+made on demand: the best one under the current prices is a knapsack. The arithmetic is the four operations on doubles
+in a fixed order, which give the same bits everywhere; what leaves this module is integers.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ _STEPS_MAX = 1_000
 """Steps of the simplex method; some hundreds are usual. The prices of an unfinished run are still prices."""
 _TINY = 1e-9
 _ENOUGH = 1e-6
-"""A pattern that would improve things by less than this is not worth a step."""
+"""A pattern that improves the result by less than this is not worth a step."""
 _NUDGE = 1e-7
-"""Given to rows whose limit is 0, each another multiple, so that no two steps tie and none is in vain."""
+"""Given to rows with limit 0, a different multiple to each, so that no two steps tie and none is in vain."""
 
 
 def prices(demand: Sequence[Demand], gpus: dict[str, int]) -> list[int]:
@@ -83,7 +83,7 @@ class _Program:
             turn, column = found
             row = self._enter(column)
             if row == top:
-                # What is asked for left the basis: without a price on anything there is nothing to go by.
+                # The demand column left the basis: without it nothing has a price, so enter it again.
                 top = self._enter([(i, wanted) for i, wanted in enumerate(self._wanted)])
         return [max(0.0, price) for price in self._inverse[top][: self._sizes]]
 
@@ -106,7 +106,7 @@ class _Program:
         return None
 
     def _enter(self, column: list[tuple[int, float]]) -> int:
-        """Take a column into the basis; returns the row it has taken over."""
+        """Bring a column into the basis; returns the row that it replaced."""
         inverse, basis = self._inverse, self._basis
         moved = [sum([line[i] * value for i, value in column]) for line in inverse]
         leaving, least = -1, 0.0

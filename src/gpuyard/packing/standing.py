@@ -1,8 +1,8 @@
 """The nodes by what a task would cost there, kept up to date node by node: the live side of packing.
 
-For every size of task the nodes stand in sets by their key: the cost, then what stays idle on the node (see
-`values`). A change of one node moves it from one set to another. The keys are those of `kernel`; a test holds both to
-the same choices.
+For every size of task the nodes are in sets by their key: the cost, then what stays idle on the node (see `values`). A
+change of one node moves it from one set to another. The keys are those of `kernel`; a test checks that both choose the
+same.
 """
 
 from bisect import bisect_left
@@ -20,9 +20,9 @@ from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, worth
 
 _KNOWN_MAX = 50_000
-"""How many combinations of idle GPUs, or keys of one size, are remembered before it starts over."""
+"""How many combinations of idle GPUs, or keys of one size, are cached before the cache starts over."""
 _SIZES_MAX = 2_000
-"""How many sizes of task have their nodes sorted before it starts over."""
+"""How many sizes of task have their nodes sorted before the cache starts over."""
 
 
 class Standing:
@@ -31,10 +31,10 @@ class Standing:
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self._mix = mix
         self._fleet: list[int] | None = None
-        """The members of each kind for which all below was worked out."""
+        """The members of each kind for which everything below was computed."""
         self._values = Values(MILLI, 2, (0,), ())
         self._sums: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
-        """By kind and what is idle on the GPUs, smallest first: row by row, what that is worth."""
+        """By kind and what is idle on the GPUs, smallest first: what that is worth, row by row."""
         self._costs: dict[tuple[int, int, int], Costs] = {}
         self.slices = SliceStanding(mix)
 
@@ -60,7 +60,7 @@ class Standing:
         return next(gpu for gpu, left in enumerate(free) if left == taken)
 
     def costs(self, nodes: Nodes, shape: Shape) -> "Costs":
-        """The costs of a size of task (not brought up to date)."""
+        """The costs of a size of task (not refreshed)."""
         self._compile(nodes)
         key = (shape.gpus, shape.milli, shape.cpu_milli)
         costs = self._costs.get(key)
@@ -71,7 +71,7 @@ class Standing:
         return costs
 
     def _compile(self, nodes: Nodes) -> None:
-        """Look at the fleet, if it has changed."""
+        """Compute the values again if the fleet has changed."""
         fleet = [kind.members for kind in nodes.kinds]
         if self._fleet == fleet:
             return
@@ -89,7 +89,7 @@ class Standing:
         self._costs.clear()
 
     def sums(self, kind: int, left: tuple[int, ...]) -> tuple[int, ...]:
-        """Row by row, what is idle on the GPUs of a node is worth. What is overdrawn counts as nothing."""
+        """What the idle GPUs of a node are worth, row by row. Overdrawn GPUs count as not idle."""
         found = self._sums.get((kind, left))
         if found is None:
             if len(self._sums) >= _KNOWN_MAX:
@@ -102,7 +102,7 @@ class Standing:
         return found
 
     def worth(self, cpu_milli: int, sums: tuple[int, ...]) -> int:
-        """The value of a node with so many idle cores."""
+        """The value of a node with this many idle cores."""
         return min(
             [
                 (cost * cpu_milli >> CORE_BITS) + value
@@ -112,7 +112,7 @@ class Standing:
 
 
 class Costs(Ranking):
-    """The nodes by the key they have for tasks of one size (GPUs, milli of each, cores)."""
+    """The nodes by the key that they have for tasks of one size (GPUs, milli of each, cores)."""
 
     __slots__ = ("_known", "cpu_milli", "gpus", "milli")
 
@@ -124,11 +124,11 @@ class Costs(Ranking):
         self._known: dict[tuple[int, int, tuple[int, ...]], int] = {}
 
     def refresh(self, standing: Standing, nodes: Nodes) -> None:
-        """Work out the keys of the nodes that have changed."""
+        """Compute the keys of the nodes that have changed."""
         self.bring_up(nodes, lambda number: self.key(standing, nodes, number))
 
     def key(self, standing: Standing, nodes: Nodes, number: int) -> int:
-        """The key of one node; `NO_ROOM` without room. Memory is not looked at."""
+        """The key of one node; `NO_ROOM` without room. Memory is not checked."""
         cpu_free = nodes.cpu_free[number]
         if cpu_free < self.cpu_milli or nodes.closed[number]:
             return NO_ROOM
@@ -146,7 +146,7 @@ class Costs(Ranking):
     def options(
         self, standing: Standing, kind: int, cpu_free: int, left: tuple[int, ...]
     ) -> list[tuple[int, int]]:
-        """What each way to take the GPUs costs, with what was idle on the GPU taken. Empty without room."""
+        """What each way to take the GPUs costs, with what was idle on the chosen GPU. Empty without room."""
         gpus, milli = self.gpus, self.milli
         row = tuple(sorted(left))
         fitting = row[bisect_left(row, milli) :] if gpus else ()
@@ -154,7 +154,7 @@ class Costs(Ranking):
             return []
         had = standing.worth(cpu_free, standing.sums(kind, row))
         found = []
-        # Whole GPUs are all alike. Of shares in several, those with the least left that will do.
+        # Whole GPUs are all alike. Shares of several GPUs take those with the least left that suffice.
         taken: list[tuple[int, ...]] = [fitting[:gpus]]
         if gpus == 1 and milli < MILLI:
             taken = [(free,) for free in sorted(set(fitting))]
@@ -170,14 +170,14 @@ class Costs(Ranking):
 
 @lru_cache(maxsize=8)
 def _worth(expected: tuple[tuple[Task, int], ...], kinds: tuple[tuple[NodeShape, int], ...]) -> Values:
-    # Remembered, because estimates run many copies of one state forward.
+    # Cached, because estimates run many copies of one state forward.
     return worth(expected, kinds)
 
 
 def _task(shape: Shape) -> Task:
     gpus, milli = shape.gpus, shape.milli if shape.gpus else 0
     if shape.profile:
-        # A slice that no GPU has takes nothing of any.
+        # A slice that no GPU has takes no GPU.
         milli = charge_of(shape.profile)
         gpus = shape.slices if milli else 0
     return Task(shape.cpu_milli, shape.memory_mib, gpus, milli, tuple(shape.ask.models))

@@ -16,11 +16,11 @@ class Task(NamedTuple):
     gpu_milli: int
     """Of each GPU; 0 without GPUs."""
     models: tuple[str, ...] = ()
-    """GPU models that will do; empty: any."""
+    """Suitable GPU models; empty: any."""
 
     @property
     def asked_milli(self) -> int:
-        """Of GPUs, in all."""
+        """Milli of GPUs, in all."""
         return self.gpus * self.gpu_milli
 
 
@@ -33,7 +33,7 @@ class NodeShape(NamedTuple):
     memory_mib: int
 
     def could_run(self, task: Task) -> bool:
-        """Whether the task fits when nothing else is there."""
+        """Whether the task fits on the empty node."""
         return (
             task.gpus <= self.gpus
             and task.cpu_milli <= self.cpu_milli
@@ -43,7 +43,7 @@ class NodeShape(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What tasks have in common that are priced alike: GPUs, how much of each, which models."""
+    """What tasks with the same price have in common: GPUs, how much of each, and models."""
 
     gpus: int
     gpu_milli: int
@@ -55,9 +55,9 @@ class Demand(NamedTuple):
 
     size: Size
     weight: int
-    """How many of them, in any unit."""
+    """How many there are, in any unit."""
     cpu_milli: int
-    """Of all of them together, in the same unit."""
+    """The cores of all of them together, in the same unit."""
 
 
 Expected = Sequence[tuple[Task, int]]
@@ -65,16 +65,16 @@ Expected = Sequence[tuple[Task, int]]
 
 
 SIZES_MAX = 64
-"""Sizes that are priced: those that ask for the most. The work grows with the cube of their number."""
+"""How many sizes are priced: those that ask for the most. The work grows with the cube of their number."""
 
 EXACT_MAX = 24
-"""So many sizes may be odd numbers of milli and still be counted exactly; more are rounded up to `ROUGH_MILLI`."""
+"""Up to this many different sizes are counted exactly to the milli; more are rounded up to `ROUGH_MILLI`."""
 
 ROUGH_MILLI = 10
 
 
 def by_size(expected: Expected) -> list[Demand]:
-    """The expected tasks that want GPUs, put together by size and sorted."""
+    """The expected tasks that want GPUs, combined by size and sorted."""
     found: dict[Size, tuple[int, int]] = {}
     for task, weight in expected:
         if task.asked_milli > 0 and weight > 0:
@@ -91,7 +91,7 @@ def exact_milli(sizes: Iterable[int]) -> int:
 
 
 def unit_milli(sizes: Iterable[Size]) -> int:
-    """The step in which fillings are counted: exact, or rough where that would take long."""
+    """The step in which fillings are counted: exact, or rough where exact would take long."""
     milli = {size.gpu_milli for size in sizes}
     exact = exact_milli(milli)
     return exact if exact >= ROUGH_MILLI or len(milli) <= EXACT_MAX else ROUGH_MILLI

@@ -1,4 +1,4 @@
-"""What the idle part of a node is worth to the tasks that are expected.
+"""What the idle part of a node is worth to the expected tasks.
 
 A GPU with `r` idle is worth the best filling of `r` under the prices of the sizes (see `prices`). Cores limit that: if
 a core costs c, a task is worth its price less c for each of its cores. A node is worth
@@ -7,14 +7,14 @@ a core costs c, a task is worth its price less c for each of its cores. A node i
 
 with K the best filling when a core costs c. This is the Lagrange dual of filling the node, so V is what its GPUs
 could still hold where cores are plenty, and bends down, GPU by GPU, where they run short. A placement costs what V
-loses by it: what it wastes, beyond its own fair price, of GPUs or of the cores those GPUs would have needed.
+loses by it: what it wastes, beyond its own fair price, of GPUs or of the cores that those GPUs would have needed.
 
 The best filling of a node with few cores is tasks that want few. Some of them can be sent there, but not all nodes can
-have them, and who insists on a model cannot be sent elsewhere. So `CHANCE` of a task's cores are those that tasks of
-its worth want on average: to that part, what comes is not ours to choose.
+get them, and a task that requires a model cannot be sent elsewhere. So `CHANCE` percent of a task's cores are taken as
+the average of tasks of its worth: to that extent the arrivals are not ours to choose.
 
-Where tasks insist on a model, its GPUs are worth more to keep everybody else off them as long as there is room
-elsewhere: up to `PREMIUM` for a model that is wanted by name for all it has.
+Where tasks require a model, its GPUs get a premium that keeps all other tasks off them as long as there is room
+elsewhere: up to `PREMIUM` for a model that is wanted by name for all its GPUs.
 """
 
 from collections.abc import Sequence
@@ -26,22 +26,22 @@ from gpuyard.packing.prices import GPU, prices
 from gpuyard.packing.tasks import Demand, Expected, NodeShape, by_size, unit_milli
 
 HEADROOM = 94
-"""Percent. Idle cores are counted as if the fleet had hardly more than its GPUs will want of them: what is beyond that
-is kept for chance. Tasks come one by one and some want many more cores than others, so a node whose cores would just do
-on average will, as it turns out, run short about every other time."""
+"""Percent. Idle cores are counted as if the fleet had hardly more than its GPUs will want; the rest is kept for chance.
+Tasks come one by one and some want many more cores than others, so a node with just enough cores on average turns out
+to run short about every other time."""
 
 HEADROOM_MAX = 200
-"""Percent: idle cores count half at least, however many there are."""
+"""Percent: idle cores count at least half, however many there are."""
 
 CHANCE = 40
-"""Percent of a task's cores that are taken as the average. At 0 a node short of cores is as good as any, as long as one
-size of task wants few; at 100 it makes no difference what goes there."""
+"""Percent of a task's cores that are taken as the average. At 0, a node short of cores is as good as any, as long as
+one size of task wants few; at 100, it makes no difference what goes there."""
 
 PREMIUM = 3 * GPU // 10
-"""Per GPU. Small beside a GPU that is wasted, large beside the difference between two good places."""
+"""Per GPU. Small compared with a wasted GPU, large compared with the difference between two good places."""
 
 NAMED_MAX = 900
-"""Thousandths of a model's GPUs: no more than this counts as asked for by name when sizes are priced."""
+"""Thousandths of a model's GPUs: at most this much counts as asked for by name when sizes are priced."""
 
 _ROUNDS_MAX = 12
 
@@ -49,32 +49,32 @@ QUANTUM = GPU // 1000
 """Costs that differ by less are equal: the rest is noise of the linear program."""
 
 CORE_BITS = 10
-"""Of fraction in what a milli-core costs."""
+"""Fraction bits of the cost of a milli-core."""
 
 CORE_COSTS = (0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 24)
-"""The c that are tried, in sixteenths of a GPU for as many cores as a GPU wants on average."""
+"""The values of c that are tried, in sixteenths of a GPU for as many cores as a GPU wants on average."""
 
 KEY_BITS = 20
-"""For what is idle on the node afterwards, below the cost."""
+"""Bits for what is idle on the node afterwards, below the cost."""
 
 NO_ROOM = 1 << 62
 """The key of a node without the room: larger than any other."""
 
 
 class Values(NamedTuple):
-    """Tables of what is idle, by kind of node."""
+    """Tables of the value of idle GPUs, by kind of node."""
 
     unit: int
     """Milli of a GPU per column."""
     columns: int
     core_costs: tuple[int, ...]
-    """By row: what an idle milli-core counts, in 1/`GPU` and `CORE_BITS` of fraction."""
+    """By row: the value of an idle milli-core, in 1/`GPU` with `CORE_BITS` of fraction."""
     tables: tuple[tuple[int, ...], ...]
-    """By kind of node: row after row, what so much idle on a GPU is worth."""
+    """By kind of node: row after row, the value of a GPU by how much of it is idle."""
 
 
 def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
-    """The tables for a fleet of so many nodes of each kind, and what is expected there."""
+    """The tables for a fleet with these numbers of nodes of each kind, and the expected tasks."""
     runs = [
         (task, weight) for task, weight in expected if any([n and kind.could_run(task) for kind, n in kinds])
     ]
@@ -105,7 +105,7 @@ def _fits(kind: NodeShape, demand: Demand) -> bool:
 
 
 def _core_costs(demand: Sequence[Demand]) -> list[int]:
-    """What a milli-core may cost, if the average task is to be worth something at least at the lower ones."""
+    """What a milli-core may cost, so that the average task is still worth something at least at the lower costs."""
     cpu_milli = sum([each.cpu_milli for each in demand])
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
     if not cpu_milli:
@@ -114,7 +114,7 @@ def _core_costs(demand: Sequence[Demand]) -> list[int]:
 
 
 def _headroom(demand: Sequence[Demand], kinds: Sequence[tuple[NodeShape, int]]) -> int:
-    """By how much idle cores are divided, in percent: what the fleet has over what its GPUs will want."""
+    """The divisor of idle cores, in percent: what the fleet has over what its GPUs will want."""
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
     wanted = sum([each.cpu_milli for each in demand]) * sum([kind.gpus * count for kind, count in kinds])
     if not wanted:
@@ -126,7 +126,7 @@ def _headroom(demand: Sequence[Demand], kinds: Sequence[tuple[NodeShape, int]]) 
 def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
     """By model: how much of its GPUs is asked for by name, in thousandths.
 
-    As if just as much were asked for in all as there are GPUs, spread evenly over the models that will do.
+    As if exactly as much were asked for in all as there are GPUs, spread evenly over the suitable models.
     """
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
     total = sum(gpus.values())
@@ -142,14 +142,14 @@ def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
 
 
 def _servable(demand: Sequence[Demand], gpus: dict[str, int]) -> list[Demand]:
-    """The demand without what a model is asked for by name beyond what it has.
+    """The demand, without what is asked of a model by name beyond what it has.
 
-    That much goes unserved anyway. Left in, the one model would be all that limits the program, and every other GPU
+    That much goes unserved anyway. Left in, this one model would be the only limit of the program, and every other GPU
     would seem to be worth nothing.
     """
     found = [each._replace(weight=each.weight * 1_000_000) for each in demand]
     for _ in range(_ROUNDS_MAX):
-        # Less of one is a larger part for the others, so it takes a few rounds.
+        # Less of one size is a larger part for the others, so it takes a few rounds.
         named = _named(found, gpus)
         if max(named.values(), default=0) <= NAMED_MAX:
             break
@@ -173,7 +173,7 @@ def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int,
         values = []
         for step in steps:
             alike = by_steps[step]
-            # Each GPU of a task with several carries its part of the price and of the cores.
+            # Each GPU of a task with several GPUs carries its part of the price and of the cores.
             weight = sum([each.weight * each.size.gpus for each, _price in alike])
             gross = sum([each.weight * price for each, price in alike])
             own = sum([each.cpu_milli for each, _price in alike])

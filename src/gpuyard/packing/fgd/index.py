@@ -1,7 +1,7 @@
 """The nodes by how little a task would fragment them, kept up to date node by node.
 
-For every size of task the nodes stand in sets by their score (see `packing.fgd.measure`). A change of one node
-moves it from one set to another, and the best node is the lowest bit of the highest set.
+For every size of task the nodes are in sets by their score (see `packing.fgd.measure`). A change of one node moves it
+from one set to another, and the best node is the lowest bit of the highest set.
 """
 
 from bisect import bisect_right
@@ -13,16 +13,16 @@ from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.packing.fgd.measure import Idle, Task, Uses, thresholds
 
 _IDLE_MAX = 50_000
-"""How many combinations of idle GPUs, and with them their scores, are remembered before it starts over."""
+"""How many combinations of idle GPUs, with their scores, are cached before the cache starts over."""
 _SIZES_MAX = 2_000
-"""How many sizes of task have their nodes sorted by score before it starts over."""
+"""How many sizes of task have their nodes sorted by score before the cache starts over."""
 
 NO_ROOM = -1
 """The score of a node without the room."""
 
 
 class Scores:
-    """The nodes by the score they give to tasks of one size (GPUs, milli of each, cores)."""
+    """The nodes by the score that they give to tasks of one size (GPUs, milli of each, cores)."""
 
     __slots__ = ("_offset", "_score", "_sets", "_used", "_watch", "cpu_milli", "gpus", "milli")
 
@@ -31,12 +31,12 @@ class Scores:
         self.milli = shape.milli
         self.cpu_milli = shape.cpu_milli
         self._offset = offsets
-        """By `Uses`: where its part of the keys into `Idle.scores` starts."""
+        """By `Uses`: the offset of its part of the keys into `Idle.scores`."""
         self._score = [NO_ROOM] * nodes
         self._sets = [0] * 100
-        """By score: the nodes."""
+        """The nodes by score."""
         self._used = 0
-        """The scores that some node has, as a set."""
+        """The scores that at least one node has, as a set."""
         self._watch = DirtyNodes()
 
     def refresh(self, demand: "FgdIndex", nodes: Nodes) -> None:
@@ -61,7 +61,7 @@ class Scores:
                     self._used |= 1 << score
 
     def score(self, demand: "FgdIndex", nodes: Nodes, number: int, idle: Idle) -> int:
-        """The score of one node, which has this idle; `NO_ROOM` without room. Memory is not looked at."""
+        """The score of one node with this idle; `NO_ROOM` without room. Memory is not checked."""
         before = nodes.cpu_free[number]
         after = before - self.cpu_milli
         if after < 0 or nodes.closed[number]:
@@ -78,7 +78,7 @@ class Scores:
     def options(
         self, demand: "FgdIndex", uses: Uses, idle: Idle, had: int, has: int
     ) -> list[tuple[int, int]]:
-        """The score of each way to take the GPUs, with what was idle on the GPU taken."""
+        """The score of each way to take the GPUs, with what was idle on the chosen GPU."""
         if not self.gpus:
             return [(demand.score(uses.of(idle, has) - uses.of(idle, had)), 0)]
         kept = demand.weight * self.gpus * self.milli - uses.of(idle, had)
@@ -104,31 +104,31 @@ class Scores:
 
 
 class FgdIndex:
-    """The expected tasks, compiled against the fleet, and every node's standing under them."""
+    """The expected tasks, compiled against the fleet, and every node's score under them."""
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self.mix = mix
         self.weight = sum([weight for _shape, weight in mix])
         self._thresholds = thresholds(self.weight)
         self._fleet = -1
-        """Number of nodes for which all below was compiled."""
+        """Number of nodes for which everything below was compiled."""
         self.uses: list[Uses] = []
         """By node."""
         self.idle: list[Idle] = []
-        """By node; those of shifted nodes as they were."""
+        """By node; for shifted nodes, as they were."""
         self._watch = DirtyNodes()
         self._sizes: list[int] = []
         self._all_uses: list[Uses] = []
         self._known: dict[tuple[int, ...], Idle] = {}
         self._scores: dict[tuple[int, int, int], Scores] = {}
         self._by_shape: dict[int, tuple[tuple[Way, ...], int, Scores]] = {}
-        """By shape: its ways, the nodes they lead to, its scores. With other ways, the rest holds no more."""
+        """By shape: its ways, the nodes they lead to, its scores. If the ways change, the rest is void."""
         self._keys = 0
 
     # -- the measure -----------------------------------------------------------------------------------------
 
     def fragmented(self, nodes: Nodes, number: int) -> int:
-        """W F of a node: idle milli that is of no use, times the sum of the weights."""
+        """W F of a node: useless idle milli times the sum of the weights."""
         self._compile(nodes)
         idle = self._idle_of(nodes, number)
         uses = self.uses[number]
@@ -154,7 +154,7 @@ class FgdIndex:
         return best if score != NO_ROOM else -1
 
     def gpu(self, nodes: Nodes, shape: Shape, number: int) -> int:
-        """The GPU of a node for one share, by the same score; the lowest number among equals."""
+        """The GPU of a node for one share, by the same score; of equals, the lowest number."""
         scores = self.of(nodes, shape)[2]
         uses, cpu_free = self.uses[number], nodes.cpu_free[number]
         had, has = bisect_right(uses.cpus, cpu_free), bisect_right(uses.cpus, cpu_free - shape.cpu_milli)
@@ -164,7 +164,7 @@ class FgdIndex:
         return next(gpu for gpu, left in enumerate(uncut_free(nodes, number)) if left in alike)
 
     def of(self, nodes: Nodes, shape: Shape) -> tuple[tuple[Way, ...], int, Scores]:
-        """The ways of a shape, the nodes they lead to, and their scores (not brought up to date)."""
+        """The ways of a shape, the nodes they lead to, and their scores (not refreshed)."""
         self._compile(nodes)
         known = self._by_shape.get(shape.index)
         if known is None or known[0] is not shape.ways:
@@ -191,7 +191,7 @@ class FgdIndex:
         return scores
 
     def _compile(self, nodes: Nodes) -> None:
-        """Look at the fleet, if it has changed. Its shapes have been compiled against it anew by then."""
+        """Compile against the fleet if it has changed. Its shapes are already compiled again by then."""
         if self._fleet == len(nodes.node):
             return
         self._fleet = len(nodes.node)
@@ -225,7 +225,7 @@ class FgdIndex:
         return found
 
     def refresh(self, nodes: Nodes) -> None:
-        """Look at the GPUs of the nodes that have changed."""
+        """Update what is idle on the nodes that have changed."""
         for number in self._watch.changed(nodes):
             self.idle[number] = self._idle_of(nodes, number)
 
@@ -233,7 +233,7 @@ class FgdIndex:
         return self.idle_as(tuple(uncut_free(nodes, number)))
 
     def idle_as(self, free: tuple[int, ...]) -> Idle:
-        """What is known about this much on the GPUs; what is overdrawn counts as nothing."""
+        """The cached findings for these idle GPUs; overdrawn GPUs count as not idle."""
         idle = self._known.get(free)
         if idle is None:
             if len(self._known) >= _IDLE_MAX:

@@ -6,14 +6,13 @@ For a node and an expected task m of popularity p(m), where `left` is the idle m
     F(m) = sum of all `left`                                                 otherwise, and if m wants no GPU
     F    = sum over m of p(m) F(m)
 
-"Could run" asks for the cores, the GPU model and enough GPUs, as published; memory is looked at when a task is
-really placed. A placement is scored `int(100 sigmoid((F before - F after) / 1000))`. Of a gang, as many tasks
-count together as go on one node.
+"Could run" asks for the cores, the GPU model and enough GPUs, as published; memory is checked when a task is really
+placed. A placement is scored `int(100 sigmoid((F before - F after) / 1000))`. For gangs, the
+tasks that share a node count together.
 
 With integer weights w(m) of sum W, W F = W (all idle) - U, where U sums w(m) x (idle of the GPUs that are large
-enough) over the m that could run. Only U has to be worked out, and it depends on little: the node's kind, between
-which of the expected core counts its free cores are, and what is idle on its GPUs in any order. So it is
-remembered by these.
+enough) over the m that could run. Only U has to be computed, and it depends on little: the node's kind, between which
+of the expected core counts its free cores are, and what is idle on its GPUs in any order. So U is cached by these.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,8 +32,8 @@ _LOGIT_PICO = (
     2_197_224_577_336, 2_313_634_929_181, 2_442_347_035_369, 2_586_689_344_098, 2_751_535_313_042,
     2_944_438_979_166, 3_178_053_830_348, 3_476_098_689_835, 3_891_820_298_111, 4_595_119_850_135,
 )  # fmt: skip
-"""ln(s / (100 - s)) for the scores 51 to 99: where 100 sigmoid(x) reaches s. Written out, because a logarithm may
-differ in its last digit from machine to machine. In units of 10^-12."""
+"""ln(s / (100 - s)) for the scores 51 to 99: where 100 sigmoid(x) reaches s, in units of 10^-12. Written out, because
+the last digit of a logarithm may differ between machines."""
 
 
 def thresholds(weight: int) -> list[int]:
@@ -44,7 +43,7 @@ def thresholds(weight: int) -> list[int]:
 
 
 class Idle:
-    """What is idle on the GPUs of a node, whichever GPU it is, with what has been worked out about it."""
+    """What is idle on the GPUs of a node, in any order, with what was computed about it."""
 
     __slots__ = ("_after", "left", "scores", "tails", "usable")
 
@@ -52,7 +51,7 @@ class Idle:
         self.left = left
         """Milli per GPU, smallest first."""
         self.tails: list[tuple[int, int]] = []
-        """For each size of request: idle on GPUs that are large enough, and how many they are."""
+        """For each size of request: the idle milli on GPUs that are large enough, and how many GPUs they are."""
         for size in sizes:
             fitting = left[bisect_left(left, size) :]
             self.tails.append((sum(fitting), len(fitting)))
@@ -63,7 +62,7 @@ class Idle:
         self._after: dict[tuple[int, int], tuple[tuple[int, tuple[int, ...]], ...]] = {}
 
     def after(self, gpus: int, milli: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """The ways to take so much, each as what the GPU had and what is left on all; whole GPUs are all alike."""
+        """The ways to take that much, each as what the GPU had and what is left on all; whole GPUs are all alike."""
         found = self._after.get((gpus, milli))
         if found is None:
             found = self._after[gpus, milli] = tuple(self._taken(gpus, milli))
@@ -79,7 +78,7 @@ class Idle:
                 if at == first or left[at] != left[at - 1]:
                     yield left[at], tuple(sorted((*left[:at], left[at] - milli, *left[at + 1 :])))
             return
-        # Several shares take the GPUs with the least left that will do, like elsewhere.
+        # Several shares take the GPUs with the least left that suffice, as elsewhere.
         rest = [free - milli for free in left[first : first + gpus]]
         yield MILLI, tuple(sorted((*left[:first], *rest, *left[first + gpus :])))
 
@@ -103,11 +102,11 @@ class Uses:
         self.index = index
         self._offset = offset
         self.cpus = sorted({task.cpu_milli for task in tasks})
-        """Core counts that make a difference. A class of free cores is how many of them are within reach."""
+        """Core counts that make a difference. A class of free cores is how many of these it covers."""
         self.stride = len(self.cpus) + 1
         most = max([task.gpus for task in tasks], default=0)
         self._weights: list[list[list[int]]] = []
-        """By size of request, GPUs that are large enough, and class of free cores: weight of what could run."""
+        """By size of request, GPUs that are large enough, and class of free cores: the weight that could run."""
         for size in sizes:
             table = [[0] * self.stride for _ in range(most + 1)]
             for milli, gpus, cpu_milli, weight in tasks:
@@ -118,7 +117,7 @@ class Uses:
             self._weights.append(table)
 
     def of(self, idle: Idle, cores: int) -> int:
-        """U: weight x idle milli that is of use, with free cores of this class."""
+        """U: weight x useful idle milli, with free cores of this class."""
         key = self._offset + cores
         found = idle.usable.get(key)
         if found is None:

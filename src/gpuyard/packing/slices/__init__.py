@@ -1,1 +1,1 @@
-"""MIG slices: what a GPU is worth that is cut in a certain way, and the cheapest place for a slice."""
+"""MIG slices: what a GPU with certain slices is worth, and the cheapest place for a new slice."""

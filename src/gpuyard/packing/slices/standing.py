@@ -1,8 +1,8 @@
 """The nodes by what a slice would cost there: the live side of `worth`.
 
-A slice costs what its GPU is worth less afterwards. Whole GPUs are compared with those that are cut already: an empty
-one is worth more the more large slices and whole GPUs are expected. For every profile the nodes stand in sets by their
-cheapest place, and a change of one node moves it from one set to another.
+A slice costs what its GPU loses in worth. Whole GPUs are compared with GPUs that are already cut: the more large slices
+and whole GPUs are expected, the more an empty GPU is worth. For every profile the nodes are in sets by their cheapest
+place, and a change of one node moves it from one set to another.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ from gpuyard.packing.slices.worth import plain, profiles_of, values, with_place
 from gpuyard.packing.values import NO_ROOM
 
 _MANY = 1 << 30
-"""More GPUs than there are."""
+"""More GPUs than exist."""
 
 
 class SliceStanding:
-    """What every way to cut a GPU is worth under the expected asks, and where the next slice costs least."""
+    """What each set of slices on a GPU is worth under the expected asks, and where the next slice costs least."""
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self._mix = mix
@@ -60,7 +60,7 @@ class SliceStanding:
         """The node for a task: 1. least cost, 2. lowest number; -1: none has room."""
         spare = spare_whole(nodes)
         if nodes.whole_reserve and (shape.slices > 1 or nodes.by_force):
-            # How many more may be cut makes a difference, and it changes all the time.
+            # How many more GPUs may be cut makes a difference, and that changes all the time.
             key, best = self._least(nodes, shape, members, spare)
         else:
             ranking = self._ranking(nodes, shape, spare > 0)
@@ -100,7 +100,7 @@ class SliceStanding:
         return slices_on(nodes, shape, number, sliceable(nodes, number, spare), self.cheapest)
 
     def one_on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
-        """What `slices_on` says of one slice, by far the most frequent, without looking at GPUs that are alike."""
+        """`slices_on` for one slice, by far the most frequent case. Whole GPUs are alike, so only one is tried."""
         mold, milli = self._size(nodes.node[number].gpu_model, shape.profile)
         if mold is None:
             return None
@@ -131,7 +131,7 @@ class SliceStanding:
         return None if found is None else (found[0], (Slice(found[1], profile, found[2]),), milli)
 
     def _size(self, model: str, profile: str) -> tuple[Mold | None, int]:
-        """How a model is cut, if it can be cut to this size, and what a slice takes in the books."""
+        """How a model is cut, if it has this profile, and what a slice takes of a GPU."""
         known = self._sizes.get((model, profile))
         if known is None:
             mold = MOLDS.get(model)
@@ -141,9 +141,9 @@ class SliceStanding:
         return known
 
     def cheapest(self, mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
-        """What one more slice costs a GPU at its best place, and that place: the highest slot among equals.
+        """What one more slice costs a GPU at its best place, and that place: of equals, the highest slot.
 
-        Idle slices, which are there and which nobody uses, are left alone among equals, or taken as they are.
+        Of equals, a place that spares idle slices is better, and one that reuses an idle slice as it is.
         """
         known = (mold.model, held, profile, idle)
         if known in self._cheapest:
@@ -168,7 +168,7 @@ class SliceStanding:
         return found
 
     def _weights(self, mold: Mold) -> dict[str, int]:
-        """How many slices of each profile are expected on GPUs of a model; a job for a whole one wants the largest."""
+        """How many slices of each profile are expected on GPUs of a model; a job for a whole GPU wants the largest."""
         found: dict[str, int] = {}
         sizes = profiles_of(mold)
         for shape, weight in self._mix:

@@ -1,14 +1,14 @@
-"""What a GPU is worth that is cut into MIG slices in a certain way: what it will still take of the expected slices.
+"""What a GPU with certain MIG slices is worth: how much of the expected slices it will still take.
 
-One GPU is looked at by itself, as if it were to live on for one mean run time: slices end, and others come as they are
-expected, as much in all as one GPU can serve. An arrival goes where most is left afterwards. Most arrivals would find
-room elsewhere too, so having taken one is worth little; but the larger a slice, the more often this GPU is the only one
-left for it, and then all of it is gained. How often that is goes by the square of its size (`PRESSURE`): measured on
-fleets of 4 to 400 GPUs at 80 to 130 % of load, it need not be known better than within a factor of two.
+One GPU is considered by itself, as if it were to live for one mean run time: slices end, and others arrive as expected,
+in all as much as one GPU can serve. An arrival goes where it leaves the most. Most arrivals would find room elsewhere
+too, so taking one is worth little; but the larger a slice, the more often this GPU is the only one left for it, and
+then all of it is gained. How often that is grows with the square of its size (`PRESSURE`): measured on fleets of 4 to
+400 GPUs at 80 to 130 % of load, it need not be known better than within a factor of two.
 
-The values are those of the best choice of places, worked out by sweeps over all ways to cut a GPU (723 on an H100) in
-plain Python: a tenth of a second, once for a mix of asks. The arithmetic is the four operations on doubles in a fixed
-order; what leaves this module is integers.
+The values are those of the best choice of places, computed by sweeps over all sets of slices on a GPU (723 on an H100)
+in plain Python: a tenth of a second, once for a mix of asks. The arithmetic is the four operations on doubles in a
+fixed order; what leaves this module is integers.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from gpuyard.model.mig import Mold, Profile
 from gpuyard.model.units import MILLI
 
 PRESSURE = 80
-"""A slice as large as the GPU finds this GPU the only one left so many times as often as its part of the arrivals."""
+"""A slice as large as the GPU finds it the only one left this many times as often as its part of the arrivals."""
 
 SLICE = 1000
 """The value of a compute slice that is in use for one mean run time."""
@@ -28,17 +28,17 @@ SLICE = 1000
 _SWEEPS_MAX = 60
 _ENOUGH = 1e-3
 _HORIZON = 1.0
-"""The end of what is looked at comes at this rate, in mean run times."""
+"""The rate, per mean run time, at which the considered period ends."""
 
 
 class _Ways(NamedTuple):
-    """Every way to cut a GPU, fullest first, and what leads from one to the other."""
+    """Every set of slices that a GPU can have, fullest first, and the steps from one to another."""
 
     number: dict[Held, int]
     taking: tuple[tuple[tuple[int, ...], ...], ...]
-    """By way and profile: what one more slice can make of it."""
+    """By set and profile: the sets that one more slice can lead to."""
     leaving: tuple[tuple[int, ...], ...]
-    """By way: what the end of one of its slices makes of it."""
+    """By set: the sets that the end of one slice leads to."""
 
 
 def plain(name: str) -> str:
@@ -47,18 +47,18 @@ def plain(name: str) -> str:
 
 
 def profiles_of(mold: Mold) -> tuple[Profile, ...]:
-    """Every size a GPU can be cut to; the last is the whole GPU."""
+    """Every size that a GPU can be cut to; the last is the whole GPU."""
     return tuple([profile for profile in mold.profiles if "+" not in profile.name])
 
 
 def values(mold: Mold, weights: Mapping[str, int]) -> Mapping[Held, int]:
-    """The value of every way to cut a GPU, if slices of these profiles come in these proportions."""
+    """The value of every set of slices, if slices of these profiles arrive in these proportions."""
     return _values(mold, tuple([max(0, weights.get(size.name, 0)) for size in profiles_of(mold)]))
 
 
 @lru_cache(maxsize=32)
 def _values(mold: Mold, wanted: tuple[int, ...]) -> Mapping[Held, int]:
-    # Remembered, because estimates run many copies of one state forward.
+    # Cached, because estimates run many copies of one state forward.
     ways, sizes = _ways(mold), profiles_of(mold)
     compute = sum([weight * size.compute for weight, size in zip(wanted, sizes, strict=True)])
     coming: list[tuple[int, float, float]] = []
@@ -73,7 +73,7 @@ def _values(mold: Mold, wanted: tuple[int, ...]) -> Mapping[Held, int]:
 
 
 def _swept(ways: _Ways, coming: list[tuple[int, float, float]]) -> list[float]:
-    """The values, by sweeps from full to empty and back until they stand."""
+    """The values, by sweeps from full to empty and back until they no longer change."""
     worth = [0.0] * len(ways.taking)
     rows: list[tuple[float, float, list[tuple[float, tuple[int, ...]]], tuple[int, ...]]] = []
     for taking, leaving in zip(ways.taking, ways.leaving, strict=True):
@@ -133,5 +133,5 @@ def _ways(mold: Mold) -> _Ways:
 
 
 def with_place(held: Held, place: Place) -> Held:
-    """What is on a GPU with one slice more."""
+    """The slices on a GPU, with one more."""
     return tuple(sorted((*held, place), key=lambda each: (each.start, each.profile)))
