@@ -5,7 +5,7 @@ from pathlib import Path
 from gpuyard.config import Config
 from gpuyard.config.problems import quoted, remedy
 from gpuyard.errors import BadInput
-from gpuyard.model import CATALOGUE, Market, Node, PolicySpec, Pool, Settings
+from gpuyard.model import CATALOGUE, Capability, Market, Node, PolicySpec, Pool, Settings
 from gpuyard.model.units import GIB_MIB, MILLI
 from gpuyard.policies.registry import PRESETS, build
 
@@ -47,6 +47,11 @@ def check_simulation(config: Config, name: str) -> None:
             f"{name} describes this machine, not a fleet to simulate",
             "Add pools to its cluster, or use --gpus 64 instead.",
         )
+
+
+def lacks(config: Config) -> dict[str, frozenset[Capability]]:
+    """What the engines that a configuration names cannot do, by cluster."""
+    return {name: cluster.lacks for name, cluster in config.clusters.items() if cluster.lacks}
 
 
 def plain(settings: Settings, *pools: Pool) -> Config:

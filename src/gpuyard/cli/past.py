@@ -63,10 +63,10 @@ def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
 
     with client() as yard:
         nodes = [node for node in yard.nodes() if node["state"] == "UP"]
-        settings, policies = Settings(policy=PRESETS["default"]), dict(PRESETS)
+        settings, policies, clusters = Settings(policy=PRESETS["default"]), dict(PRESETS), {}
         try:
             live = loads(yard.config()["yaml"], "the configuration in force")
-            settings, policies = live.settings, live.policies
+            settings, policies, clusters = live.settings, live.policies, live.clusters
         except Refused as error:
             if error.status != 403:
                 raise
@@ -77,6 +77,7 @@ def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
         raise BadInput("no node of the yard is up", "Give --config yard.yaml, or --gpus 64.")
     found = fleet.plain(settings, *_pools(nodes))
     found.policies.update(policies)
+    found.clusters.update(clusters)
     return found
 
 

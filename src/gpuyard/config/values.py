@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gpuyard.config.problems import quoted, remedy
+from gpuyard.engines.slurm import UNABLE
 from gpuyard.errors import BadInput
-from gpuyard.model import PolicySpec, Pool, Settings
+from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 
 UID_MIN = 1000
@@ -97,6 +98,12 @@ class Cluster:
     """None: the engine is not Slurm."""
     hands_off: bool = False
     """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
+
+    @property
+    def lacks(self) -> frozenset[Capability]:
+        """What its engine can never do, before anybody has asked the engine. What Slurm itself starts, it can do."""
+        observed = self.slurm is not None and self.slurm.mode is Mode.OBSERVE
+        return UNABLE if self.engine is Engine.SLURM and not observed else frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gpuyard.control.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State, dump, load
-from gpuyard.core.explain.layout_plan import Fate, fate, pinned
+from gpuyard.core.explain.layout_plan import Fate, fate, may_cut, pinned
 from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.fleet.mig_geometry import Held, Place, layout_text
 from gpuyard.core.fleet.mig_placing import whole_free
@@ -25,7 +25,7 @@ from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
 from gpuyard.model.layouts import read_layout
-from gpuyard.model.mig import MOLDS, Slice
+from gpuyard.model.mig import Slice
 
 There = Mapping[str, tuple[Slice, ...]]
 """Slices that the engine finds, by node."""
@@ -56,7 +56,7 @@ class Partitions:
         with self._books.lock:
             self._books.catch_up()
             state = self._books.state
-            able = [n for n, node in enumerate(state.nodes.node) if node.gpu_model in MOLDS and node.gpus]
+            able = [n for n, node in enumerate(state.nodes.node) if node.gpus and may_cut(state, n)]
             return {"whole_gpus": state.settings.whole_gpus, "nodes": [_node(state, n, there) for n in able]}
 
     def plan(self, name: str, wanted: Sequence[Wanted], sight: Sight = ALL) -> View:

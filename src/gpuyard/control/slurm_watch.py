@@ -25,7 +25,6 @@ from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.engines.slurm.states import DRAINED
 from gpuyard.model import (
-    CATALOGUE,
     EngineSeen,
     Event,
     JobCancelled,
@@ -331,8 +330,7 @@ def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
 
 
 def _node(slurm: SlurmNode, pool: str, cluster: str, types: GpuTypes, notes: Notes) -> Node:
-    gpus, model = gpus_of(slurm, types, notes)
-    linked = model in CATALOGUE and CATALOGUE[model].nvlink
+    gpus, model, group = gpus_of(slurm, types, notes)
     return Node(
         slurm.name,
         cluster,
@@ -341,7 +339,7 @@ def _node(slurm: SlurmNode, pool: str, cluster: str, types: GpuTypes, notes: Not
         gpus,
         max(1, slurm.cpus) * MILLI,
         max(1, slurm.memory_mib),
-        nvlink_group_size=gpus if linked else 0,
+        nvlink_group_size=group,
         features=slurm.features,
     )
 

@@ -26,6 +26,8 @@ _GLUED = re.compile(rf"({'|'.join(_FAMILIES)})(?:{_BOARD}|m(\d{{1,3}}))")
 """A suffix without a gap after a model's name: `a100sxm4`, or `v100m32` as one trace writes it."""
 _SIZES_BY_BOARD = {("h100", "nvl"): 94}
 """GiB of boards whose memory size differs from the model's usual one."""
+_ON_CARDS = re.compile(r"pcie|nvl(?![a-z0-9])")
+"""Boards that a bridge links in twos or fours at most, so that the GPUs of a node are not one NVLink group."""
 _MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([0-9]+g\.[0-9]+gb(?:[.+]me)?)$", re.IGNORECASE | re.ASCII)
 
 
@@ -57,6 +59,11 @@ def model_taken(gpu_type: str, told: Mapping[str, str]) -> str:
     """The one model that a GPU type counts as: from `told`, else the largest model that its name may mean."""
     name = gpu_type or UNTYPED
     return told.get(gpu_type) or told.get(name) or max(models_called(name), key=_memory_mib)
+
+
+def linked(gpu_type: str, model: str) -> bool:
+    """Whether GPUs of a type, taken for a model, are all linked with NVLink on a node, as far as names tell."""
+    return model in CATALOGUE and CATALOGUE[model].nvlink and not _ON_CARDS.search(gpu_type.lower())
 
 
 def model_measured(name: str, memory_mib: int) -> str:

@@ -17,7 +17,7 @@ from gpuyard.policies import registry
 from gpuyard.sim.preview_words import alone_text, counted_text, sentence, span_text
 from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
 from gpuyard.sim.result import Result
-from gpuyard.sim.simulate import Simulation
+from gpuyard.sim.simulate import Lacks, Simulation
 from gpuyard.sim.summary import nearest_rank, whole
 
 FEW_JOBS = 50
@@ -57,10 +57,11 @@ def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> 
     history = recorded(rows, state, asked.from_ms, asked.until_ms)
     before_settings = state.settings
     pools, away = _fleet(state)
+    lacks = dict(state.nodes.lacks)
     doomed = _never(state, asked)
     # The copy of the yard has served; a simulation builds its own.
     sides = [
-        _simulated(history, pools, settings, name, progress)
+        _simulated(history, pools, settings, lacks, name, progress)
         for name, settings in (("as it is", before_settings), ("as it would be", asked.settings))
     ]
     tenants = _tenants(history, sides, asked.changed)
@@ -108,9 +109,9 @@ def _never(state: State, asked: Asked) -> list[str]:
 
 
 def _simulated(
-    history: Recorded, pools: list[Pool], settings: Settings, name: str, progress: Progress
+    history: Recorded, pools: list[Pool], settings: Settings, lacks: Lacks, name: str, progress: Progress
 ) -> Result:
-    simulation = Simulation(history.trace, pools, settings, registry.build(settings.policy))
+    simulation = Simulation(history.trace, pools, settings, registry.build(settings.policy), lacks=lacks)
     return whole(simulation.run(lambda done, jobs: progress(name, done, jobs)))
 
 

@@ -6,7 +6,7 @@ world is simulated.
 
 import gc
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from operator import attrgetter
 from time import perf_counter_ns, process_time
 
@@ -16,9 +16,11 @@ from gpuyard.core.jobs.records import JobRecord, waited_ms
 from gpuyard.core.state.lifecycle import complete, end, start, submit
 from gpuyard.model import (
     AttemptStopping,
+    Capability,
     ConfigSet,
     DemandLearned,
     EarmarkSet,
+    EngineSeen,
     NodeAdded,
     NodeDown,
     NodeUp,
@@ -46,6 +48,10 @@ Progress = Callable[[int, int], None]
 Watch = Callable[[Plan, int], None]
 """Told what is decided, and when, before it is committed."""
 
+Lacks = Mapping[str, Set[Capability]]
+"""What the engines of clusters cannot do. What is not named, they can."""
+NOTHING: Lacks = {}
+
 
 class Simulation:
     """One policy on one trace."""
@@ -58,6 +64,7 @@ class Simulation:
         policy: Policy,
         *,
         node_changes: Iterable[NodeChange] = (),
+        lacks: Lacks = NOTHING,
         time_decisions: bool = False,
         watch: Watch | None = None,
     ) -> None:
@@ -69,6 +76,8 @@ class Simulation:
         for pool in pools:
             for node in pool.nodes:
                 apply(self.state, NodeAdded(0, node))
+        for cluster, found in sorted(lacks.items()):
+            apply(self.state, EngineSeen(0, cluster, tuple(sorted(found, key=attrgetter("value")))))
         self.result = Result(policy.spec.name, sum(n.gpus for p in pools for n in p.nodes) * 1000)
         self.result.jobs = len(trace)
         self._meter = Meter(self.state, trace, pools, self.result)

@@ -17,7 +17,7 @@ from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.policies import registry
 from gpuyard.sim.faults import NodeChange, failures, spot_reclaims
 from gpuyard.sim.result import Result
-from gpuyard.sim.simulate import Progress, Simulation
+from gpuyard.sim.simulate import NOTHING, Lacks, Progress, Simulation
 from gpuyard.sim.trace import Trace
 
 FAILURES_MAX = 2_000_000
@@ -52,11 +52,13 @@ class Study:
         pools: Sequence[Pool],
         settings: Settings,
         node_changes: Iterable[NodeChange] = (),
+        lacks: Lacks = NOTHING,
     ) -> None:
         self.trace = trace
         self.pools = tuple(pools)
         self.settings = settings
         self.node_changes = tuple(node_changes)
+        self.lacks = lacks
         self.results: list[Result] = []
         """Of the policies run so far."""
         self.rejection: tuple[int, Reason] | None = None
@@ -80,6 +82,7 @@ class Study:
                     self.settings,
                     registry.build(spec),
                     node_changes=self.node_changes,
+                    lacks=self.lacks,
                 )
                 result = simulation.run(progress(spec.name))
                 self.results.append(result)

@@ -106,6 +106,25 @@ def test_jobs_that_could_never_start_are_counted_with_a_reason(yard: Yard, tmp_p
     assert "job 2: asks for 16 GPUs on one node; the largest node has 8" in done.err
 
 
+@pytest.mark.parametrize(("mode", "rejected"), [("drive", 2), ("observe", 0)])
+def test_what_the_named_engine_cannot_do_is_rejected(
+    yard: Yard, tmp_path: Path, mode: str, rejected: int
+) -> None:
+    """A Slurm that is driven gives whole GPUs. What an observed one has started, it could start."""
+    trace, config = tmp_path / "shares.csv", tmp_path / "yard.yaml"
+    trace.write_text("submit_s,run_s,gpus\n0,60,1\n1,60,0.25\n2,60,0.25\n")
+    config.write_text(
+        "version: 1\nclusters:\n  hpc:\n    engine: slurm\n"
+        + (f"    mode: {mode}\n" if mode != "drive" else "")
+        + "    pools: {gpu: {nodes: 1, gpus: 8 x A100-80GB, cpus: 64, memory: 512G}}\n"
+    )
+
+    done = yard("simulate", "--trace", trace, "--config", config, "-o", "json")
+    ((name, found),) = json.loads(done.out)["policies"].items()
+    assert (0, rejected, 3 - rejected) == (done.code, found["rejected"], found["finished"]), name
+    assert ("cluster hpc gives whole GPUs only, no shares of them" in done.err) == bool(rejected)
+
+
 def test_names_the_configuration_lacks_are_said(yard: Yard, tmp_path: Path) -> None:
     path = tmp_path / "strangers.csv"
     path.write_text("submit_s,run_s,tenant,class\n0,60,research/ana,batch\n1,60,sales/zoe,vip\n")

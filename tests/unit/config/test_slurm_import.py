@@ -62,6 +62,19 @@ def _plain(klass) -> tuple[object, ...]:
     return klass.priority, klass.preemptible, limit, klass.grace_ms, klass.min_run_ms
 
 
+def test_cards_that_no_nvlink_joins_are_a_pool_without_a_group() -> None:
+    nodes = [
+        f"NodeName=n{n} CPUTot=64 RealMemory=512000 Gres=gpu:{kind}:8 State=IDLE Partitions=main"
+        for n, kind in enumerate(("a100-sxm4-80gb", "a100-pcie-80gb"), start=1)
+    ]
+    partition = "PartitionName=main Nodes=n1,n2"
+    config, _notes = taken({"nodes.txt": "\n".join(nodes), "partitions.txt": partition})
+
+    assert [("A100-80GB", 8), ("A100-80GB", 0)] == [
+        (node.gpu_model, node.nvlink_group_size) for pool in config.pools for node in pool.nodes
+    ]
+
+
 def test_what_the_site_calls_its_gpus_can_be_told() -> None:
     config, notes = taken({}, told_types(["a100=A100-40GB"]))
 

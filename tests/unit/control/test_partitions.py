@@ -11,7 +11,17 @@ from gpuyard.control.defragmenting import defrag_view
 from gpuyard.control.partitions import Partitions, Wanted
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.engines.contract import Transient, Uncut
-from gpuyard.model import AttemptConfirmed, AttemptStarted, Grant, LayoutMade, Node, NodeAdded, Settings
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptStarted,
+    Capability,
+    EngineSeen,
+    Grant,
+    LayoutMade,
+    Node,
+    NodeAdded,
+    Settings,
+)
 from gpuyard.model.mig import Slice
 from gpuyard.policies.registry import PRESETS
 from rigs.desk import ANA, ROOT, Rig, rig
@@ -96,6 +106,21 @@ def test_what_cannot_be_is_refused_in_words(
 ) -> None:
     with pytest.raises(kind, match=says):
         shop.pin(layout, *gpus, node=node)
+
+
+def test_no_layout_is_taken_for_a_cluster_whose_engine_cuts_no_gpus(shop: Shop) -> None:
+    shop.rig.add(NodeAdded(shop.rig.now_ms(), Node("s1", "hpc", "gpu", "H100", 8, 64_000, 512_000)))
+    assert [H100, "s1"] == [node["node"] for node in shop.parts.view()["nodes"]]
+    shop.rig.add(EngineSeen(shop.rig.now_ms(), "hpc", (Capability.SLICES,)))
+    text = "s1 cannot be cut: cluster hpc gives whole GPUs only"
+
+    with pytest.raises(Unacceptable, match=text):
+        shop.pin("7x1g.10gb", node="s1")
+    assert not shop.rig.books.state.nodes.pins
+    assert text == shop.parts.plan("s1", [Wanted("7x1g.10gb", (0,))])["gpus"][0]["why"]
+    assert [H100] == [node["node"] for node in shop.parts.view()["nodes"]]
+    # What was pinned before that was known can still be released.
+    assert {"node": "s1", "released": []} == shop.parts.release(ROOT, "s1", None).result(10)
 
 
 def test_one_gpu_in_use_stands_against_all_and_the_others_are_named(shop: Shop) -> None:

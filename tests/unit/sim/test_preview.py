@@ -11,12 +11,15 @@ from gpuyard.model import (
     AfterKind,
     Ask,
     AttemptStarted,
+    Capability,
     ConfigSet,
+    EngineSeen,
     Grant,
     Job,
     JobClass,
     JobSpec,
     JobSubmitted,
+    Milli,
     Node,
     NodeAdded,
     NodeCordoned,
@@ -125,6 +128,17 @@ def test_what_could_never_start_is_not_hidden_in_a_mean() -> None:
     assert "jobs that could never start: 0 → 4" in found["notes"]
     assert [None, None] == found["tenants"][0]["wait_mean_ms"]
     assert "mean wait of b 0 s as before" in found["sentence"]
+
+
+def test_a_preview_heeds_what_the_engine_cannot_do() -> None:
+    state = yard(limited(1))
+    apply(state, EngineSeen(BORN, NODE.cluster, (Capability.SHARES,)))
+    half = JobSpec("a", Ask(Milli(1, 500)))
+    row = (9, "a", BORN, BORN, BORN + M, 1, json.dumps({"spec": to_plain(half), "limit_ms": HOUR_MS,
+           "deadline_ms": 0, "begin_ms": 0, "grants": []}))  # fmt: skip
+
+    assert [0, 0] == previewed([*FOUR, row], limited(2))["never"]
+    assert [1, 1] == previewed([*FOUR, row], limited(2), state=state)["never"]
 
 
 def test_waiting_jobs_that_would_wait_for_ever_are_named() -> None:

@@ -19,7 +19,8 @@ from gpuyard.engines.slurm.accounts import Qos
 from gpuyard.engines.slurm.forms import limit_ms
 from gpuyard.engines.slurm.site import Site, SlurmNode
 from gpuyard.errors import BadInput
-from gpuyard.model.gpu_names import mig_profile
+from gpuyard.model import CATALOGUE
+from gpuyard.model.gpu_names import linked, mig_profile
 from gpuyard.model.units import DAY_MS, GIB_MIB, NO_LIMIT_MS
 
 GPUS_PER_NODE_MAX = 64
@@ -74,6 +75,7 @@ class _Shape:
     home: str
     gpus: int
     model: str
+    group: int
     cpus: int
     memory_mib: int
     features: tuple[str, ...]
@@ -93,8 +95,7 @@ def grouped(site: Site, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNo
             notes.leave(
                 f"partitions {', '.join(homes)} share nodes; a node has one pool, that of {quoted(homes[0])}"
             )
-        gpus, model = gpus_of(node, types, notes)
-        shape = _Shape(homes[0], gpus, model, node.cpus, node.memory_mib, node.features)
+        shape = _Shape(homes[0], *gpus_of(node, types, notes), node.cpus, node.memory_mib, node.features)
         if shape not in names:
             base = name = tell("partition", homes[0], mended(homes[0]), notes)
             number = 2
@@ -116,13 +117,15 @@ def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
     found: Document = {}
     for name, nodes in groups.items():
         first = nodes[0]
-        gpus, model = gpus_of(first, types, notes)
+        gpus, model, group = gpus_of(first, types, notes)
         found[name] = {
             "nodes": len(nodes),
             "gpus": f"{gpus} x {model}" if gpus else 0,
             "cpus": min(max(1, first.cpus), CPUS_PER_NODE_MAX),
             "memory": _memory(first.memory_mib),
         }
+        if not group and model in CATALOGUE and CATALOGUE[model].nvlink:
+            found[name]["nvlink_group"] = 0
         words = [feature for feature in first.features if allowed(feature)]
         if strange := [feature for feature in first.features if not allowed(feature)]:
             notes.leave(f"features {', '.join(strange)} of pool {quoted(name)}: no names that the file takes")
@@ -131,8 +134,8 @@ def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
     return found
 
 
-def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str]:
-    """Number and model of a node's GPUs; 0 and nothing: it has none that can be counted."""
+def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, int]:
+    """Number and model of a node's GPUs, and how many NVLink joins; nothing of each: none can be counted."""
     own = [each for each in node.gres if each.name == "gpu"]
     sliced = [each for each in own if mig_profile(each.type)]
     if sliced:
@@ -145,7 +148,7 @@ def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str]:
     if others:
         notes.leave(f"generic resources {', '.join(others)}: only GPUs are counted")
     if not rest:
-        return 0, ""
+        return 0, "", 0
     most = max(rest, key=lambda each: (each.number, each.type))
     if len({each.type for each in rest}) > 1:
         notes.guess(
@@ -155,7 +158,8 @@ def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str]:
     if count > GPUS_PER_NODE_MAX:
         notes.guess(f"node {node.name} has {count} GPUs; {GPUS_PER_NODE_MAX} of them are counted")
         count = GPUS_PER_NODE_MAX
-    return count, types.model(most.type, notes)
+    model = types.model(most.type, notes)
+    return count, model, count if linked(most.type, model) else 0
 
 
 def _memory(mib: int) -> str:

@@ -12,6 +12,7 @@ from gpuyard.core.fleet.mig_geometry import Held, Place, fit, layout_text
 from gpuyard.core.fleet.mig_placing import pin_flaw
 from gpuyard.core.phrases import names_text
 from gpuyard.core.state.state import State
+from gpuyard.model import Capability
 from gpuyard.model.mig import MOLDS, Mold
 
 
@@ -39,6 +40,9 @@ def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held
     if mold is None:
         model = f"{node.gpu_model} has no MIG" if node.gpus else "it has no GPUs"
         return Fate(gpu, refusal=f"{node.name} cannot be cut: {model}", mistaken=True)
+    if not may_cut(state, number):
+        text = f"{node.name} cannot be cut: cluster {node.cluster} gives whole GPUs only"
+        return Fate(gpu, refusal=text, mistaken=True)
     if wrong := _impossible(mold, wanted):
         return Fate(gpu, refusal=wrong, mistaken=True)
     used = nodes.cut.get(number, {}).get(gpu, ())
@@ -64,6 +68,13 @@ def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held
         made=tuple([place for place in held if place not in there and place not in used]),
         gone=tuple([place for place in there if place not in held]),
     )
+
+
+def may_cut(state: State, number: int) -> bool:
+    """Whether the GPUs of a node can be cut: by their model, and by what runs the jobs there."""
+    nodes = state.nodes
+    node = nodes.node[number]
+    return node.gpu_model in MOLDS and Capability.SLICES not in nodes.lacks.get(node.cluster, ())
 
 
 def who_is_on(state: State, number: int, gpu: int) -> list[str]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from gpuyard.engines.slurm.forms import node_features, node_size, pairs
 from gpuyard.engines.slurm.hosts import expand
 from gpuyard.engines.slurm.states import CLOSED, DOWN, LIVES, WAITS, node_states
-from gpuyard.model import CATALOGUE, Node
-from gpuyard.model.gpu_names import model_taken
+from gpuyard.model import Node
+from gpuyard.model.gpu_names import linked, model_taken
 from gpuyard.model.units import MILLI
 
 SEPARATOR = "\x1f"
@@ -283,7 +283,6 @@ def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) 
     """A node of Slurm as a node of the yard."""
     kind, count = node.gpus
     model = model_taken(kind, types) if count else ""
-    known = CATALOGUE.get(model)
     return Node(
         name=node.name,
         cluster=cluster,
@@ -292,7 +291,7 @@ def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) 
         gpus=count,
         cpu_milli=node.cpus * MILLI,
         memory_mib=node.memory_mib,
-        nvlink_group_size=count if known is not None and known.nvlink else 0,
+        nvlink_group_size=count if linked(kind, model) else 0,
         features=node.features,
     )
 
