@@ -1,4 +1,4 @@
-"""People over HTTP: who asks, their tokens, login, and what everybody did."""
+"""People over HTTP: the asker, their tokens, login, and the audit."""
 
 import asyncio
 from typing import Any
@@ -80,7 +80,7 @@ class _People:
         return self._yard.office
 
     async def me(self, request: Request) -> Response:
-        """Who asks, as the yard sees them."""
+        """The asker, as the yard sees them."""
         who = asker(request.scope)
         return answer(
             {
@@ -100,7 +100,7 @@ class _People:
             return home_of(who, self._yard.books.state)
 
     async def tokens(self, request: Request) -> Response:
-        """Your own, and those of the tenants whose admin you are."""
+        """Your own tokens, and those of the tenants that you administer."""
         found = await in_thread(self._office.list, asker(request.scope))
         return answer({"tokens": found})
 
@@ -121,7 +121,7 @@ class _People:
         return answer(await asyncio.wrap_future(self._office.unbind(asker(request.scope), user)))
 
     async def audit(self, request: Request) -> Response:
-        """Lines of the log that name somebody."""
+        """Lines of the log that name a person."""
         sent = request.query_params
         nodes = self._yard.books.state.nodes.node
 
@@ -129,7 +129,7 @@ class _People:
             return nodes[number].name if number < len(nodes) else str(number)
 
         def job(job_id: int) -> str:
-            """As people call it; one that is not known any more by its number."""
+            """Its label; if the job is no longer known, its number."""
             live = self._yard.books.state.jobs.get(job_id)
             if live is not None:
                 return live.job.label

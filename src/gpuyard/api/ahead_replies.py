@@ -1,4 +1,4 @@
-"""What the API answers about why and when, for its description: explanations, shares, estimates."""
+"""Replies about why and when, for the API's description: explanations, shares, estimates."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class TryReply(BaseModel):
     ended_ms: int | None
     nodes: list[str]
     gpu_indices: list[list[int]]
-    """Of each of the nodes, the GPUs that it held there."""
+    """For each of the nodes, the GPUs that it held there."""
     outcome: str | None
     exit_code: int | None
     why: str
@@ -58,7 +58,7 @@ class ExplainedReply(BaseModel):
     said: str
     """Why it waits in the words of Slurm, where Slurm decides; empty: the yard does."""
     last_try: TryReply | None
-    """Of a job that has run and waits again: how that ended."""
+    """For a job that has run and waits again: how that ended."""
     ahead: int
     waiting: int
     position: str
@@ -162,7 +162,7 @@ class InTheWayReply(BaseModel):
 
 
 class CostReply(BaseModel):
-    """What a job would cost, in micro-dollars; None: it cannot be told."""
+    """What a job would cost, in micro-dollars; None: unknown."""
 
     gpu_model: str | None
     price_micro_usd_h: int
@@ -175,7 +175,7 @@ class CostReply(BaseModel):
 class DryRunReply(BaseModel):
     """What would become of a job, which would have this id if it were the next one.
 
-    One that could never run has `why_never` and `hint`, and nothing of the rest.
+    A job that could never run has `why_never` and `hint`, and nothing of the rest.
     """
 
     would_run: bool

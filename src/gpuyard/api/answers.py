@@ -1,4 +1,4 @@
-"""What the API answers, typed, for programs that use the client."""
+"""The API's answers, typed, for programs that use the client."""
 
 from typing import Any, NamedTuple, TypedDict
 
@@ -28,7 +28,7 @@ class Try(TypedDict):
     ended_ms: int | None
     nodes: list[str]
     gpu_indices: list[list[int]]
-    """Of each of the nodes, the GPUs that it held there."""
+    """For each of the nodes, the GPUs that it held there."""
     outcome: str | None
     exit_code: int | None
     why: str
@@ -110,7 +110,7 @@ class Node(TypedDict):
     memory_mib: int
     memory_mib_free: int
     features: list[str]
-    """What jobs may ask of it by name."""
+    """Features that jobs may ask for by name."""
     jobs: list[str]
     slices: list[list[Any]]
     """MIG slices in use: GPU, profile, first slot, job."""
@@ -150,7 +150,7 @@ class NodeGpus(TypedDict):
     why: str
     gpu_model: str
     gpus: list[tuple[int, str, str]]
-    """For each the milli-GPU in use, the tenant and the job; the job `foreign` is none of the yard's."""
+    """For each GPU the milli-GPU in use, the tenant and the job; the job `foreign` is not the yard's."""
 
 
 class TenantUse(TypedDict):
@@ -187,7 +187,7 @@ class Page(NamedTuple):
 
 
 class Asked(TypedDict, total=False):
-    """What became of a wish about a job."""
+    """The answer to a request about a job."""
 
     id: int
     label: str
@@ -208,7 +208,7 @@ class Standing(TypedDict, total=False):
     place: int | None
     """In line, the first is 1; None: it is not in line."""
     starts_by_ms: int | None
-    """If what runs ends when it has to; None: that cannot be told, or it is far back in line."""
+    """If running jobs end when they have to; None: unknown, or it is far back in line."""
     nodes: list[str]
     submitted_ms: int
     now_ms: int

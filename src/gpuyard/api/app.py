@@ -31,9 +31,9 @@ PREFIX = "/api/v1"
 
 
 def build(yard: Yard) -> FastAPI:
-    """The API of one yard. Who asks is settled before it (`peers.Gate`)."""
+    """The API of one yard. The asker is identified before it (`peers.Gate`)."""
 
-    # One line for everything that takes thought, whichever question it is.
+    # One line for all requests that take long to compute.
     turns = Turns("questions that take thought", at_once=2)
 
     @asynccontextmanager
@@ -51,7 +51,7 @@ def build(yard: Yard) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    # Before the jobs themselves, whose paths would take `logs` for an id.
+    # Before the routes of jobs, which would take `logs` for an id.
     app.include_router(streams.routes(yard), prefix=PREFIX)
     app.include_router(foresight.routes(yard, turns), prefix=PREFIX)
     app.include_router(jobs.routes(yard, turns), prefix=PREFIX)
@@ -72,7 +72,7 @@ def build(yard: Yard) -> FastAPI:
 
 
 def quick(yard: Yard) -> dict[tuple[str, str], Any]:
-    """What is served without the layers of the framework: submissions, which clients send by the thousand."""
+    """Routes that bypass the framework's layers: submissions, which clients send by the thousand."""
     submit = jobs.Jobs(yard, Turns("questions", at_once=1)).submit
 
     async def submission(scope: Any, receive: Any, send: Any) -> None:
@@ -96,7 +96,7 @@ def _add_health(app: FastAPI, yard: Yard) -> None:
         ready, how = await in_thread(yard.readiness)
         who = asker_if_known(request.scope)
         if yard.office is not None and (who is None or not who.may(Action.SEE_ALL, "")):
-            # Where the store is and what troubles it is not for everybody who can reach the port.
+            # Where the store is and what troubles it is not for every client that can reach the port.
             how = {name: how[name] for name in ("ready", "role")}
         return answer(how, 200 if ready else 503)
 

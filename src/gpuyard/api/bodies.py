@@ -14,12 +14,13 @@ from gpuyard.api.problems import Problem
 
 BODY_BYTES_MAX = 2 * 1024 * 1024
 OPEN_BODY_BYTES_MAX = 64 * 1024
-"""The same where nobody has said yet who asks."""
+"""The same for requests without a token."""
 KEYS_MAX = 12_000
 """Keys of all objects of a body together; most are variables of an environment, of which there may be 10,000."""
 MARKS_MAX = 60_000
-"""Commas, colons and opening brackets of a body. A library in C reads all of it at one go, and nobody else is served
-meanwhile; an environment and three lists of 10,000 each come to 50,000."""
+"""Commas, colons and opening brackets of a body. A library in C reads all of it in one go, and the loop serves no
+other request meanwhile; an environment and three lists of 10,000 each have 50,000.
+"""
 _BEGINNING = 256 * 1024
 _DIGITS_MAX = 18
 """A length with more digits is too long, and slow to read as a number."""
@@ -50,7 +51,7 @@ async def bytes_of(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
                 raise _too_large(most)
             parts.append(part)
     except ClientDisconnect:
-        # Nobody is left to be answered, and nothing was done.
+        # The client has gone, and nothing was done.
         raise Problem(400, "the request was cut off") from None
     return b"".join(parts)
 

@@ -27,7 +27,7 @@ _STREAM_TIMEOUT_S = 60.0
 
 
 class NoServer(YardError):
-    """There is nobody to ask."""
+    """No server answers."""
 
     exit_code = 4
 
@@ -124,7 +124,7 @@ class Caller:
         return content
 
     def _piece_of_log(self, path: str) -> tuple[bytes, int]:
-        """What is there, and the offset at which to read on; -1: the server does not say."""
+        """A piece of a log, and the offset at which to read on; -1: the server does not say."""
         head, content = self._exchange("GET", path, None, {})
         if head.status >= 400:
             raise _refused(head, content)
@@ -148,7 +148,7 @@ class Caller:
                 return head, self._connection.body(head)
             except OSError as error:
                 self.close()
-                # A client that never got through finds no yard; one that was cut off asks again.
+                # First connection failed: no server. Lost later: retry.
                 if not (self._moved() or tried) or time.monotonic() + pause_s > until_s:
                     raise _nobody(self._address, error) from error
                 time.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""What both listings of tenants tell of budgets and caps."""
+"""Budgets and caps, as both listings of tenants show them."""
 
 from pydantic import BaseModel, Field
 

@@ -7,9 +7,9 @@
         for piece in yard.follow(job["id"]):
             ...
 
-It finds the yard of this machine by itself, or is told with `server` and `token` (or YARD_URL and YARD_TOKEN), or goes
-where `yard login` has been. A submission carries an idempotency key and is sent again if the connection is lost, so it
-happens once.
+It finds the yard of this machine by itself, or the one given by `server` and `token` (or YARD_URL and YARD_TOKEN), or
+the one of the last `yard login`. A submission carries an idempotency key and is sent again if the connection is lost,
+so it happens once.
 """
 
 import json
@@ -25,7 +25,7 @@ from gpuyard.api.quoting import query as _query
 from gpuyard.api.surroundings import environment, here, umask
 
 ASKED_AT_ONCE = 2000
-"""Jobs in one request: it is answered long before anybody would give up waiting."""
+"""Jobs in one request: few enough to be answered well within a client's timeout."""
 
 _CONFIG = f"{API}/config"
 
@@ -174,7 +174,7 @@ class Client(Caller):
         return found
 
     def overview(self) -> Overview:
-        """Every GPU and who is on it, every tenant and what it holds."""
+        """Every GPU and the jobs on it, every tenant and what it holds."""
         found: Overview = self._call("GET", f"{API}/overview")
         return found
 
@@ -195,7 +195,7 @@ class Client(Caller):
     def log(
         self, job_id: int | str, *, stream: str = "stdout", attempt: int | None = None
     ) -> Iterator[bytes]:
-        """What a job has written so far, piece by piece."""
+        """A job's output so far, piece by piece."""
         offset, limit = 0, 1024 * 1024
         while True:
             query = {"stream": stream, "offset": offset, "limit": limit, "attempt": attempt or ""}
@@ -212,7 +212,7 @@ class Client(Caller):
         stream: str = "stdout",
         standing: Callable[[Standing], None] | None = None,
     ) -> Iterator[bytes | End]:
-        """What a job writes, as it writes it; the last item is how it ended. Goes on after a lost connection.
+        """A job's output, as it is written; the last item is how it ended. Goes on after a lost connection.
 
         `standing` is called with how the job stands, while it waits and when it runs.
         """
@@ -267,7 +267,7 @@ class Client(Caller):
     # -- what lies ahead ----------------------------------------------------------------------------------------
 
     def eta(self, job_id: int | str) -> dict[str, Any]:
-        """By when a job starts: `starts_by_ms` has p50 and p90, or is None where that cannot be told."""
+        """By when a job starts: `starts_by_ms` has p50 and p90, or is None where that is unknown."""
         found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/eta")
         return found
 
@@ -279,7 +279,7 @@ class Client(Caller):
     # -- people -------------------------------------------------------------------------------------------------
 
     def me(self) -> dict[str, Any]:
-        """Who asks, and what they may do."""
+        """The asker, and what they may do."""
         found: dict[str, Any] = self._call("GET", f"{API}/me")
         return found
 
@@ -297,7 +297,7 @@ class Client(Caller):
         days: int | None = None,
         note: str = "",
     ) -> dict[str, Any]:
-        """A new token; its `secret` is told this once."""
+        """A new token; its `secret` is shown this once."""
         wanted = {"user": user, "role": role, "tenant": tenant, "days": days, "note": note}
         body = json.dumps({name: value for name, value in wanted.items() if value is not None}).encode()
         made: dict[str, Any] = self._call("POST", f"{API}/tokens", body)
@@ -311,12 +311,12 @@ class Client(Caller):
         return done
 
     def unbind_name(self, user: str) -> dict[str, Any]:
-        """Let a name go that somebody's first login bound; that person's logins end."""
+        """Unbind a name from the person of its first login; that person's logins end."""
         done: dict[str, Any] = self._call("DELETE", f"{API}/logins/{_part(user)}")
         return done
 
     def audit(self, *, user: str = "", limit: int = 100, cursor: str | None = None) -> dict[str, Any]:
-        """What everybody did, newest first."""
+        """What each person did, newest first."""
         parts = {"user": user, "limit": str(limit), "cursor": cursor or ""}
         query = "&".join(f"{name}={_part(value)}" for name, value in parts.items() if value)
         found: dict[str, Any] = self._call("GET", f"{API}/audit?{query}")
@@ -352,7 +352,7 @@ class Client(Caller):
         return found
 
     def mig_apply(self, node: str, layouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Pin GPUs of a node to layouts. `mig` tells when they are made."""
+        """Pin GPUs of a node to layouts. `mig` says when they are made."""
         body = json.dumps({"layouts": list(layouts)}).encode()
         done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/mig", body)
         return done
@@ -397,12 +397,12 @@ class Client(Caller):
         return found
 
     def rebuild(self, name: str) -> dict[str, Any]:
-        """Have a projection filled anew; how it stands."""
+        """Have a projection filled again; gives its status."""
         done: dict[str, Any] = self._call("POST", f"{API}/projections/{_part(name)}/rebuild")
         return done
 
     def config_diff(self, **wanted: Any) -> dict[str, Any]:
-        """What would change, and what stands against it."""
+        """What would change, and what is against it."""
         found: dict[str, Any] = self._call("POST", f"{_CONFIG}/diff", json.dumps(wanted).encode())
         return found
 

@@ -1,15 +1,15 @@
-"""What the API answers about the configuration and the tenants, for its description."""
+"""Replies about the configuration and the tenants, for the API's description."""
 
 from pydantic import BaseModel
 
 from gpuyard.api.caps_replies import CapsReply
 
 Pair = list[float | None]
-"""As it is, and as it would be; None: it cannot be told."""
+"""As it is, and as it would be; None: unknown."""
 
 
 class ConfigVersionReply(BaseModel):
-    """A version of the configuration: who put it in force, when and how."""
+    """A version of the configuration: its author, and when and how it was put in force."""
 
     version: int
     at_ms: int
@@ -49,7 +49,7 @@ class ChangeReply(BaseModel):
 
 
 class DifferenceReply(BaseModel):
-    """What would change, what stands against it and what should be known."""
+    """What would change, what is against it and what should be known."""
 
     version: int
     restores: int | None
@@ -112,7 +112,7 @@ class TenantReply(CapsReply):
     running: int
     waiting: int
     classes: list[str]
-    """Classes that its jobs may be of, whoever submits them."""
+    """Classes that its jobs may be of, for any user."""
 
 
 class TenantsReply(BaseModel):

@@ -1,7 +1,7 @@
 """The configuration over HTTP: what is in force, its versions, a difference, a preview, apply and rollback.
 
-All of it is for administrators of the whole yard: a configuration tells what everyone may use. The tenants are for
-everybody, as far as they are theirs to know of.
+All of it is for administrators of the whole yard: a configuration shows what every tenant may use. The list of tenants
+is for all users, as far as they may see them.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class _Configs:
         return answer(await in_thread(self._configs.shown))
 
     async def versions(self, request: Request) -> Response:
-        """Who put which version in force, when and how."""
+        """The author of each version, and when and how it was put in force."""
         most = limit_of(request.query_params)
         return answer({"versions": await in_thread(self._configs.versions, most)})
 
@@ -102,7 +102,7 @@ class _Configs:
         return await self._put(request, wanted)
 
     async def rollback(self, request: Request) -> Response:
-        """To `version`; left out: the one before the present one."""
+        """Back to `version`; left out: the one before the present one."""
         wanted = await _body(request)
         if wanted.yaml is not None:
             raise Problem(422, "a rollback takes a 'version', not a 'yaml'")

@@ -1,7 +1,7 @@
-"""What a connection may take before anybody has said who asks: bytes of a head, time, and how many there are.
+"""Limits for a connection before its user is known: bytes of a head, time, and how many there are.
 
-uvicorn counts none of these for the parser that is used here: a head without an end would fill the memory, and
-connections that never ask for anything would use up the descriptors that the loop and everybody else's requests need.
+uvicorn limits none of these for the parser that is used here: a head without an end would fill the memory, and idle
+connections would use up the descriptors that the loop and other requests need.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gpuyard.api.peers import PEER, peer_of
 
 HEAD_BYTES_MAX = 64 * 1024
-"""Of a head, besides the last read of it."""
+"""Bytes of a head, besides the last read of it."""
 HEADERS_MAX = 100
 HEAD_S = 20.0
 BODY_S = 60.0
 LOOK_S = 2.0
-"""How often those are looked for whose time is up."""
+"""How often to look for connections that are out of time."""
 RESERVE = 512
 """Descriptors for the loop, the store and the engine."""
 ALONE_MAX = 512
@@ -32,7 +32,7 @@ class Crowd:
 
     def __init__(self, descriptors: int) -> None:
         self._in_all_max = max(64, descriptors - RESERVE)
-        # A quarter is for the users of this machine, whatever comes from elsewhere.
+        # A quarter is reserved for the users of this machine.
         self._remote_max = self._in_all_max * 3 // 4
         self._alone_max = min(ALONE_MAX, self._in_all_max // 2)
         self._from: dict[str, int] = {}
@@ -84,7 +84,7 @@ class PeerProtocol(HttpToolsProtocol):
     """Bytes since the parser last had anything to show for them."""
 
     def connection_made(self, transport: Any) -> None:
-        """Ask the kernel who it is, once, and count it."""
+        """Ask the kernel for the user at the other end, once, and count the connection."""
         super().connection_made(transport)
         self._until_s = self.loop.time() + HEAD_S
         self._peer = peer_of(transport.get_extra_info("socket"))
@@ -163,7 +163,7 @@ class PeerProtocol(HttpToolsProtocol):
 
 
 async def look_after(connections: set[Any]) -> None:
-    """Close those whose time is up, for as long as the server runs."""
+    """Close connections that are out of time, for as long as the server runs."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(LOOK_S)

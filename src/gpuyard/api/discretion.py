@@ -1,4 +1,4 @@
-"""What a job's reason tells those who may not read the job: why it ended, and not the names of its owner's files."""
+"""What people who may not read a job see of its reason: why it ended, and not the names of its owner's files."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from gpuyard.control.people import Person
 from gpuyard.control.rights import Action
 
 _PATH = re.compile(r"(?<![^\s'\"(=:])/.*?(?=: |$)", re.DOTALL)
-"""From a slash that begins a word up to what is said about it. Paths may hold blanks: rather too much is taken."""
+"""From a slash that begins a word up to the text about it. Paths may hold blanks: better to take too much."""
 
 
 def without_paths(text: str) -> str:
@@ -16,7 +16,7 @@ def without_paths(text: str) -> str:
 
 
 def listed(who: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs as somebody may see them in a list, where little is said of each."""
+    """Jobs as a person may see them in a list, where little is said of each."""
     for view in views:
         if "/" in view["reason"]:
             discreet(who, view)
@@ -24,10 +24,10 @@ def listed(who: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def discreet(who: Person, view: dict[str, Any]) -> dict[str, Any]:
-    """A job as somebody may see it."""
+    """A job as a person may see it."""
     if who.may(Action.READ_JOB, view["tenant"], view["user"]):
         return view
-    # What a job runs and where it writes is its owner's, as what it writes is.
+    # What a job runs and where it writes is its owner's, like its output.
     view.pop("files", None)
     for each in (view, *view.get("jobs", ())):
         if each.get("reason"):

@@ -91,7 +91,7 @@ _SCRIPT = re.compile(r"(?:.*/)?([^/]+)\.(?:py|sh|bash|sbatch|slurm|R|jl|pl|rb|js
 
 
 def script_of(words: list[str]) -> str:
-    """What a command line runs, without its suffix: `train` for `python3 -u train.py`; empty: it is no script."""
+    """The script that a command line runs, without its suffix: `train` for `python3 -u train.py`; or empty."""
     program = words[0].rpartition("/")[2]
     if program.rstrip("0123456789.") not in _READ_SCRIPTS:
         found = _SCRIPT.fullmatch(words[0])
@@ -126,7 +126,7 @@ def indices(text: str) -> tuple[int, ...]:
 
 
 def features(text: str) -> tuple[tuple[str, ...], ...]:
-    """What nodes must have: groups, of each of which one feature will do. `a&b` is two groups, `a|b` is one."""
+    """Features that nodes must have: of each group, one will do. `a&b` is two groups, `a|b` is one."""
     words = text.strip()
     if not words:
         return ()

@@ -1,7 +1,7 @@
 """Which yard a command speaks to, and with which token. Light, because every command imports it.
 
-First what is said outright, then `YARD_URL` (or `YARD_SERVER`), then `YARD_DATA`, then what `yard login` keeps
-in ~/.config/gpuyard/login.json, then the yard of this machine.
+First the caller's own arguments, then `YARD_URL` (or `YARD_SERVER`), then `YARD_DATA`, then what `yard login` keeps in
+~/.config/gpuyard/login.json, then the yard of this machine.
 """
 
 import json
@@ -30,7 +30,7 @@ class Login(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a yard is, and how to be let in."""
+    """Where a yard is, and the token for it."""
 
     address: tuple[str, int] | str
     token: str = ""
@@ -79,7 +79,7 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
 
 
 def trusted(ca: str) -> "ssl.SSLContext":
-    """Whose certificates are believed: the machine's own, or one file."""
+    """The certificates that are trusted: the machine's own, or one file."""
     import ssl  # noqa: PLC0415 (takes longer to import than most commands run)
 
     try:
@@ -112,7 +112,7 @@ def sockets_of(data: Path | None) -> list[str]:
     for folder in [data] if data is not None else likely_data():
         found = [each for each in DataDir(folder).instances() if each.socket.exists()]
         if len(found) > 1:
-            # Of several servers one may have been killed, and its socket is still there.
+            # One of several servers may have been killed, and its socket is still there.
             found = [each for each in found if each.running() is not None] or found[:1]
         if found:
             return [str(each.socket) for each in found]
@@ -128,7 +128,7 @@ def socket_of(data: Path | None) -> str:
 def own_socket(data: Path | None, port: int) -> str:
     """The socket of the asker's own yard that listens at this port; empty: none does.
 
-    Over it the kernel says who asks, and nothing has to be shown to whoever listens at the port.
+    Over it the kernel identifies the asker, and no token has to be sent to the program at the port.
     """
     for folder in [data] if data is not None else likely_data():
         for each in DataDir(folder).instances():

@@ -1,4 +1,4 @@
-"""What lies ahead, over HTTP: when a job will start, and what would become of one that is not submitted yet."""
+"""Estimates over HTTP: when a job will start, and what would become of one that is not submitted yet."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -23,7 +23,7 @@ def routes(yard: Yard, turns: Turns) -> APIRouter:
     ahead = Foresights(yard.books, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
 
     async def eta(request: Request, id: str) -> Response:
-        """By when a waiting job starts: half of the runs, nine of ten. `seed`: other draws."""
+        """By when a waiting job starts, in half and in nine of ten runs. `seed`: other draws."""
         label, text = label_of(id), request.query_params.get("seed")
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
         who = asker(request.scope)

@@ -1,7 +1,7 @@
 """The page at `/`: what this address is, and which commands show more.
 
-The page is the same for everybody and tells nothing about jobs, so no login is needed to read it. It loads nothing and
-runs nothing; its content security policy forbids both. A program that asks for JSON gets the same facts as JSON.
+The page is the same for every visitor and says nothing about jobs, so it needs no login. It loads nothing and runs
+nothing; its content security policy forbids both. A program that asks for JSON gets the same facts as JSON.
 """
 
 import base64

@@ -16,7 +16,7 @@ PIECE_BYTES = 256 * 1024
 
 
 class BadAnswer(ConnectionError):
-    """What came back is not HTTP, or stopped half-way."""
+    """The answer is not HTTP, or stopped half-way."""
 
 
 class Head(NamedTuple):

@@ -73,7 +73,7 @@ def routes(yard: Yard, thought: Turns) -> APIRouter:
 
 
 class Jobs:
-    """Handlers. Whatever waits for the books or the disk does so in another thread or by a future."""
+    """Handlers. Calls that wait for the books or the disk do so in another thread or by a future."""
 
     def __init__(self, yard: Yard, thought: Turns) -> None:
         self._yard = yard
@@ -105,7 +105,7 @@ class Jobs:
         return answer(discreet(who, view))
 
     def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
-        """What an attempt of a job took, as far as the engine knows."""
+        """What an attempt of a job used, as far as the engine knows."""
         engine = self._yard.engine
         if not isinstance(engine, TellsUsage):
             return lambda _attempt: Usage()

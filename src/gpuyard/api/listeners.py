@@ -1,7 +1,7 @@
-"""Whose program answers at a port of this machine, by the kernel's word.
+"""Which user's program listens at a port of this machine, according to the kernel.
 
-Any user may listen at a port that is free. A token that is sent there without TLS would be that user's: it is sent only
-to a server of root, of a system account, or of the asker.
+Any user may listen at a port that is free. A token that is sent there without TLS would fall to that user: it is sent
+only to a server of root, of a system account, or of the asker.
 """
 
 import os

@@ -28,7 +28,7 @@ class TokenRequest(BaseModel):
 
 
 class OidcLogin(BaseModel):
-    """What the identity provider said about someone."""
+    """What the identity provider says about a person."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -1,8 +1,8 @@
-"""Whether a web page of another site is behind a request: the names by which a browser was sent here.
+"""Refuses requests that a web page of another site makes through a user's browser.
 
 A browser on this machine reaches the port as its user's own programs do, on behalf of any page that is open in it. It
 says which page (`Origin`), and by which name it found this server (`Host`): a page of another site is refused, and so
-is a name of another site that was made to point to this machine. Whatever comes over the Unix socket is no browser.
+is a name of another site that was made to point to this machine. No browser comes over the Unix socket.
 """
 
 from gpuyard.api.problems import Problem

@@ -1,11 +1,11 @@
-"""The pace of a user: one that takes much of the server's time waits before each request while others ask.
+"""The pace of a user: after taking much of the server's time, a user waits before each request while others ask.
 
-Nobody is refused. While somebody else asks, a user has few requests under way at once, and a fifth of the time: what
-counts is how long their requests kept the event loop, the processor time that they took in threads, and what writing
-their jobs will take. While nobody else does, a user has all there is, with few more under way: requests that pile up
-wait here, and not before those of somebody who comes. A user whose request has no answer yet still asks. Somebody who
-has not said who they are has a tenth, by the address they come from, at any time. Root and the owner of the server are
-not held back, and each process counts for itself.
+No request is refused. While other users ask, a user has few requests under way at once, and a fifth of the time: the
+sum of how long their requests kept the event loop, the CPU time that they took in threads, and the cost of writing
+their jobs. While no other user asks, a user has all the time, with only a few more under way: requests that pile up
+wait here, and not in front of another user's. A user with an unanswered request counts as asking. Requests without a
+known user have a tenth, by address, at any time. Root and the owner of the server are not held back, and each process
+counts for itself.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ SHARE = 0.2
 STRANGERS_SHARE = 0.1
 """Seconds of a core in a second."""
 BURST_S = 0.15
-"""So much more may be taken at once, after a while without a request."""
+"""How much more a user may take at once, after a while without a request."""
 DEBT_S_MAX = 2.0
-"""What was taken while nobody else asked is forgotten beyond so much."""
+"""The largest debt: what was taken beyond it while no other user asked is forgotten."""
 OTHERS_S = 2.0
-"""How long after a request somebody counts as one who asks."""
+"""How long after a request its user counts as asking."""
 STRANGER_S = 0.0005
-"""What a connection costs before its request is read, about."""
+"""The cost of a connection before its request is read, about."""
 JOB_S = 0.00006
-"""What it costs to write a job to the log and to fold it, about."""
+"""The cost of writing a job to the log and folding it, about."""
 AT_ONCE = 4
-"""Requests of one user that are worked on at a time while somebody else asks; one that is being answered is done."""
+"""Requests of one user under way at a time while others ask; a request counts until its answer begins."""
 ALONE_AT_ONCE = 8
-"""The same while nobody else asks: somebody who then does finds no more than these before them."""
+"""The same while no other user asks: a new user's request finds no more than these in front of it."""
 _ACCOUNTS_MAX = 2_000
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Account:
-    """What one user has taken of late."""
+    """The time that one user has taken lately."""
 
     __slots__ = (
         "at_s",
@@ -68,27 +68,27 @@ class Account:
         self.at_s = now_s()
         self.debt_s = 0.0
         self.typical_s = 0.0
-        """What a request of theirs takes, about: counted when one begins, and set right when it ends."""
+        """What one of their requests takes, about: charged when it begins, and corrected when it ends."""
         self.under_way = 0
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
         self.long: Account | None = None
-        """What their long lists took, with as large a share: a list of everything holds up nothing else of theirs."""
+        """An account for their long lists, with the same share, so that these hold up no other request of theirs."""
 
     def charge(self, seconds: float) -> None:
         """Count what was taken."""
         self.debt_s += seconds
 
     def left_s(self) -> float:
-        """What is still to be paid off."""
+        """The time that is still to be paid off."""
         now_s = self.now_s()
         self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
         self.at_s = now_s
         return self.debt_s - BURST_S
 
     async def rest(self, spare_s: float = 0.0) -> None:
-        """Wait until they may take so much again, or nobody else asks any longer."""
+        """Wait until they may take `spare_s` again, or no other user asks any longer."""
         while (left_s := self.left_s() + spare_s) > 0 and self.heeds():
             await asyncio.sleep(min(OTHERS_S, left_s / self.share))
 
@@ -102,16 +102,16 @@ _mine: ContextVar[Account | None] = ContextVar("account", default=None)
 
 
 def charge(seconds: float) -> None:
-    """Count work that will be done elsewhere for whoever asks."""
+    """Charge the asker for work that will be done elsewhere."""
     account = _mine.get()
     if account is not None:
         account.charge(seconds)
 
 
 async def rest() -> None:
-    """Let others go first, amid an answer that takes long, where whoever asks has taken their part of the time.
+    """Let other users go first, amid a long answer, if the asker has used up their part of the time.
 
-    Their other requests go first too: half of what may be taken at once is left to them.
+    The asker's other requests go first too: half of the burst is left to them.
     """
     account = _mine.get()
     if account is not None:
@@ -121,12 +121,12 @@ async def rest() -> None:
 async def in_thread(
     work: Callable[..., T], *args: Any, among: CapacityLimiter | None = None, **kwargs: Any
 ) -> T:
-    """Have something done in another thread, at the expense of whoever asks; `among`: no more of them at a time."""
+    """Work in another thread, charged to the asker; `among` limits how many run at a time."""
     return await _in_thread(_mine.get(), among, work, *args, **kwargs)
 
 
 async def at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Have a piece of a long list made so, as soon as whoever asks may take more of the time for such lists."""
+    """As `in_thread`, for a piece of a long list, once the asker may take more of the time for such lists."""
     account = _mine.get()
     if account is not None:
         if account.long is None:
@@ -162,12 +162,12 @@ class Pace:
         self._now_s = now_s
         self._accounts: dict[str, Account] = {}
         self._last = ("", float("-inf"))
-        """Who asked last, and when."""
+        """The user of the last request, and its time."""
         self._before = float("-inf")
-        """When somebody else did."""
+        """The time of the last request of another user."""
 
     def heard(self, name: str) -> None:
-        """Somebody asks for something."""
+        """Note a request of a user."""
         now_s = self._now_s()
         if name != self._last[0]:
             self._before = self._last[1]
@@ -180,13 +180,13 @@ class Pace:
         )
 
     async def user(self, name: str, app: App, scope: Any, receive: Any, send: Any) -> None:
-        """Serve a request of somebody known, when their turn has come."""
+        """Serve a request of a known user, in their turn."""
         self.heard(name)
         account = self._account(name, SHARE, lambda: self._others_ask(name, self._now_s()))
         await self._serve(account, app, scope, receive, send)
 
     async def stranger(self, address: str, app: App, scope: Any, receive: Any, send: Any) -> None:
-        """Serve a request of somebody unknown."""
+        """Serve a request without a known user."""
         account = self._account(f"@{address}", STRANGERS_SHARE, lambda: True)
         account.charge(STRANGER_S)
         await self._serve(account, app, scope, receive, send)
@@ -241,7 +241,7 @@ class Pace:
 
 
 class _Meter:
-    """An awaitable whose steps in the event loop are charged to an account."""
+    """An awaitable that charges its steps in the event loop to an account."""
 
     def __init__(self, account: Account, work: Awaitable[None]) -> None:
         self._account = account

@@ -1,4 +1,4 @@
-"""What is asked and answered about MIG layouts and defragmentation."""
+"""Requests and replies about MIG layouts and defragmentation."""
 
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ class LayoutRequest(BaseModel):
     gpus: Gpus | None = Field(None, description="Their numbers. Left out: all of the node.")
 
     def wanted(self) -> Wanted:
-        """As the control plane has it."""
+        """The request in the control plane's form."""
         return Wanted(self.layout, None if self.gpus is None else tuple(self.gpus))
 
 

@@ -67,7 +67,7 @@ class _Partitions:
         self._partitions = Partitions(yard.books, yard.committer, yard.engine, yard.now_ms)
 
     async def gpus(self, request: Request) -> Response:
-        """As the driver tells it at this moment."""
+        """As the driver reports it at this moment."""
         yard = self._yard
         return answer(await in_thread(gpus_view, yard.books, yard.engine, yard.store.yard))
 
@@ -84,7 +84,7 @@ class _Partitions:
         return answer(await in_thread(self._partitions.plan, wanted.node, asked, sight))
 
     async def pin(self, request: Request, name: str) -> Response:
-        """All GPUs that are named, or none. It is in the log when this answers; `/mig` tells when it is made."""
+        """All GPUs that are named, or none. It is in the log when this answers; `/mig` says when it is made."""
         wanted = checked(PinRequest, object_of(await bytes_of(request)))
         asked = [each.wanted() for each in wanted.layouts]
         return answer(await asyncio.wrap_future(self._partitions.pin(asker(request.scope), name, asked)))

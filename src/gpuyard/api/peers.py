@@ -1,6 +1,6 @@
-"""Who is at the other end: the kernel's word for a Unix socket, a token for TCP.
+"""Identifies the asker: by the kernel for a Unix socket, by a token for TCP.
 
-A thin layer below the API: the kernel is asked once for each connection (`connections.py`), a door turns what it said,
+A thin layer below the API: the kernel is asked once for each connection (`connections.py`), a door turns its answer,
 or the token, into a person, and the gate lets them in with their name on the request, or answers 401, 403 or 429.
 """
 
@@ -28,7 +28,7 @@ LOGIN_PATH = "/api/v1/login/oidc"
 OPEN_PATHS = frozenset(
     {"/", "/healthz", "/readyz", "/version", "/api/v1/openapi.json", "/api/v1/login", LOGIN_PATH}
 )
-"""What anyone may ask who can reach the server at all."""
+"""Paths that any client may ask for that can reach the server."""
 
 _PEERS_MAX = 1024
 _known = lru_cache(maxsize=_PEERS_MAX)(person)
@@ -49,14 +49,14 @@ class Door(Protocol):
     """How people are known."""
 
     def known(self, scope: Any) -> Person | Problem | None:
-        """Who asks, or why they are not let in; None: that has to be looked up."""
+        """The asker, or why they are not let in; None: they have to be looked up."""
 
     async def looked_up(self, scope: Any) -> Person | Problem:
         """The same, from the store."""
 
 
 class LocalDoor:
-    """Without `--auth`: users of this machine, and whoever has the one token, who acts as its owner."""
+    """Without `--auth`: users of this machine, and the holder of the one token, who acts as its owner."""
 
     def __init__(
         self, token: str, owner: tuple[int, int], placed: Callable[[Person], Person] = lambda who: who
@@ -128,7 +128,7 @@ class TokenDoor:
             return Problem(403, error.message, error.hint)
 
     async def looked_up(self, scope: Any) -> Person | Problem:
-        """The token, as the store has it now. A store that cannot be asked lets nobody in."""
+        """The token, as the store has it now. If the store does not answer, the request is refused."""
         text = (_bearer(scope["headers"]) or b"").decode("latin-1")
         try:
             return await in_thread(self._office.bearer, text)
@@ -144,7 +144,7 @@ class TokenDoor:
 
 
 class Gate:
-    """Lets in whoever is known, with their name on the request."""
+    """Lets known people in, with their name on the request."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Gate:
         self._rates = rates
         self._pace = Pace()
         self._quick = quick or {}
-        """Applications of their own for a method and a path that are asked for so often that routing them costs."""
+        """Applications that bypass routing, by method and path: for requests so frequent that routing costs."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request, or the server's start and stop."""
@@ -232,11 +232,11 @@ def _nobody(detail: str, hint: str, challenge: str = "Bearer") -> Problem:
 
 
 def asker(scope: Any) -> Person:
-    """Who asks."""
+    """The asker."""
     who: Person = scope[PERSON]
     return who
 
 
 def asker_if_known(scope: Any) -> Person | None:
-    """Who asks, where nobody has to say so."""
+    """The asker, on a path that needs no login."""
     return scope.get(PERSON)

@@ -1,4 +1,4 @@
-"""What is asked and answered about the upkeep of the store."""
+"""Requests and replies about the upkeep of the store."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

@@ -1,4 +1,4 @@
-"""The upkeep of the store over HTTP: removing what is too old, and filling projections anew."""
+"""The upkeep of the store over HTTP: removing what is too old, and filling projections again."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""News for those who watch over HTTP: one thread waits for the store, many watchers wait without a thread each."""
+"""News for clients that watch over HTTP: one thread waits for the store, many watchers wait without a thread each."""
 
 import asyncio
 import threading
@@ -38,7 +38,7 @@ class Pulse:
                 self._wanted.clear()
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Let all watchers go."""
         self._stopping.set()
         self._wanted.set()
         self._beat()

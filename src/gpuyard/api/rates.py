@@ -53,7 +53,7 @@ class Rates:
         self.renew(limits)
 
     def renew(self, limits: Limits) -> None:
-        """Other limits from now on; everybody begins with full buckets."""
+        """Other limits from now on; all users begin with full buckets."""
         self._at_once_max = limits.at_once
         self._writes = Buckets(limits.submits_per_s, limits.submits_per_s * limits.burst_s, self._now_s)
         self._reads = Buckets(limits.reads_per_s, limits.reads_per_s * limits.burst_s, self._now_s)

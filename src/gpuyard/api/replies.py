@@ -1,4 +1,4 @@
-"""What the API answers, for its description: nothing is checked against these on the way out, tests do that."""
+"""Replies, for the API's description: nothing is checked against these on the way out, tests do that."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ class FilesReply(BaseModel):
 
 
 class RemovedReply(BaseModel):
-    """When something was removed, and for whom: `retention` is what yard.yaml says."""
+    """When something was removed, and by whom: `retention` is what yard.yaml says."""
 
     at_ms: Milliseconds
     by: str
@@ -285,7 +285,7 @@ class DrainReply(BaseModel):
 
 
 class AskedReply(BaseModel):
-    """What became of a wish about a job."""
+    """The answer to a request about a job."""
 
     id: int
     label: str
@@ -335,11 +335,11 @@ class RightReply(BaseModel):
 
 
 class MeReply(BaseModel):
-    """Who asks, as the yard sees them."""
+    """The asker, as the yard sees them."""
 
     user: str
     runs_as: str | None
-    """The user of the machine as whom their jobs run; None: they run none."""
+    """The user of the machine for their jobs; None: they run none."""
     rights: list[RightReply]
     home: str
     token: str | None
@@ -364,7 +364,7 @@ class TokenReply(BaseModel):
 
 
 class NewTokenReply(TokenReply):
-    """A token with its secret, which is told once."""
+    """A token with its secret, which is shown once."""
 
     secret: str
 
@@ -383,7 +383,7 @@ class RevokedReply(BaseModel):
 
 
 class UnboundReply(BaseModel):
-    """A name that the next login binds, and the tokens of the person who had it."""
+    """A name that the next login binds, and the revoked tokens of the person who had it."""
 
     user: str
     revoked: list[str]
@@ -405,7 +405,7 @@ class LoginReply(BaseModel):
 
 
 class AuditLine(BaseModel):
-    """One thing that somebody did."""
+    """One thing that a person did."""
 
     seq: int
     at_ms: Milliseconds
@@ -416,7 +416,7 @@ class AuditLine(BaseModel):
 
 
 class AuditReply(BaseModel):
-    """Lines of the log that name somebody, the newest first, and where the next ones begin."""
+    """Lines of the log that name a person, the newest first, and where the next ones begin."""
 
     lines: list[AuditLine]
     next_cursor: str | None
@@ -429,7 +429,7 @@ class HealthReply(BaseModel):
 
 
 class ReadyReply(BaseModel):
-    """Whether the server can do its work; all but the first two are for those who may see everything."""
+    """Whether the server can do its work; all but the first two are for people with the right to see everything."""
 
     ready: bool
     role: str

@@ -1,7 +1,7 @@
-"""How a route is added: with its action, which decides who may ask, and with what it answers, for the description.
+"""How a route is added: with its action, which decides which people may ask, and with its reply, for the description.
 
-The action is checked before the handler runs, as far as it can be known by then: whether there is anything at all that
-this person may do so to. Whose job it is the handler asks with the same table (`control/rights.py`).
+The action is checked before the handler runs, as far as it is known by then: whether this person may do it to anything
+at all. For a given job the handler asks the same table (`control/rights.py`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -38,7 +38,7 @@ from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 
 _ERRORS_SHOWN_MAX = 10
 _FIELDS_MAX = 100
-"""Unknown fields beyond so many are not looked at one by one."""
+"""Unknown fields beyond this number are not looked at one by one."""
 CONFIG_MAX = 1 << 20
 PREVIEW_DAYS = 7
 PREVIEW_DAYS_MAX = 365
@@ -290,7 +290,7 @@ def _features(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 class JobReply(BaseModel):
-    """What is answered to a submission."""
+    """The answer to a submission."""
 
     id: int
     label: str

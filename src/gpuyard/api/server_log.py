@@ -1,4 +1,4 @@
-"""The log of a server in the background: a file that does not grow for ever.
+"""The log of a server in the background: a file that does not grow forever.
 
 The file is put aside when it has reached its size, and the last few are kept: `yard.log.1` is the newest of them. An
 operator who prefers logrotate may move the file: the server begins a new one at its next line, or at once after SIGHUP.
@@ -40,7 +40,7 @@ class ServerLog(logging.StreamHandler):
         super().emit(record)
 
     def reopen(self) -> None:
-        """Begin the file anew, or go on where it is; output of the whole process goes there."""
+        """Open the file, new or as it is; output of the whole process goes there."""
         out = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         for target in (1, 2):
             os.dup2(out, target)

@@ -37,13 +37,13 @@ _log = logging.getLogger(__name__)
 BACKLOG = 1024
 HANDSHAKE_S = 10
 PORTS_TRIED = 100
-"""From the usual port on, where nobody asked for one."""
+"""From the usual port on, if none was asked for."""
 SWITCH_S = 0.001
 """The loop decides in one thread while requests are served in another: they take turns more often than by default."""
 
 
 def serve(options: Options, ready: Callable[[Yard], None]) -> None:
-    """Run until told to stop. `ready` is called once connections are accepted."""
+    """Run until a signal ends it. `ready` is called once connections are accepted."""
     sys.setswitchinterval(SWITCH_S)
     _heed_signals()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -77,7 +77,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
 
 
 def _heed_signals() -> None:
-    """Heed the signals that a server needs, whatever it was started from: its children's ends, and being told to stop.
+    """Heed the signals that a server needs, however it was started: the ends of its children, and those that end it.
 
     Others stay as they are: `nohup yard up` is to outlive its terminal.
     """
@@ -86,7 +86,7 @@ def _heed_signals() -> None:
 
 
 def _tidy() -> None:
-    """What is there now stays: the collector need not look at it again and again."""
+    """Keep what is there now: the collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -122,7 +122,7 @@ class _Server(uvicorn.Server):
         self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As it is for the socket, the port with TLS or without, and then the word that it is done."""
+        """Start as usual for the socket, then the port with TLS or without, then call `ready`."""
         await super().startup(sockets)
         if self.started:
             loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ class _Server(uvicorn.Server):
         return PeerProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Streams would keep the server from ending: they are told."""
+        """End streams first, which would keep the server from ending."""
         pulse = getattr(self._app_state, "pulse", None)
         if pulse is not None:
             pulse.close_soon()
@@ -192,7 +192,7 @@ def _tls(options: Options) -> ssl.SSLContext | None:
 
 
 def _tls_trouble(options: Options, error: OSError) -> str:
-    """What the library says, which does not name the file."""
+    """The file at fault, which the library's message does not name; else that message."""
     for path in (options.tls_cert, options.tls_key):
         if path is not None and not os.access(path, os.R_OK):
             return f"{path} {'cannot be read' if path.exists() else 'is not there'}"
@@ -204,7 +204,7 @@ class PortTaken(YardError):
 
 
 def _listener(options: Options) -> socket.socket:
-    """The port: the one asked for, or, where nobody asked for one, the usual one or the first free one after it."""
+    """The port that was asked for; else the usual one or the first free one after it."""
     ports = range(options.port, options.port + PORTS_TRIED) if options.any_port else (options.port,)
     for port in ports:
         try:
@@ -224,7 +224,7 @@ def _tcp(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        # Only who listens has a port for sure: two may bind one at the same moment.
+        # Only listening makes a port ours for sure: two processes may bind one at the same moment.
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -251,7 +251,7 @@ def _unix(path: Path) -> socket.socket:
             f"{path} cannot be a socket: {error.strerror or error}",
             "Linux takes paths of up to 107 bytes: choose a shorter --data.",
         ) from error
-    # A server of root serves every user, and knows by the kernel who asks.
+    # A server of root serves every user, and the kernel identifies each.
     os.chmod(path, 0o666 if os.geteuid() == 0 else 0o600)
     return listener
 
@@ -291,7 +291,7 @@ def _to_background(log: Path) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     written = ServerLog(log)
-    # Programs that turn logs over say so with this signal; nobody else does to a server without a terminal.
+    # Programs that rotate logs send this signal; a server without a terminal gets it from nothing else.
     signal.signal(signal.SIGHUP, lambda *_: written.reopen())
     start_log(written)
 

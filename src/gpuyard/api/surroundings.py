@@ -1,4 +1,4 @@
-"""Where a job is submitted from: the folder and the environment that go along with it, for commands and programs alike.
+"""Where a job is submitted from: the folder and the environment that go with it, for commands and programs alike.
 
 Light, because every command that submits imports it.
 """
@@ -16,7 +16,7 @@ _OF_A_GANG = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER
 
 
 def here() -> str:
-    """The folder someone is in."""
+    """The current folder."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -27,7 +27,7 @@ def here() -> str:
 
 
 def umask() -> int:
-    """What is kept from others of the files that someone makes."""
+    """The caller's umask."""
     found = os.umask(0o077)
     os.umask(found)
     return found

@@ -1,6 +1,6 @@
-"""Whose turn it is: requests that take long are served one at a time for each person, and few at a time in all.
+"""Turns: requests that take long are served one at a time for each person, and few at a time in all.
 
-A user who has more of them waiting than anybody needs is told to come back later, at once and in plain words.
+A user with too many of them waiting gets an answer at once: try again later.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from gpuyard.control.people import Person
 WAITING_MAX = 8
 """Requests of one kind that one person may have waiting."""
 ALL_WAITING_MAX = 64
-"""The same for everybody together."""
+"""The same for all users together."""
 
 
 class Turns:

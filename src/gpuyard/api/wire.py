@@ -33,7 +33,7 @@ def bytes_of_text(text: str) -> bytes:
 
 
 def encoded_array(view: dict[str, Any]) -> bytes:
-    """An array as JSON, some of its tasks at a time: the library lets nobody else have a turn before it is done."""
+    """An array as JSON, some of its tasks at a time: the encoder lets no other thread run until it is done."""
     jobs = view.pop("jobs")
     some = [_encode(jobs[at : at + _AT_ONCE])[1:-1] for at in range(0, len(jobs), _AT_ONCE)]
     return bytes_of_text(f'{_encode(view)[:-1]},"jobs":[{",".join(some)}]}}')
@@ -45,7 +45,7 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
 
 
 def filter_of(query: QueryParams, sight: Sight) -> Filter:
-    """Which jobs are wanted, of those that are there for whoever asks."""
+    """The filter of a query, within what the asker may see."""
     states = [
         state.strip().upper() for text in query.getlist("state") for state in text.split(",") if state.strip()
     ]

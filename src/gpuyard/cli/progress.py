@@ -81,9 +81,7 @@ class Bar:
             self._progress.stop()
 
     def begin(self, name: str) -> "Bar | None":
-        """The next simulation starts. Returns the function that reports its progress, if standard error is a
-        terminal.
-        """
+        """The next simulation starts. Returns the function that reports its progress; None: no terminal."""
         if self._progress is None:
             return None
         if self._task is not None:

@@ -99,9 +99,7 @@ class Launch:
     """Its class."""
 
     def letters(self, user: str) -> dict[str, str | int]:
-        """What the letters in a file name stand for (`patterns.expand`), now that it is known where the attempt
-        runs.
-        """
+        """What the letters in a file name stand for (`patterns.expand`), now that the attempt has its nodes."""
         found: dict[str, str | int] = {
             "j": self.job_id,
             # A batch script is no step with a number.

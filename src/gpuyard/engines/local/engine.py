@@ -459,9 +459,7 @@ class LocalEngine:
     # ---- looking
 
     def status(self, keys: Sequence[str]) -> list[Report]:
-        """What is known of these attempts. If a supervisor died, its attempt is cleared away first, and only then
-        ended.
-        """
+        """What is known of these attempts. One without its supervisor is cleared away, and only then ended."""
         with self._mutex:
             if self._faults.look():
                 self._faults.end_unaware(self._watcher.tell)

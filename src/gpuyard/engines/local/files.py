@@ -171,9 +171,7 @@ class EndSlot:
 
 
 def knock(path: str) -> None:
-    """Wake the engine that waits at the pipe. No reader, or a full pipe, is no error: the engine looks now and
-    then.
-    """
+    """Wake the engine that waits at the pipe. Without a reader, or if it is full, the engine looks later."""
     with suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:

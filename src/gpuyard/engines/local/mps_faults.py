@@ -133,9 +133,7 @@ class Faults:
                             tell(key)
 
     def _plan_for(self, key: str, log: str) -> dict[str, Any]:
-        """The plan of an attempt, if it shares through this daemon and has neither ended nor been asked to; else
-        empty.
-        """
+        """The plan of an attempt that shares through this daemon and is neither over nor stopping; else empty."""
         folder = self._data.attempt(key)
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         theirs = [self._daemon(gpu, uid).log for gpu, uid in plan.get("held", {}).get("mps", ())]

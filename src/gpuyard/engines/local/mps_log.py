@@ -132,9 +132,7 @@ class DaemonLog:
         return self.faults[-1]
 
     def _told(self) -> Fault:
-        """The fault that a line with a pid belongs to: a fault that only the daemon's other log has names no
-        process.
-        """
+        """The fault that a line with a pid belongs to: one known from the other log alone names no process."""
         return next((fault for fault in reversed(self.faults) if fault.culprits), self.faults[-1])
 
     def recovering(self) -> set[int]:

@@ -149,9 +149,7 @@ def _ended(
 
 
 def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
-    """The end that Slurm names. A lost node may only be out of Slurm's reach, so its processes are asked to end
-    first.
-    """
+    """The end that Slurm names. A lost node may only be out of its reach, so processes are ended there first."""
     told = bool(traces.doomed_ms)
     if settle.outcome is Outcome.NODE_FAIL and not (told and now_ms - traces.doomed_ms >= DOOM_MS):
         return Finding(_report(key, Phase.STOPPING, traces), None if told else Doom())

@@ -108,9 +108,7 @@ def _base(account: Account, place: Place) -> dict[str, str]:
 
 
 def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The job's own variables. Slurm itself sets those for what a script asked for; both together would confuse
-    `srun`.
-    """
+    """The job's own variables. Slurm itself sets those for a script's options: both would confuse `srun`."""
     return {
         name: value
         for name, value in env.items()

@@ -25,9 +25,7 @@ _WARNING = "warn"
 
 
 class Remote:
-    """The tasks of several nodes: one `srun` for each group of nodes, which ends when all tasks of the group are
-    gone.
-    """
+    """The tasks of several nodes: one `srun` for each group of nodes, which ends when its tasks are gone."""
 
     def __init__(self, plan: Dict[str, Any], port: int) -> None:
         self.plan, self.port = plan, port
