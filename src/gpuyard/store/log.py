@@ -103,9 +103,7 @@ class EventLog:
                 return []
             tray = Tray(counters, self._codec, 0)
             tray.put(self._checked(tray, wanted.events))
-            put_rows(conn, wanted.rows)
-            put_tokens(conn, wanted.token_rows)
-            self._write(conn, tray)
+            self._write(conn, tray, wanted)
         self._backend.bell.ring(tray.counters.next_seq - 1)
         return [row["seq"] for row in tray.events]
 
@@ -121,10 +119,15 @@ class EventLog:
             raise ValueError("a job gets its id in `submit`; it cannot be logged in another way")
         return tray.rows(events)
 
-    def _write(self, conn: Connection, tray: Tray) -> None:
-        tray.write(conn)
-        if tray.events:
-            self._backend.set_counters(conn, tray.counters)
+    def _write(self, conn: Connection, tray: Tray, wanted: Commit | None = None) -> None:
+        """The end of every transaction of the log."""
+        with self._backend.closing(conn):
+            if wanted is not None:
+                put_rows(conn, wanted.rows)
+                put_tokens(conn, wanted.token_rows)
+            tray.write(conn)
+            if tray.events:
+                self._backend.set_counters(conn, tray.counters)
 
     def head(self) -> int:
         """The number of the last event; 0 before the first."""
@@ -139,15 +142,15 @@ class EventLog:
 
         Raises `StoreDamaged` if some that should be there are not: a fold over the rest would be wrong.
         """
+        counters = None
         with self._backend.reading() as conn:
             lines = self._lines(conn, after_seq, limit, until_seq)
-        if not lines and (until_seq is None or until_seq > after_seq):
-            # Nothing new, or all of it was pruned. Events may have come since: so the head first, then again.
-            counters = self._backend.counters()
-            with self._backend.reading() as conn:
-                lines = self._lines(conn, after_seq, limit, until_seq)
-            return self._decoded(lines, after_seq, counters)
-        return self._decoded(lines, after_seq, None)
+            if not lines and (until_seq is None or until_seq > after_seq):
+                # Nothing is new, or all of it was pruned. If events have come since, they are read now.
+                counters = self._backend.counters(conn)
+                if counters.next_seq - 1 > after_seq:
+                    lines = self._lines(conn, after_seq, limit, until_seq)
+        return self._decoded(lines, after_seq, counters)
 
     def read_back(self, kinds: Sequence[str], before_seq: int | None, limit: int) -> list[Numbered]:
         """Events of some kinds before this one, the newest first."""

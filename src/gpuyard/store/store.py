@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -27,6 +27,9 @@ from gpuyard.store.tables.tokens import Tokens
 from gpuyard.store.tables.tries import Tries
 
 _log = logging.getLogger(__name__)
+
+_BLOBS = select(BLOBS.c.hash, BLOBS.c.body).where(BLOBS.c.hash.in_(bindparam("names", expanding=True)))
+"""Built once, so that SQLAlchemy finds the compiled form in its cache."""
 
 BUSY_S = 10.0
 """How long a write waits for its turn."""
@@ -63,8 +66,12 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
 
     def blob(self, name: str) -> bytes | None:
         """The blob with this hash, unless it was removed."""
+        return self.blobs([name]).get(name)
+
+    def blobs(self, names: Collection[str]) -> dict[str, bytes]:
+        """The blobs with these hashes, by hash; blobs that were removed are left out."""
         with self._backend.reading() as conn:
-            return conn.scalar(select(BLOBS.c.body).where(BLOBS.c.hash == name))
+            return dict(conn.execute(_BLOBS, {"names": list(names)}).all())
 
     def skip(self, next_job_id: int, epoch: int) -> None:
         """Give out no id below this and no epoch up to this any more: the world has seen them."""

@@ -3,7 +3,7 @@
 Events pass through the codec both ways, so that what is simulated is what a log can hold.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, cast
 
 from gpuyard.model import Event
@@ -109,9 +109,9 @@ class MemoryStore:
         found = [s for s in self._snapshots if until_seq is None or s.seq <= until_seq]
         return found[-1] if found else None
 
-    def blob(self, name: str) -> bytes | None:
-        """A blob by its hash."""
-        return self._blobs.get(name)
+    def blobs(self, names: Collection[str]) -> dict[str, bytes]:
+        """Blobs by their hashes."""
+        return {name: self._blobs[name] for name in names if name in self._blobs}
 
     def history(self, job_id: int) -> HistoryRow | None:
         """A job that ended."""

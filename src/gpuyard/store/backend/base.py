@@ -84,10 +84,17 @@ class Backend(ABC):
         # SQLite has no locks on rows and ignores the request: its transaction has locked everything already.
         return Counters(*conn.execute(_LOCK_COUNTERS).one())
 
-    def counters(self) -> Counters:
+    def counters(self, conn: Connection | None = None) -> Counters:
         """The counter row as it is now."""
-        with self.reading() as conn:
+        if conn is not None:
             return Counters(*conn.execute(_COUNTERS).one())
+        with self.reading() as own:
+            return self.counters(own)
+
+    @contextmanager
+    def closing(self, conn: Connection) -> Iterator[None]:
+        """Statements inside are the last of their transaction, which may be committed on leaving."""
+        yield
 
     def set_counters(self, conn: Connection, counters: Counters) -> None:
         """Write the counter row, and have waiters woken when the transaction is committed."""

@@ -4,14 +4,23 @@ Timeouts are set on the server, so that a process that is stopped, or a machine 
 others: the server ends an idle transaction after a few seconds, and so it ends an idle session that holds the lease.
 Timeouts, the lease and notifications belong to a session, so there must be no pooler that shares one session among
 clients.
+
+A round trip to the server means two context switches, which take long on a busy machine, and everybody else waits while
+one process holds the counter row. So all writes of a transaction are sent together with its commit, and reads run
+outside transactions.
 """
 
 import hashlib
 import logging
+import select as readiness
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, create_engine, event, func, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select, text
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import Holder, Lease, SessionLease
@@ -31,6 +40,11 @@ _CONNECT = {
     "tcp_user_timeout": 10_000,
 }
 
+_WRITERS = (1, 2)
+"""Connections kept open, and how many more may be opened: the threads of a process take turns to write."""
+_READERS = (4, 14)
+_SILENT_S = 5.0
+"""A connection that has been idle for this long is pinged before it is used."""
 _LISTEN_S = 0.25
 """How often the listening thread looks up, to see whether it should end."""
 _LISTEN_AGAIN_S = 1.0
@@ -43,23 +57,17 @@ class PostgresBackend(Backend):
     poll_s = 1.0
 
     def __init__(self, url: URL, busy_s: float, lease_s: float) -> None:
-        engine = create_engine(
-            url.set(drivername="postgresql+psycopg"),
-            pool_size=4,
-            max_overflow=16,
-            pool_timeout=busy_s,
-            # A server that was restarted is noticed before a transaction begins, not in it.
-            pool_pre_ping=True,
-            # The counter row is waited for and then read as it is: stricter levels would refuse instead.
-            isolation_level="READ COMMITTED",
-            connect_args={key: value for key, value in _CONNECT.items() if key not in url.query},
-        )
+        # The counter row is waited for and then read as it is: stricter levels would refuse instead.
+        writer = _engine(url, busy_s, "READ COMMITTED", _WRITERS)
+        # In a transaction of that level each statement has a snapshot of its own, so reads need no transaction.
+        reader = _engine(url, busy_s, "AUTOCOMMIT", _READERS)
         self.lease_s = lease_s
-        super().__init__(url.render_as_string(hide_password=True), engine, engine, busy_s)
+        super().__init__(url.render_as_string(hide_password=True), writer, reader, busy_s)
         self._listening: threading.Thread | None = None
         self._starting = threading.Lock()
         self._closed = threading.Event()
-        event.listen(engine, "connect", self._on_connect)
+        for engine in (writer, reader):
+            event.listen(engine, "connect", self._on_connect)
 
     def _on_connect(self, connection: Any, _record: Any) -> None:
         if connection.info.server_version < _VERSION_MIN * 10_000:
@@ -90,9 +98,23 @@ class PostgresBackend(Backend):
     def _lock_key(self) -> int:
         return int.from_bytes(hashlib.sha256(self.channel.encode()).digest()[:8], "big", signed=True)
 
+    @contextmanager
+    def closing(self, conn: Connection) -> Iterator[None]:
+        """Statements executed inside are sent together with the commit, on leaving; none of them may return rows.
+
+        After a statement that fails the server skips the rest, and the commit with it.
+        """
+        session: Any = conn.connection.dbapi_connection
+        try:
+            with session.pipeline():
+                yield
+                session.execute("COMMIT")
+        except self.writer.dialect.loaded_dbapi.Error as error:
+            raise DBAPIError(None, None, error) from error
+
     def announce(self, conn: Connection, head: int) -> None:
         """The server delivers it when the transaction is committed."""
-        conn.execute(select(func.pg_notify(self.channel, str(head))))
+        conn.exec_driver_sql(f"NOTIFY \"{self.channel}\", '{head}'")
 
     def listen(self) -> None:
         """One thread listens, from the first wait on."""
@@ -176,3 +198,36 @@ class PostgresBackend(Backend):
 def is_postgresql(url: str) -> bool:
     """Whether the text names a PostgreSQL server."""
     return url.partition("://")[0].partition("+")[0] in {"postgresql", "postgres"}
+
+
+def _engine(url: URL, busy_s: float, isolation: str, sizes: tuple[int, int]) -> Engine:
+    engine = create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        pool_size=sizes[0],
+        max_overflow=sizes[1],
+        pool_timeout=busy_s,
+        isolation_level=isolation,
+        connect_args={key: value for key, value in _CONNECT.items() if key not in url.query},
+    )
+
+    @event.listens_for(engine, "checkout")
+    def check_alive(session: Any, record: Any, _proxy: Any) -> None:
+        """A restarted server is noticed before a transaction begins, not inside one: the connection is closed."""
+        now_s = time.monotonic()
+        before_s = record.info.get("used_s", now_s)
+        record.info["used_s"] = now_s
+        if now_s - before_s < _SILENT_S and not session.closed and not _heard_from(session):
+            return
+        try:
+            engine.dialect.do_ping(session)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError(str(error)) from error
+
+    return engine
+
+
+def _heard_from(session: Any) -> bool:
+    """Whether the server has sent anything unasked, such as that it closes the connection. Takes no round trip."""
+    poll = readiness.poll()
+    poll.register(session.fileno(), readiness.POLLIN)
+    return bool(poll.poll(0))
