@@ -1,7 +1,7 @@
-"""What past estimates were worth: how far they are to be stretched so that nine jobs of ten start in time.
+"""How good past estimates were, and how far to stretch new ones so that nine jobs of ten start in time.
 
-A run forward knows chance but not its own mistakes: jobs of one kind run long together, and people come in waves. So
-each estimate is held against what happened, and the next ones are stretched by what would have been right for the last
+A run forward knows chance but not its own mistakes: jobs of one kind run long together, and users submit in waves. So
+each estimate is compared with what happened, and the next ones are stretched by what would have been right for the last
 ones (conformal prediction). Only what is known by then counts: jobs that have started, and jobs that still wait
 although they should have started.
 """
@@ -17,19 +17,19 @@ ONE = 1000
 """A stretch of 1: estimates stand as they are."""
 
 SCORES_MAX = 100
-"""Only the last ones count, since habits change."""
+"""Only the last scores count, since habits change."""
 
 SCORES_MIN = 30
-"""With fewer, the stretch is the first one."""
+"""With fewer scores, the first stretch is used."""
 
 FIRST: Mapping[int, int] = {50: 1000, 90: 1100}
-"""Where a stretch begins: what was right on one recorded week (docs/benchmarks.md)."""
+"""The first stretch: what was right on one recorded week (docs/benchmarks.md)."""
 
 LEAST: Mapping[int, int] = {50: 500, 90: 1100}
-"""How far it may shrink. Even odds go both ways; a promise that held is no reason to promise more."""
+"""The least stretch. The median may be off either way; a promise that held is no reason to promise more."""
 
 FLOOR_MS = MINUTE_MS
-"""Waits are told apart no finer than this: of a job that should start at once, a second late is not infinitely late."""
+"""The least wait that counts: for a job that should start at once, a second late is not infinitely late."""
 
 STRETCH_MAX = 20 * ONE
 
@@ -43,7 +43,7 @@ class Given(NamedTuple):
 
 
 class Track:
-    """Estimates that were given, and the scores of those whose end is known."""
+    """Estimates that were given, and the scores of those that are settled."""
 
     def __init__(self, first: Mapping[int, int] = FIRST) -> None:
         self._first = first
@@ -52,16 +52,16 @@ class Track:
 
     @property
     def open(self) -> tuple[int, ...]:
-        """Jobs whose start is waited for."""
+        """Jobs that have an estimate and have not started yet."""
         return tuple(self._open)
 
     @property
     def count(self) -> int:
-        """How many estimates were held against what happened."""
+        """How many estimates were compared with what happened."""
         return min(len(scores) for scores in self._scores.values())
 
     def give(self, job_id: int, given: Given) -> None:
-        """Note an estimate. Only the first of a job counts: a job that is asked about often does not weigh more."""
+        """Note an estimate. Only the first of a job counts, so that frequent questions about it do not weigh more."""
         self._open.setdefault(job_id, given)
         while len(self._open) > 10 * SCORES_MAX:
             del self._open[next(iter(self._open))]
@@ -74,14 +74,14 @@ class Track:
                 scores.append(_score(at_ms - given.at_ms, given.waits_ms[percent]))
 
     def gone(self, job_id: int) -> None:
-        """A job has ended without starting: nothing is learned from it."""
+        """A job ended without a start: nothing is learned from it."""
         self._open.pop(job_id, None)
 
     def stretch(self, percent: int, now_ms: int) -> int:
-        """By how much a wait is to be multiplied, in thousandths."""
+        """The factor for a wait, in thousandths."""
         first = self._first[percent]
         scores = list(self._scores[percent])
-        # Who waits longer than told is known to be a miss, by how much is not: at least by this.
+        # A job that waits longer than estimated is a miss already, by at least this much.
         for given in self._open.values():
             score = _score(now_ms - given.at_ms, given.waits_ms[percent])
             if score > first:

@@ -1,7 +1,7 @@
 """Ends to come, soonest first.
 
-A calendar: an end is laid into the list of its day, and a day is sorted when it comes. A heap would compare every end
-with a dozen others, on its way in and on its way out; here most are compared only with those of their day.
+A calendar: an end goes into the list of its day, and a day is sorted when it comes. A heap would compare every end with
+a dozen others, on its way in and on its way out; here most are compared only with those of their day.
 """
 
 from bisect import bisect_left, insort
@@ -13,33 +13,33 @@ NEVER_MS = 1 << 62
 """Later than anything in a trace."""
 
 End = tuple[int, int, int, JobRecord]
-"""When, of which job and attempt. Those of one moment are taken by their ids."""
+"""The time, job and attempt of an end. Ends at the same time are taken by job id."""
 
 
 class Ends:
-    """When attempts will end. A day is as long as it takes some jobs to arrive."""
+    """When attempts will end. A day is the time in which a few jobs arrive."""
 
     __slots__ = ("_at", "_day", "_day_ms", "_days", "_order", "_today", "next_ms")
 
     def __init__(self, day_ms: int) -> None:
         self._day_ms = max(1, day_ms)
         self._days: dict[int, list[End]] = {}
-        """By number, those after today, in no order."""
+        """The days after today by number, unsorted."""
         self._order: list[int] = []
-        """Their numbers, as a heap."""
+        """The numbers of these days, as a heap."""
         self._day = -1
         self._today: list[End] = []
-        """The soonest first."""
+        """Today's ends, the soonest first."""
         self._at = 0
-        """How many of today's are over."""
+        """How many of today's ends are over."""
         self.next_ms = NEVER_MS
-        """When the soonest is due; `NEVER_MS`: there is none."""
+        """When the soonest end is due; `NEVER_MS`: there is none."""
 
     def __bool__(self) -> bool:
         return self.next_ms < NEVER_MS
 
     def push(self, end: End) -> None:
-        """One more."""
+        """Add an end."""
         at_ms = end[0]
         day = at_ms // self._day_ms
         if day <= self._day:
@@ -57,7 +57,7 @@ class Ends:
                 self._turn()
 
     def take(self, until_ms: int) -> list[End]:
-        """Those of today that are due before then, soonest first. There is one: `next_ms` says so."""
+        """Today's ends that are due before then, soonest first. There is at least one: `next_ms` says so."""
         today, at = self._today, self._at
         if today[-1][0] < until_ms:
             self._turn()
@@ -67,7 +67,7 @@ class Ends:
         return today[at:end]
 
     def _turn(self) -> None:
-        """To the next day that has any."""
+        """Go to the next day with ends."""
         self._at = 0
         if self._order:
             self._day = heappop(self._order)

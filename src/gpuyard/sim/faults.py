@@ -24,7 +24,7 @@ class NodeChange:
 def failures(
     nodes: int, until_ms: int, *, mtbf_hours: float, repair_hours: float, seed: int
 ) -> list[NodeChange]:
-    """Independent failures of each node, exponential in time, each with the same time to repair."""
+    """Independent failures of each node, exponential in time, with a constant time to repair."""
     changes: list[NodeChange] = []
     repair_ms = max(1, round(repair_hours * HOUR_MS))
     for node in range(nodes):
@@ -44,8 +44,8 @@ def failures(
 def spot_reclaims(path: Path, spot_nodes: list[int], until_ms: int) -> list[NodeChange]:
     """Follow a recorded availability: `{"metadata": {"gap_seconds": n}, "data": [available, …]}`.
 
-    With a count per tick, as many spot nodes are up; with 0 and 1, all or none. The trace repeats when it is shorter
-    than the simulation. Nodes with the highest numbers are reclaimed first.
+    With a count per tick, that many spot nodes are up; with 0 and 1, all or none. A trace shorter than the simulation
+    repeats. Nodes with the highest numbers are reclaimed first.
     """
     gap_ms, available = _read(path)
     most = max(available, default=0)
@@ -64,7 +64,7 @@ def spot_reclaims(path: Path, spot_nodes: list[int], until_ms: int) -> list[Node
             changes.append(NodeChange(at_ms, spot_nodes[position], True))
         up = want
         tick += 1
-    # At the end of the record everything is back, so that what was interrupted can finish.
+    # At the end of the record all nodes are back, so that interrupted jobs can finish.
     changes += [NodeChange(tick * gap_ms, node, True) for node in spot_nodes[up:]]
     return changes
 

@@ -1,6 +1,6 @@
-"""When a job will start: many runs forward from the state as it is, and where their starts lie.
+"""When a job will start: many runs forward from the present state, and the distribution of their starts.
 
-Nothing here has a clock of its own: state, past, seed and budget come in, and the same in gives the same out.
+Nothing here has a clock: state, past, seed and budget come in, and equal input gives equal output.
 """
 
 import gc
@@ -22,21 +22,21 @@ HORIZON_MS = 14 * DAY_MS
 
 
 class Runs(NamedTuple):
-    """What became of each job in each run."""
+    """The waits of each job in each run."""
 
     runs: int
     waits_ms: dict[int, list[int]]
-    """Waits from now, sorted, of the runs in which the job started."""
+    """Waits from now, sorted, in the runs in which the job started."""
 
     def wait_ms(self, job_id: int, percent: int) -> int | None:
-        """By when it has started in so many of a hundred runs; None: in fewer it starts at all."""
+        """The wait that is enough in `percent` % of the runs; None: the job starts in fewer runs."""
         return quantile(self.waits_ms[job_id], percent, self.runs)
 
 
 def quantile(values: Sequence[int], percent: int, count: int) -> int | None:
-    """The value that so many of a hundred new ones would not exceed, of `count` of which the largest may be missing.
+    """The value that `percent` % of new ones would not exceed; of the `count` values the largest may be missing.
 
-    The rank is out of one more than there are: a new value is as likely to fall into each gap.
+    The rank is out of one more than there are values: a new value is equally likely to fall into each gap.
     """
     rank = min(count, -(-(count + 1) * percent // 100))
     return values[rank - 1] if 0 < rank <= len(values) else None
@@ -67,8 +67,8 @@ def forecast(
 ) -> Runs:
     """Run the state forward until the wanted jobs have started, again and again.
 
-    The state is left as it is. One fresh from its dump carries nothing that it only remembers, and is the quickest
-    to copy. `enough` is asked now and then and may end it early; a run that is cut off so does not count.
+    The state is left as it is. A state fresh from its dump has empty caches and is the fastest to copy. `enough` is
+    called now and then and may end the work early; a run that is cut off this way does not count.
     """
     image = freeze(state)
     waits: dict[int, list[int]] = {job_id: [] for job_id in wanted}
@@ -88,31 +88,31 @@ def forecast(
 
 
 class Image(NamedTuple):
-    """A state as bytes, and beside them the values it is made of that never change."""
+    """A state as bytes, and the immutable values that it refers to."""
 
     state: bytes
     values: list[object]
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out values that every copy may share."""
+    """Replaces values that all copies may share."""
 
     values: dict[int, tuple[int, object]]
 
     def persistent_id(self, thing: object) -> int | None:
-        """A number in place of a value."""
+        """The number that stands for a shared value."""
         if type(thing) not in _SHARED:
             return None
         return self.values.setdefault(id(thing), (len(self.values), thing))[0]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts them back."""
+    """Puts the shared values back."""
 
     values: list[object]
 
     def persistent_load(self, number: int) -> object:
-        """The value of a number."""
+        """The shared value of a number."""
         return self.values[number]
 
 
@@ -120,12 +120,12 @@ _SHARED = frozenset({JobSpec, Ask, Settings, Node, JobClass, Whole})
 
 
 def freeze(state: State) -> Image:
-    """A state to make others from, several times as quick as from its dump."""
+    """An image from which states are made several times as fast as from a dump."""
     file = io.BytesIO()
     pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
     pickler.values = {}
     quiet, caches = state.quiet, state.caches
-    # What it only remembers holds parts of a policy, which are functions and no values.
+    # Caches hold parts of a policy, which are functions and cannot be pickled.
     state.quiet, state.caches = None, {}
     try:
         pickler.dump(state)
@@ -135,9 +135,9 @@ def freeze(state: State) -> Image:
 
 
 def thaw(image: Image) -> State:
-    """Another state, equal to the one that was frozen."""
+    """A new state, equal to the one that was frozen."""
     collecting = gc.isenabled()
-    # Thousands of small objects and no garbage among them: the collector would only get in the way.
+    # Thousands of small objects without garbage: the collector would only slow this down.
     gc.disable()
     try:
         unpickler = _Unpickler(io.BytesIO(image.state))

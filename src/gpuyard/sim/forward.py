@@ -1,7 +1,7 @@
 """A state run forward in virtual time, with drawn run times and drawn arrivals, by the policy's own decisions.
 
-This is `simulate` for a state that is already there: jobs run, others wait, and nobody knows how long anything will
-take. One run is one way it may go.
+This is `simulate` for a state that already exists: some jobs run, others wait, and no run time is known. One run is one
+way it may go.
 """
 
 from collections.abc import Callable, Collection
@@ -29,13 +29,13 @@ from gpuyard.sim.pastjobs import BLOCK_MS, Arrivals, PastJob, RunTimes
 
 _NEVER = 1 << 62
 _LOOK_UP_EVERY = 256
-"""Moments between two looks at whether it is enough."""
+"""How many moments pass between two calls of `enough`."""
 
 _COMPLETED, _TIMEOUT, _PREEMPTED = Outcome.COMPLETED, Outcome.TIMEOUT, Outcome.PREEMPTED
 
 
 class Forward:
-    """One run. It owns the state it is given."""
+    """One run. It owns the state that it is given."""
 
     def __init__(
         self,
@@ -48,21 +48,21 @@ class Forward:
     ) -> None:
         self.state = state
         self.moments = 0
-        """How many times something happened: what a run costs."""
+        """At how many moments something happened: the cost of a run."""
         self._policy = policy
         self._now_ms = now_ms
         self._run_times = run_times
         self._arrivals = arrivals
         self._random = random
         self._total_ms: dict[int, int] = {}
-        """Work of each job that has started, over all its attempts."""
+        """Total work of each job that has started, over all its attempts."""
         self._served: dict[int, bool] = {}
-        """Whether a spec could ever run here, by its identity."""
+        """Whether a spec could ever run here, by the identity of the spec."""
         self._coming: list[tuple[int, PastJob]] = []
-        """What comes in this stretch, the last first."""
+        """The arrivals of this stretch, the last first."""
         self._block = 0
         self._heap: list[tuple[int, int, int, int, Outcome]] = []
-        """Ends to come: when, which attempt, in which order they were foreseen, how."""
+        """Ends to come: time, job and attempt, order in which they were foreseen, outcome."""
         self._foreseen = 0
         self._tick_ms = _NEVER
         for record in state.running.values():
@@ -71,7 +71,7 @@ class Forward:
     def run(
         self, wanted: Collection[int], until_ms: int, enough: Callable[[], bool] = lambda: False
     ) -> dict[int, int] | None:
-        """When each of the wanted jobs starts; those that do not start in time are not in it. None: it was cut off."""
+        """When each wanted job starts; jobs that do not start in time are missing. None: the run was cut off."""
         state, policy, heap = self.state, self._policy, self._heap
         left, started = set(wanted), dict[int, int]()
         now_ms = self._now_ms
@@ -130,12 +130,12 @@ class Forward:
     def _serves(self, spec: JobSpec) -> bool:
         known = self._served.get(id(spec))
         if known is None:
-            # A job that came in once may be one that the yard of today could not serve, or wait for one long gone.
+            # A past job may be one that the present yard could not serve, or depend on a job long gone.
             known = self._served[id(spec)] = not spec.after and never(self.state, spec) is None
         return known
 
     def _foresee(self, record: JobRecord) -> None:
-        """When an attempt that runs already will end."""
+        """Schedule the end of an attempt that already runs."""
         now_ms, phase = self._now_ms, record.phase
         if phase is AttemptState.SUSPENDED:
             return
@@ -147,7 +147,7 @@ class Forward:
         self._ends(record, max(record.started_ms + need_ms, now_ms + 1), _COMPLETED)
 
     def _need_ms(self, record: JobRecord, ran_ms: int) -> int:
-        """How long the current attempt needs in all, given that it has run so long."""
+        """How long the current attempt needs in all, given that it has run for `ran_ms`."""
         lost_ms = record.job.spec.restart_cost_ms if record.attempt > 1 else 0
         total_ms = self._total_ms.get(record.id)
         if total_ms is None:
@@ -185,7 +185,7 @@ class Forward:
         for stop in plan.stops:
             record = state.running[stop.job_id]
             apply(state, AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
-            # If it ends by itself before its grace is over, that end comes first and this one finds nothing.
+            # If the attempt ends by itself within its grace period, that end comes first and this one finds nothing.
             self._ends(record, now_ms + record.klass.grace_ms, _PREEMPTED)
         for start in plan.starts:
             apply(state, AttemptStarted(now_ms, start.job_id, start.attempt, start.grants))
@@ -193,7 +193,7 @@ class Forward:
             end_ms = now_ms + self._need_ms(record, 0)
             late = end_ms > record.end_ms
             self._ends(record, min(end_ms, record.end_ms), _TIMEOUT if late else _COMPLETED)
-        # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
+        # After the starts: an earmark overdraws its nodes, and nothing may start on such a node.
         for earmark in plan.earmarks:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
         if plan.earmarks:

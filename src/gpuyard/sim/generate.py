@@ -77,7 +77,7 @@ def _pick(weights: Sequence[int], uniform: Callable[[], float]) -> Callable[[], 
 # The trace to measure with
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-"""GPUs of a job, as often in a thousand as `SIZE_WEIGHTS` says."""
+"""GPUs of a job; `SIZE_WEIGHTS` says how often each occurs in a thousand jobs."""
 SIZE_WEIGHTS = (660, 90, 90, 110, 30, 15, 5)
 MEDIAN_MS = 600_000
 MEAN_MS = 3_450_000
@@ -164,7 +164,7 @@ _WITH_WEEKEND = (20, 20, 20, 20, 16, 6, 6)
 _BEFORE_FRIDAY = (1, 2, 10, 14, 0, 0, 0)
 
 _LIMITS_MIN = (15, 30, 60, 120, 240, 480, 720, 1440, 2880, 5760)
-"""The time limits that people choose."""
+"""The time limits that users choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +175,19 @@ class _Habit:
     users: tuple[tuple[str, int], ...]
     jobs: int
     sizes: tuple[tuple[int, int], ...]
-    """Milli-GPU, and how often."""
+    """Milli-GPU, and how often each occurs."""
     median_min: int
     sigma: float
     hours: tuple[int, ...]
     days: tuple[int, ...]
     klass: str = ""
     sweep: tuple[int, int] = (1, 1)
-    """From how many to how many are submitted at once."""
+    """How many jobs are submitted at once: from, to."""
     checkpoint_min: int = 0
     models: tuple[tuple[tuple[str, ...], int], ...] = (((), 1),)
-    """GPU models that will do, and how often."""
+    """Suitable GPU models, and how often each occurs."""
     due_ms: int = 0
-    """Everything is wanted by then."""
+    """The deadline of all of them."""
 
 
 _H100_OFTEN = ((("H100",), 2), (("H100", "A100-80GB"), 1), ((), 4))
@@ -208,7 +208,7 @@ _HABITS = (
 
 
 class _Week:
-    """The jobs of a week as they are drawn: submission, intended run, real run and spec of each."""
+    """The jobs of a week as they are drawn: submission, intended run time, real run time and spec of each."""
 
     def __init__(self, seed: int) -> None:
         self.uniform = Random(seed).random

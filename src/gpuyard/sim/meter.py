@@ -18,9 +18,9 @@ _SAMPLES_MAX = 300
 """When there are more, every second one is dropped and the interval doubled."""
 _MIN_INTERVAL_MS = 1000
 _ENDED_MAX = 4096
-"""Jobs that may have ended before they are laid into their columns."""
+"""How many ended jobs are collected before they go into the columns."""
 _TYPICAL_SHARE = 0.95
-"""Asks are typical, most frequent first, until this share of the jobs is covered."""
+"""The most frequent asks count as typical until this share of the jobs is covered."""
 
 
 class Meter:
@@ -36,13 +36,13 @@ class Meter:
         self._teams: dict[int, int] = {}
         """Tenant number -> index in the result."""
         self._team_number: list[int] = []
-        """Index in the result -> tenant number that carries its weight."""
+        """Index in the result -> tenant number that has its weight."""
         self._alive_milli: list[int] = []
-        """What the jobs of each team ask for that have arrived and not ended, as of the last sample."""
+        """What each team's jobs that have arrived and not ended ask for, as of the last sample."""
         self._arrived = self._counted = 0
-        """How many arrivals, and how many of `ended`, are counted in that."""
+        """How many arrivals, and how many entries of `ended`, are counted in that."""
         self.spec_team: list[int | None] = [None] * len(trace.specs)
-        """By spec: the team it is measured under; -1: it is rejected; None: not seen yet."""
+        """By spec: the team under which it is measured; -1: it is rejected; None: not seen yet."""
         self._spec_milli = [state.shape_of(spec.ask).gpu_milli for spec in trace.specs]
         """By spec: what it asks for."""
         self._price: dict[int, int] = {}
@@ -53,7 +53,7 @@ class Meter:
         self._end_ms = array("q")
         """When each job of `Result.job_id` ended."""
         self.ended: list[tuple[int, int, int]] = []
-        """Jobs that have ended and are not in their columns yet: id, how long it waited, when it ended."""
+        """Ended jobs that are not in the columns yet: id, wait, time of the end."""
         self._cost_milli = 0
         """Micro-dollars an hour x milli-GPU x ms, summed."""
         self._team_cost: dict[int, int] = {}
@@ -65,7 +65,7 @@ class Meter:
     # -- jobs --------------------------------------------------------------------------------------------------
 
     def _team(self, leaf: int) -> int:
-        """The result's tenant for a leaf: the nearest one that is configured, else the first below the root."""
+        """The result's tenant for a leaf: the nearest configured one, else the first below the root."""
         index = self._teams.get(leaf)
         if index is None:
             tenants = self._state.tenants
@@ -93,18 +93,18 @@ class Meter:
         return self._team(leaf) if team is None else team
 
     def charge(self, record: JobRecord, ran_ms: int) -> None:
-        """An attempt gave its GPUs back. Only asked where nodes have different prices."""
+        """An attempt gave its GPUs back. Only called where nodes have different prices."""
         cost = sum([grant.gpu_milli * ran_ms * self._price[grant.node] for grant in record.grants])
         self._cost_milli += cost
         team = self.team(record.leaf)
         self._team_cost[team] = self._team_cost.get(team, 0) + cost
 
     def destroyed(self, record: JobRecord, lost_ms: int) -> None:
-        """Work of an attempt was for nothing."""
+        """Work of an attempt was lost."""
         self._destroyed_milli_ms += record.shape.gpu_milli * lost_ms
 
     def _take_ended(self) -> None:
-        """Lay the jobs that have ended into their columns, all at once: one by one is slower."""
+        """Put the ended jobs into the columns, all at once: one by one is slower."""
         ended, self.ended, self._counted = self.ended, [], 0
         if ended:
             pack = Struct(f"{len(ended)}q").pack
@@ -113,7 +113,7 @@ class Meter:
                 column.frombytes(pack(*values))
 
     def finish(self, ran_ms: dict[int, int]) -> None:
-        """Totals, and the columns that follow from the others; `ran_ms` is of the jobs that have not ended."""
+        """Totals, and the columns that follow from the others; `ran_ms` is for jobs that have not ended."""
         result, trace = self._result, self._trace
         self._take_ended()
         rows = min(len(result.job_id), len(result.wait_ms), len(self._end_ms))
@@ -146,7 +146,7 @@ class Meter:
     # -- the cluster -------------------------------------------------------------------------------------------
 
     def sample(self, now_ms: int, arrived: int) -> None:
-        """Note the cluster as it has been since the last event; so many rows of the trace have arrived."""
+        """Note the cluster as it has been since the last event; `arrived` rows of the trace have arrived."""
         self._count(arrived)
         if len(self.ended) > _ENDED_MAX:
             self._take_ended()
@@ -174,13 +174,13 @@ class Meter:
         self.next_sample_ms = at_ms
 
     def _count(self, arrived: int) -> None:
-        """Bring what is alive up to date: nobody asks for it between two samples."""
+        """Update what the live jobs ask for: it is only needed at samples."""
         alive, team_of, spec = self._alive_milli, self.spec_team, self._trace.spec
         milli, came = self._spec_milli, spec[self._arrived : arrived]
         gone = [spec[row[0] - 1] for row in self.ended[self._counted :]]
         self._arrived, self._counted = arrived, len(self.ended)
         if len(alive) == 1 and not self._result.rejected:
-            # All are of one team.
+            # All jobs belong to one team.
             alive[0] += sum(map(milli.__getitem__, came)) - sum(map(milli.__getitem__, gone))
             return
         for at, count in Counter(came).items():
@@ -191,7 +191,7 @@ class Meter:
             alive[team_of[at] or 0] -= milli[at] * count
 
     def _used(self) -> list[int]:
-        """What the jobs of each team hold."""
+        """What each team's jobs hold."""
         tenants = self._state.tenants
         used = [0] * len(self._team_number)
         for number, team in self._teams.items():
@@ -208,7 +208,7 @@ class Meter:
         samples.tenant_entitled_milli = [column[::2] for column in samples.tenant_entitled_milli]
 
     def _entitled(self) -> list[int]:
-        """Shares of what is up by weight among those who have work; what one cannot use goes to the others."""
+        """Shares of what is up, by weight among tenants with work; what one tenant cannot use goes to the others."""
         tenants = self._state.tenants
         demand = self._alive_milli
         weight = [tenants.weight[n] for n in self._team_number]
@@ -244,7 +244,7 @@ class Meter:
         return stranded
 
     def _unusable_by_kind(self) -> list[list[int]]:
-        """Per kind of node and number of free GPUs: milli-GPU that are of no use, averaged over typical asks."""
+        """By kind of node and number of free GPUs: useless milli-GPU, averaged over typical asks."""
         typical = typical_asks(self._trace)
         total = sum(weight for _ask, weight in typical) or 1
         rows = []

@@ -1,8 +1,8 @@
 """What the past says about jobs: how long they run, and which ones come next.
 
-Run times are kept as they were: no curve is fitted to them. A draw looks at the jobs most like the one in question, and
-where these are too few at ever broader groups. A job with a time limit is compared by the part of its limit that it
-used, since people who ask for a day mostly know why.
+Run times are kept as they were: no curve is fitted to them. A draw uses the jobs most similar to the one in question,
+and if these are too few, ever broader groups. A job with a time limit is compared by the part of its limit that it
+used, since users who ask for a day mostly know why.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,10 +17,10 @@ PARTS = 10**9
 """A time limit in parts, so that what was used of it is an integer."""
 
 ENOUGH = 20
-"""So many jobs of a group that ran longer make a draw from it worth something."""
+"""How many jobs of a group that ran longer make a draw from it useful."""
 
 BLOCK_MS = 4 * HOUR_MS
-"""Arrivals come in stretches of this length, so that what was submitted together stays together."""
+"""Arrivals come in stretches of this length, so that jobs submitted together stay together."""
 
 DAYS_BACK = 7
 """How many days the stretches come from."""
@@ -29,7 +29,7 @@ _SPAN_MIN_MS = 10 * MINUTE_MS
 """A past shorter than this says nothing about how many jobs will come."""
 
 ENOUGH_NAMED = 5
-"""The same for jobs of one user and one name, which are mostly the same job over again."""
+"""The same for jobs of one user and one name, which are mostly the same job again."""
 
 LEVELS = (
     "this user's jobs of this name with as many GPUs and a like time limit",
@@ -49,7 +49,7 @@ class PastJob(NamedTuple):
     spec: JobSpec
     gpu_milli: int
     limit_ms: int
-    """At most `NO_LIMIT_MS`, which is none."""
+    """At most `NO_LIMIT_MS`, which means none."""
     run_ms: int
     """How long it ran; -1: it has not ended yet, or ended without running."""
 
@@ -78,7 +78,7 @@ class RunTimes:
     def _found(
         self, spec: JobSpec, gpu_milli: int, limit_ms: int, ran_ms: int
     ) -> tuple[int, Sequence[int], int]:
-        """The narrowest group with enough jobs that ran longer, and from where on they did."""
+        """The narrowest group with enough jobs that ran longer, and the index of the first of them."""
         used = _used(ran_ms, limit_ms)
         keys = _keys(spec, gpu_milli, limit_ms)
         last = len(keys) - 1
@@ -92,10 +92,10 @@ class RunTimes:
         return len(keys), (), 0
 
     def draw(self, spec: JobSpec, gpu_milli: int, limit_ms: int, ran_ms: int, random: Random) -> int:
-        """How long a job will have run in all, given that it has run so long."""
+        """How long a job will have run in all, given that it has run for `ran_ms`."""
         level, values, first = self._found(spec, gpu_milli, limit_ms, ran_ms)
         if not values:
-            # Nothing ever ran so long: to its limit, or as long again.
+            # No job ever ran this long: assume its limit, or as long again.
             return limit_ms if limit_ms < NO_LIMIT_MS else 2 * ran_ms + HOUR_MS
         value = values[first + int(random.random() * (len(values) - first))]
         if level < len(LEVELS) - 2 and limit_ms < NO_LIMIT_MS:
@@ -103,7 +103,7 @@ class RunTimes:
         return max(ran_ms + 1, min(value, limit_ms))
 
     def middle(self, spec: JobSpec, gpu_milli: int, limit_ms: int) -> tuple[int, int]:
-        """The mean run time to expect of a new job, and the level it comes from; (-1, level) if nothing is known."""
+        """The expected run time of a new job, and the level that it comes from; (-1, level) if nothing is known."""
         level, values, _ = self._found(spec, gpu_milli, limit_ms, -1)
         if not values:
             return -1, level
@@ -121,14 +121,14 @@ def _of_limit(parts: int, limit_ms: int) -> int:
 
 
 def _keys(spec: JobSpec, gpu_milli: int, limit_ms: int) -> tuple[tuple[object, ...], ...]:
-    """The groups of a job, narrowest first. Limits and GPUs are alike up to a factor of two."""
+    """The groups of a job, narrowest first. Limits and GPUs count as equal up to a factor of two."""
     limit = (limit_ms // SECOND_MS).bit_length() if limit_ms < NO_LIMIT_MS else 0
     gpus, who = gpu_milli.bit_length(), (spec.tenant, spec.user)
     return ((who, spec.name, gpus, limit), (who, gpus, limit), (who, limit), (gpus, limit), (limit,), ())
 
 
 class Arrivals:
-    """Which jobs come next: stretches of the past over again, from the same time of day."""
+    """Which jobs come next: stretches of the past again, from the same time of day."""
 
     def __init__(self, jobs: Iterable[PastJob], now_ms: int) -> None:
         self._jobs = sorted(
@@ -139,7 +139,7 @@ class Arrivals:
         self._now_ms = now_ms
 
     def block(self, now_ms: int, number: int, random: Random) -> list[tuple[int, PastJob]]:
-        """The jobs of one stretch ahead of now, with the times they come at."""
+        """The jobs of one stretch ahead of now, with their arrival times."""
         if not self._at or self._now_ms - self._at[0] < _SPAN_MIN_MS:
             return []
         begin_ms = now_ms + number * BLOCK_MS
@@ -150,7 +150,7 @@ class Arrivals:
             back_ms = (1 + ahead + int(random.random() * days)) * DAY_MS
             length_ms = BLOCK_MS
         else:
-            # Less than a day is known: what came lately comes again.
+            # Less than a day is known: recent arrivals come again.
             length_ms = min(BLOCK_MS, span_ms)
             back_ms = begin_ms - (self._now_ms - length_ms)
         found = []

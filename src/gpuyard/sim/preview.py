@@ -1,7 +1,7 @@
 """What a change of the configuration would have done: the recorded days, simulated as they were and as they would be.
 
-Both sides are simulated, with the same jobs on the fleet as it is, so that what the simulator does not know is missing
-on both. What really happened stands beside the first, as a check of the simulator itself.
+Both sides are simulated, with the same jobs on the present fleet, so that whatever the simulator does not know is
+missing on both. What really happened is shown beside the first, as a check of the simulator itself.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,37 +21,37 @@ from gpuyard.sim.simulate import Lacks, Simulation
 from gpuyard.sim.summary import nearest_rank, whole
 
 FEW_JOBS = 50
-"""With fewer, chance says more than the policy."""
+"""With fewer jobs, chance says more than the policy."""
 OFF_FACTOR = 2
-"""A simulated wait that is off by more than this, and by more than a minute, is told."""
+"""A simulated wait that is off by more than this factor, and by more than a minute, gets a note."""
 
 Progress = Callable[[str, int, int], None]
-"""Told which side is simulated, how many jobs have ended, of how many."""
+"""Called with the side being simulated, how many jobs have ended, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be previewed."""
+    """The request for a preview."""
 
     state: State
-    """The yard as it is: fleet, live jobs, settings."""
+    """The present yard: fleet, live jobs, settings."""
     settings: Settings
-    """What would be put in force."""
+    """The settings that would be put in force."""
     changed: tuple[str, ...]
     """Tenants that the change names."""
     from_ms: int
     until_ms: int
     since_ms: int = 0
-    """Since when the present settings are in force: what happened before is no check of the simulation."""
+    """When the present settings came into force: earlier events are no check of the simulation."""
     shortened: bool = False
     """Whether more was recorded than can be simulated in a reasonable time."""
 
 
 def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
-    """Simulate both sides and tell what differs, as plain JSON data."""
+    """Simulate both sides and return the differences, as plain JSON data."""
     state = asked.state
     rows = list(rows)
-    # A yard that is younger than the days asked for was not idle before.
+    # Days before the yard existed must not count as idle days.
     born_ms = min([row[2] for row in rows] + [r.job.submitted_ms for r in state.jobs.values()], default=0)
     asked = replace(asked, from_ms=min(max(asked.from_ms, born_ms), asked.until_ms - 1))
     history = recorded(rows, state, asked.from_ms, asked.until_ms)
@@ -59,7 +59,7 @@ def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> 
     pools, away = _fleet(state)
     lacks = dict(state.nodes.lacks)
     doomed = _never(state, asked)
-    # The copy of the yard has served; a simulation builds its own.
+    # The copy of the yard is no longer needed; each simulation builds its own.
     sides = [
         _simulated(history, pools, settings, lacks, name, progress)
         for name, settings in (("as it is", before_settings), ("as it would be", asked.settings))
@@ -87,7 +87,7 @@ def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> 
 
 
 def _fleet(state: State) -> tuple[list[Pool], list[str]]:
-    """Nodes that take work now, and the names of those that do not."""
+    """Nodes that take jobs now, and the names of those that do not."""
     nodes: dict[tuple[str, str], list[Node]] = {}
     away = []
     for number, node in enumerate(state.nodes.node):
@@ -101,7 +101,7 @@ def _fleet(state: State) -> tuple[list[Pool], list[str]]:
 
 
 def _never(state: State, asked: Asked) -> list[str]:
-    """Labels of waiting jobs that could start now or later and never could under the new settings."""
+    """Labels of waiting jobs that could start now or later, but never under the new settings."""
     waiting = [record for record in state.jobs.values() if record.phase is None]
     could: list[Any] = [record for record in waiting if never(state, record.job.spec) is None]
     apply(state, ConfigSet(state.now_ms, asked.settings))
@@ -139,7 +139,7 @@ def _below(path: str) -> Callable[[str], bool]:
 def _compared(
     name: str, history: Recorded, sides: list[Result], wanted: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """Waits of some tenants' jobs, those that ended on both sides. None: there is none."""
+    """Waits of some tenants' jobs, of those that ended on both sides. None: there is none."""
     both = set(sides[0].job_id) & set(sides[1].job_id)
     waits = [_waits(history, side, both, wanted) for side in sides]
     jobs = sum(
@@ -164,7 +164,7 @@ def _waits(history: Recorded, side: Result, both: set[int], wanted: Callable[[st
 
 
 def _utilisation(history: Recorded, side: Result) -> float | None:
-    """GPU time used within the recorded days, of what the fleet had to give."""
+    """GPU time used within the recorded days, as a part of what the fleet offered."""
     offered = side.capacity_milli * history.span_ms
     if offered <= 0:
         return None
@@ -179,9 +179,9 @@ def _utilisation(history: Recorded, side: Result) -> float | None:
 
 
 def _check(history: Recorded, side: Result, since_ms: int) -> dict[str, Any]:
-    """What really happened against the simulation of it, over jobs that started and were not tried again.
+    """What really happened against its simulation, over jobs that started and were not tried again.
 
-    Only those count that came since the present settings are in force and before the first that waits still.
+    Only jobs count that came after the present settings and before the first job that still waits.
     """
     until_ms = history.settled_ms
     pairs = [

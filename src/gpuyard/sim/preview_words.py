@@ -1,4 +1,4 @@
-"""A preview in words. Apart from the preview itself, for commands that only print one."""
+"""A preview in words. Kept apart from the preview itself, for commands that only print one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ def sentence(found: dict[str, Any]) -> str:
     told = [row for row in found["tenants"] if None not in row["wait_mean_ms"]]
     if not told:
         return f"{days}: no job was recorded whose wait could be compared"
-    # Those that feel it most; in the order of the table.
+    # The tenants with the largest change, in the order of the table.
     most = sorted(told, key=lambda row: (-_moved(row), row["tenant"]))[:TENANTS_SAID_MAX]
     waits = [f"{row['tenant']} {pair_text(*row['wait_mean_ms'])}" for row in told if row in most]
     return f"{days}: mean wait of {', '.join(waits)}, {_utilisation_text(found['utilisation'])}"
@@ -45,7 +45,7 @@ def alone_text(ms: int | None) -> str:
 
 
 def _figure(ms: int, unit_ms: int) -> str:
-    """Whole numbers from ten on, one digit below."""
+    """Whole numbers from ten up, one decimal below."""
     tenths = (10 * ms + unit_ms // 2) // unit_ms
     return str((ms + unit_ms // 2) // unit_ms) if tenths >= 100 or not tenths % 10 else f"{tenths / 10:.1f}"
 

@@ -1,8 +1,8 @@
 """What a yard has recorded, as a trace: the jobs that ended in the last days, and those that are live.
 
-The record tells when a job was submitted, started and ended, not how long it will run if it has not ended. A job that
-runs is taken to be half-way; one that waits, to run as long as the median of its tenant. Jobs that were there when the
-days begin take their room then, and are not counted in the waits.
+The record says when a job was submitted, started and ended, but not how long a live job will run. A running job is
+assumed to be half-way; a waiting one, to run as long as the median of its tenant. Jobs that existed before the first
+day take their room when it begins, and are not counted in the waits.
 """
 
 import json
@@ -25,26 +25,26 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Recorded:
-    """A trace, with what is known of each of its jobs beside it."""
+    """A trace, with what is known about each of its jobs."""
 
     trace: Trace
     span_ms: int
-    """How long the record is. Work goes on after it until every job is done."""
+    """How long the record is. The simulation continues after it until every job is done."""
     tenant: list[str] = field(default_factory=list)
     counted: list[bool] = field(default_factory=list)
     """Whether its wait is counted: it was submitted in these days."""
     waited_ms: "array[int]" = field(default_factory=lambda: array("q"))
-    """How long it really waited; -1: it waits still, or was tried more than once."""
+    """How long it really waited; -1: it still waits, or was tried more than once."""
     settled_ms: int = 0
-    """Until when every job that came has started. After that, those that have are the lucky ones."""
+    """Until when every job that came has started. After that, only the lucky ones have."""
     live: int = 0
     """Jobs that have not ended."""
     carried: int = 0
-    """Jobs that were there when the days begin."""
+    """Jobs that existed before the first day."""
     never_ran: int = 0
-    """Jobs that ended without having started: they are left out."""
+    """Jobs that ended without a start: they are left out."""
     retried: int = 0
-    """Jobs with several attempts, of which the last counts."""
+    """Jobs with several attempts; the last one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
         found.retried += attempts > 1
         runs.setdefault(_top(tenant), []).append(ended_ms - started_ms)
         spec = from_plain(JobSpec, detail["spec"])
-        # It could not start before its begin time, nor before the jobs it waited for had ended.
+        # It could not start before its begin time, nor before its dependencies had ended.
         after = [waits.done_ms(job_id, spec, each) for each in spec.after]
         ready_ms = min(started_ms, max([submitted_ms, detail.get("begin_ms", 0), *after]))
         limit_ms = detail["limit_ms"]
@@ -85,7 +85,7 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
     every = sorted(time for times in runs.values() for time in times)
     for record in state.jobs.values():
         if record.held or record.pending or record.doomed:
-            # It waits for a person or for another job, whatever the policy.
+            # It waits for a user or for another job, whatever the policy.
             continue
         found.live += 1
         usual_ms = median.get(_top(record.job.spec.tenant), every[len(every) // 2] if every else HOUR_MS)
@@ -99,7 +99,7 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
 
 
 class _Waits:
-    """When the jobs had ended that others waited for."""
+    """When the jobs that others waited for had ended."""
 
     def __init__(self, ended: list[tuple[Any, ...]]) -> None:
         self._rows = ended
@@ -108,7 +108,7 @@ class _Waits:
         self._names: dict[tuple[str, str], tuple[list[int], list[int]]] | None = None
 
     def done_ms(self, job_id: int, spec: JobSpec, after: After) -> int:
-        """When the last of them had; 0: the record does not tell."""
+        """When the last of them had ended; 0: the record does not say."""
         if after.kind is AfterKind.ALONE:
             ids, last_ms = self._namesakes().get((spec.user, spec.name), ([], []))
             place = bisect_left(ids, job_id)
@@ -121,7 +121,7 @@ class _Waits:
         return self._arrays[key]
 
     def _namesakes(self) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
-        """By user and name: the ids in order, and when the last of all up to each had ended."""
+        """By user and name: the ids in order, and for each the end of the last job up to it."""
         if self._names is None:
             self._names = {}
             for row in sorted(self._rows, key=lambda row: row[0]):
@@ -144,7 +144,7 @@ def _row(
     waited_ms: int,
 ) -> _Row:
     counted = ready_ms >= from_ms
-    # What ran before the record begins is behind it.
+    # What ran before the record begins is left out.
     run_ms = max(1, ended_ms - max(started_ms, from_ms))
     limit_ms = 0 if limit_ms >= NO_LIMIT_MS else limit_ms
     plain = replace(spec, recipe="", name="", after=(), after_one=False)
@@ -155,7 +155,7 @@ def _row(
 
 
 def _live_row(record: JobRecord, from_ms: int, until_ms: int, usual_ms: int) -> _Row:
-    """A job that has not ended: one that runs is half-way, one that waits is like its tenant's others."""
+    """A job that has not ended: a running one is half-way, a waiting one is like the others of its tenant."""
     job = record.job
     ready_ms = min(until_ms, max(job.submitted_ms, record.begin_ms))
     waited_ms = UNKNOWN

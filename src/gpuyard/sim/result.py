@@ -20,7 +20,7 @@ class Samples:
     tenant_used_milli: list["array[int]"] = field(default_factory=list)
     """Per tenant (same order as `Result.tenants`), milli-GPU allocated."""
     tenant_entitled_milli: list["array[int]"] = field(default_factory=list)
-    """Per tenant, what its weight entitles it to at that moment, given who has work."""
+    """Per tenant, what its weight entitles it to at that moment, given which tenants have work."""
 
 
 @dataclass(slots=True)
@@ -42,19 +42,19 @@ class Result:
     preemptions: int = 0
     node_failures: int = 0
     destroyed_gpu_ms: int = 0
-    """GPU time (ms x GPU) spent on work that had to be done again, restarts included."""
+    """GPU time (ms x GPU) of work that had to be done again, restarts included."""
     used_gpu_ms: int = 0
     cost_micro_usd: int = 0
     price_micro_usd_h: int | None = None
     """What an hour of every GPU costs; None: they differ."""
     tenant_cost_micro_usd: list[int] = field(default_factory=list)
-    """Per tenant, where prices differ."""
+    """Per tenant, if prices differ."""
     first_submit_ms: int = 0
     last_end_ms: int = 0
     interrupted: bool = False
     cpu_s: float = 0.0
     decide_ns: "array[int]" = field(default_factory=lambda: array("q"))
-    """Nanoseconds of every decision, where asked for."""
+    """Nanoseconds of every decision, if requested."""
     samples: Samples = field(default_factory=Samples)
     # One entry per ended job (COMPLETED or TIMEOUT), in order of their end.
     job_id: "array[int]" = field(default_factory=lambda: array("q"))

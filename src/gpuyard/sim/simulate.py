@@ -1,7 +1,7 @@
 """The simulator: a virtual clock around the same `apply` and `decide` that run live.
 
-Time jumps from event to event. Nothing here knows how decisions are made, and nothing in the core knows that the
-world is simulated.
+Time jumps from event to event. Nothing here knows how decisions are made, and nothing in the core knows that the world
+is simulated.
 """
 
 import gc
@@ -43,10 +43,10 @@ _ARRIVALS_PER_DAY = 8
 _COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
 
 Progress = Callable[[int, int], None]
-"""Told how many jobs have ended, of how many."""
+"""Called with how many jobs have ended, and of how many."""
 
 Watch = Callable[[Plan, int], None]
-"""Told what is decided, and when, before it is committed."""
+"""Called with each plan and its time, before it is committed."""
 
 Lacks = Mapping[str, Set[Capability]]
 """What the engines of clusters cannot do. What is not named, they can."""
@@ -88,23 +88,23 @@ class Simulation:
         last_ms = trace.submit_ms[-1] if len(trace) else 0
         self._ends = Ends(last_ms * _ARRIVALS_PER_DAY // max(1, len(trace)))
         self._outcome: dict[int, Outcome] = {}
-        """How the current attempt of a job will end, where it is not by completing."""
+        """How the current attempt of a job will end, if not by completing."""
         self._changes = sorted(node_changes, key=attrgetter("at_ms"))[::-1]
-        """Of nodes, the next one last."""
+        """Changes of nodes, the next one last."""
         self._team = self._meter.spec_team
         self._time_decisions = time_decisions
         self._watch = watch
         self._tick_ms = self._change_ms = NEVER_MS
         """When time alone may change a decision, and when a node next changes."""
         self._due_ms = 0
-        """When there is something to do besides jobs."""
+        """When something other than a job is due."""
         self._timed = policy.order.fair or self.state.tenants.budgeted
         """Whether time alone may let a waiting job start."""
         self._quiet_ms = NEVER_MS
-        """Since when nothing runs and jobs wait. Once every budget was whole again, what waits does so for ever."""
+        """Since when nothing runs and jobs wait. Once every budget has been renewed, these jobs wait for ever."""
         self._learner = Learner()
         self._learn_at = FIRST_JOBS if policy.rank is not None else NEVER_MS
-        """Arrivals since demand was last learned at which it is looked at again."""
+        """How many arrivals since demand was last learned trigger the next check."""
 
     @property
     def ended(self) -> int:
@@ -114,9 +114,9 @@ class Simulation:
     # -- the loop ----------------------------------------------------------------------------------------------
 
     def run(self, progress: Progress | None = None) -> Result:
-        """Run to the end of the trace, or to Ctrl-C; what was measured is in the result either way."""
+        """Run to the end of the trace, or to Ctrl-C; the result has what was measured either way."""
         started = process_time()
-        # Nothing in the loop makes circles, so the collector would only look through the live jobs again and again.
+        # The loop makes no reference cycles, so the collector would only scan the live jobs again and again.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -143,7 +143,7 @@ class Simulation:
         self._set_due()
         while True:
             if next_submit < self._due_ms and not state.queue.count:
-                # Nobody waits, so what ends before the next arrival changes nothing but the books.
+                # No job waits, so ends before the next arrival change no decision.
                 now_ms = next_submit
             else:
                 now_ms = ends.next_ms if ends.next_ms < next_submit else next_submit
@@ -180,14 +180,14 @@ class Simulation:
                     self._commit(decide(state, policy, now_ms), now_ms)
 
     def _learn(self, now_ms: int) -> None:
-        """Demand is learned as live: from what has come so far."""
+        """Learn demand as a live yard does: from the jobs so far."""
         asks = self._learner.look(self.state)
         if asks is not None:
             apply(self.state, DemandLearned(now_ms, asks))
         self._learn_at = self._learner.due
 
     def _end_until(self, until_ms: int) -> None:
-        """What ends before then ends."""
+        """Process all ends before then."""
         state, ends, outcomes, note = self.state, self._ends, self._outcome, self._meter.ended.append
         plain = self._meter.one_price
         while ends.next_ms < until_ms:
@@ -201,7 +201,7 @@ class Simulation:
                     self._end(record, at_ms, outcomes.pop(job_id, _COMPLETED))
 
     def _due(self, now_ms: int, row: int) -> int:
-        """What is due besides jobs: samples, ticks, and the end; so many rows have arrived. The time that it is now."""
+        """Handle what is due besides jobs: samples, ticks, the end. `row` rows have arrived. Returns the time."""
         now_ms = min(now_ms, self._tick_ms, self._change_ms)
         if now_ms >= self._meter.next_sample_ms:
             self._meter.sample(now_ms, row)
@@ -232,7 +232,7 @@ class Simulation:
             return True
         if not state.queue.count:
             return False
-        # Nothing runs and something waits: only a node that comes back or a budget's next window can help.
+        # Nothing runs and jobs wait: only a node that comes back or a budget's next window can help.
         if self._ends or self._changes:
             return True
         windows = [spend.window_ms for spend in state.tenants.spend if spend is not None]
@@ -244,7 +244,7 @@ class Simulation:
     # -- what happens ------------------------------------------------------------------------------------------
 
     def _admit(self, spec: int) -> int:
-        """Who a spec is measured under, or -1 if it could never run."""
+        """The team under which a spec is measured, or -1 if it could never run."""
         asked = self.trace.specs[spec]
         team = -1
         if never(self.state, asked) is None:
@@ -253,7 +253,7 @@ class Simulation:
         return team
 
     def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
-        """An attempt ends, of whatever job and in whatever way."""
+        """An attempt ends, of any job and in any way."""
         job_id = record.id
         ran_ms = at_ms - record.started_ms
         saved_before = self._saved.get(job_id, 0)
@@ -276,7 +276,7 @@ class Simulation:
         end(self.state, at_ms, job_id, record.attempt, outcome, saved_ms)
 
     def _stopped(self, record: JobRecord, ran_ms: int) -> None:
-        """An attempt of a job that has not ended ran so long."""
+        """An attempt of a job that has not ended ran for `ran_ms`."""
         self._ran[record.id] = self._ran.get(record.id, 0) + ran_ms
         if not self._meter.one_price:
             self._meter.charge(record, ran_ms)
@@ -323,7 +323,7 @@ class Simulation:
                 end_ms = record.end_ms
                 self._outcome[job_id] = Outcome.TIMEOUT
             push((end_ms, job_id, attempt, record))
-        # After the starts: an earmark overdraws its nodes, and on such a node nothing may start.
+        # After the starts: an earmark overdraws its nodes, and nothing may start on such a node.
         for earmark in plan[2]:
             apply(state, EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
         if plan[2] or (self._timed and self._tick_ms == NEVER_MS):

@@ -1,8 +1,8 @@
-"""A site's history as a trace: what each job held, for as long as it ran, from when it could have started.
+"""A site's history as a trace: what each job held, for as long as it ran, from the time when it could have started.
 
 Each try is a job of the trace: a requeued job held its GPUs twice. A job that may not start yet (held, waiting for
-another, a begin time, or just requeued) counts from the moment Slurm calls eligible: before that nobody could have
-started it. Those that never ran and, unless asked for, those without GPUs are left out and counted.
+another, a begin time, or just requeued) counts from its eligible time in Slurm: before that it could not have started.
+Jobs that never ran and, unless requested, jobs without GPUs are left out and counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ class History:
     later: int = 0
     """Jobs that could not have started when they were submitted."""
     again: int = 0
-    """Tries of jobs that had been tried before."""
+    """Further tries of jobs that had been tried before."""
     running: int = 0
-    """Jobs that have not ended: they count with the time they have run."""
+    """Jobs that have not ended: they count with their run time so far."""
     broken: list[str] = field(default_factory=list)
 
 
@@ -45,7 +45,7 @@ def history(
 ) -> History:
     """The trace of these rows.
 
-    `place` names the tenant of a job; `models` what a model of the forms is called, `classes` the same for a QOS.
+    `place` gives the tenant of a job; `models` maps the models of the forms to names, `classes` maps QOS names.
     """
     builder = Builder("sacct")
     builder.epoch_ms = 0

@@ -1,7 +1,7 @@
 """Several policies on one trace: the same jobs, the same fleet and the same failures for each of them.
 
-A comparison is only worth something if nothing but the policy differs, so what the runs share is made here,
-once, and one run after the other gets it.
+A comparison is only worth something if nothing but the policy differs, so what the runs share is made here, once, and
+given to one run after the other.
 """
 
 from array import array
@@ -21,7 +21,7 @@ from gpuyard.sim.simulate import NOTHING, Lacks, Progress, Simulation
 from gpuyard.sim.trace import Trace
 
 FAILURES_MAX = 2_000_000
-"""More than this many node failures are a mistake in the rate, and would fill the memory."""
+"""More node failures than this are a mistake in the rate, and would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Faults:
     """What goes wrong with the nodes."""
 
     mtbf_hours: float | None = None
-    """Mean time between the failures of one node; None: nodes do not fail."""
+    """Mean time between failures of one node; None: nodes do not fail."""
     repair_hours: float = 1.0
     spot_trace: Path | None = None
     """Recorded availability that the spot nodes follow."""
@@ -60,9 +60,9 @@ class Study:
         self.node_changes = tuple(node_changes)
         self.lacks = lacks
         self.results: list[Result] = []
-        """Of the policies run so far."""
+        """Results of the policies run so far."""
         self.rejection: tuple[int, Reason] | None = None
-        """The first job (by id) that could never start, and why. The same whatever the policy."""
+        """The first job (by id) that could never start, and why. The same for every policy."""
 
     def run(
         self,
@@ -71,8 +71,8 @@ class Study:
     ) -> bool:
         """Run the policies in order, until done or Ctrl-C; False if it was Ctrl-C.
 
-        What was measured up to then is in `results` either way. `progress` is asked for a progress function
-        at the start of each policy.
+        `results` has what was measured up to then either way. `progress` is called for a progress function at the start
+        of each policy.
         """
         try:
             for spec in policies:
@@ -91,7 +91,7 @@ class Study:
                 if result.interrupted:
                     return False
         except KeyboardInterrupt:
-            # Between two runs, or while one was being set up: those before it are whole.
+            # Between two runs, or while one was being set up: the earlier results are complete.
             return False
         return True
 
@@ -122,8 +122,7 @@ def first_jobs(trace: Trace, jobs: int) -> Trace:
 def node_changes(trace: Trace, pools: Sequence[Pool], faults: Faults, seed: int) -> list[NodeChange]:
     """When which nodes go down and come back, from the first submission until all work could be done.
 
-    After that nothing fails any more, so that every simulation ends, even one whose jobs take longer than its
-    nodes last.
+    After that nothing fails any more, so that every simulation ends, even if its jobs take longer than its nodes last.
     """
     nodes = [node for pool in pools for node in pool.nodes]
     until_ms = _horizon_ms(trace, sum(node.gpus for node in nodes) * MILLI)
@@ -167,7 +166,7 @@ def _spot_nodes(pools: Sequence[Pool]) -> list[int]:
 
 
 def _merged(causes: Sequence[Sequence[NodeChange]]) -> Iterator[NodeChange]:
-    """One course of events out of several causes: a node is up again when no cause keeps it down any more."""
+    """One sequence of changes from several causes: a node is up again when no cause keeps it down any more."""
     changes = [(change, cause) for cause, own in enumerate(causes) for change in own]
     changes.sort(key=lambda pair: (pair[0].at_ms, pair[0].node, pair[0].up, pair[1]))
     down: dict[int, set[int]] = {}
@@ -183,7 +182,7 @@ def _merged(causes: Sequence[Sequence[NodeChange]]) -> Iterator[NodeChange]:
 
 
 def _horizon_ms(trace: Trace, capacity_milli: int) -> int:
-    """Twice the time that the trace takes if nothing fails: its submissions, or its work if that is more."""
+    """Twice the time that the trace takes without failures: its submissions, or its work if that takes longer."""
     if not len(trace):
         return 0
     milli = array("q", [_gpu_milli(spec.ask) for spec in trace.specs])
@@ -198,5 +197,5 @@ def _gpu_milli(ask: Ask) -> int:
             return ask.tasks * count * MILLI
         case Milli(count, milli):
             return ask.tasks * count * milli
-    # Kinds that nothing can serve yet are rejected and make no work.
+    # Asks that cannot be served yet are rejected and make no work.
     return 0

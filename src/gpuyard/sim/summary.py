@@ -1,8 +1,8 @@
 """The figures of one simulated policy, as plain JSON data: for scripts to read and the report to draw.
 
-Every figure is defined here and nowhere else, so that the table, the plots and the JSON cannot disagree.
-Percentiles are taken on integers (milliseconds, thousandths of a slowdown) by nearest rank: each one is a
-value that a job really had. What cannot be said (the wait of no jobs) is None, never NaN.
+Every figure is defined here and nowhere else, so that the table, the plots and the JSON cannot disagree. Percentiles
+are taken on integers (milliseconds, thousandths of a slowdown) by nearest rank: each one is a value that a job really
+had. Figures without a value (the wait of no jobs) are None, never NaN.
 """
 
 from array import array
@@ -27,8 +27,8 @@ MEAN_DIGITS = 3
 def summaries_of(results: Sequence[Result]) -> list[dict[str, Any]]:
     """The figures of several policies on one trace, with utilisation over the same time for all of them.
 
-    That is from the first submission until the first policy is through with its jobs. A policy that leaves a few long
-    jobs to the end is not less busy for that. A run that was interrupted compares with nothing.
+    That is from the first submission until the first policy has finished its jobs. A policy that leaves a few long jobs
+    to the end is not less busy for that. An interrupted run cannot be compared.
     """
     if any([result.interrupted for result in results]):
         return [summarise(result) for result in results]
@@ -83,8 +83,8 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
 def whole(result: Result) -> Result:
     """The result with columns of equal length.
 
-    Ctrl-C can stop a simulation between two columns of one row; the half row is left out. A result whose
-    columns agree is returned as it is.
+    Ctrl-C can stop a simulation between two columns of one row; the half row is left out. A result with equal columns
+    is returned as it is.
     """
     jobs = {name: getattr(result, name) for name in ("job_id", "wait_ms", "jct_ms", "gpu_milli", "tenant")}
     samples = result.samples
@@ -141,8 +141,8 @@ def utilisation(
 ) -> float | None:
     """Used GPU time over the GPU time of nodes that were up, from the first submission to the last end.
 
-    Where jobs are unfinished, the time runs to the last sample instead, as their GPU time counts too. With `until_ms`
-    it ends there, if that is earlier: what was used later is known from the samples and taken off.
+    If jobs are unfinished, the time runs to the last sample instead, because their GPU time counts too. With `until_ms`
+    it ends there, if that is earlier: what was used later is known from the samples and subtracted.
     """
     start, end = result.first_submit_ms, _until(result, until_ms)
     used_milli_ms = result.used_gpu_ms * MILLI
@@ -156,7 +156,7 @@ def utilisation(
 
 
 def _until(result: Result, until_ms: int | None) -> int:
-    """Where the time ends that utilisation is taken over."""
+    """The end of the time over which utilisation is taken."""
     start, end = _window_ms(result)
     return end if until_ms is None else max(start, min(end, until_ms))
 
@@ -191,12 +191,12 @@ def fairness(samples: Samples) -> float | None:
 
 
 def tenant_shares(result: Result, weights: Sequence[int]) -> list[tuple[float, float] | None]:
-    """Per tenant (share of the GPU time used while jobs waited, share of it that was its due).
+    """Per tenant (share of the GPU time used while jobs waited, share of it that it was entitled to).
 
-    Only samples with a queue count (all of them where there never was one): while nothing waits, everybody
-    has what it asks for and shares say nothing about the policy. Entitlement is weighed with what the cluster
-    used at that moment. A tenant that has exactly its due at every moment then has share == entitled, however
-    busy the cluster was.
+    Only samples with a queue count (all samples if there never was a queue): while no job waits, every tenant has what
+    it asks for and shares say nothing about the policy. Entitlement is weighted with what the cluster used at that
+    moment. So a tenant that has exactly its entitlement at every moment has share == entitled, however busy the cluster
+    was.
     """
     if any(result.samples.waiting):
         weights = [
@@ -266,14 +266,14 @@ def _by_tenant(tenant: Iterable[int], values: Iterable[int], count: int) -> list
 
 
 def _merged(groups: list[list[int]]) -> list[int]:
-    """All values, sorted. Python's sort merges the sorted groups instead of sorting anew."""
+    """All values, sorted. Python's sort merges the sorted groups instead of sorting again."""
     merged = [value for group in groups for value in group]
     merged.sort()
     return merged
 
 
 def _window_ms(result: Result) -> tuple[int, int]:
-    """What the time averages are taken over."""
+    """The period over which time averages are taken."""
     end = result.last_end_ms
     if (result.unfinished or not len(result.jct_ms)) and len(result.samples.at_ms):
         end = max(end, result.samples.at_ms[-1])
@@ -281,19 +281,19 @@ def _window_ms(result: Result) -> tuple[int, int]:
 
 
 def _weights_ms(result: Result) -> list[int]:
-    """How long each sample stands: until the next, within the window; equally where that gives nothing."""
+    """How long each sample holds: until the next, within the window; equal weights if that gives nothing."""
     weights = _spans_ms(result, *_window_ms(result))
     return weights if any(weights) else [1] * len(weights)
 
 
 def _spans_ms(result: Result, start: int, end: int) -> list[int]:
-    """How long each sample stands between two times."""
+    """How long each sample holds between two times."""
     at = [min(max(ms, start), end) for ms in result.samples.at_ms]
     return [after - before for before, after in zip(at, [*at[1:], end], strict=True)] if at else []
 
 
 def _mean(values: Sequence[int], weights: Sequence[int]) -> float | None:
-    """The weighted mean; None of nothing."""
+    """The weighted mean; None if there is nothing to average."""
     if not len(values) or not any(weights):
         return None
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)

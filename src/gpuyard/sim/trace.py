@@ -1,4 +1,4 @@
-"""A trace: jobs with the times they were submitted and how long they really ran, in columns.
+"""A trace: jobs with their submission times and real run times, in columns.
 
 Columns, because a month of a large cluster is a million jobs: five numbers each and a shared spec keep that in some
 40 MB, and a `Job` is made only when its time comes.
@@ -12,7 +12,7 @@ from itertools import count, repeat
 from gpuyard.model import Job, JobSpec
 
 SKIPPED_NAMED_MAX = 20
-"""How many broken rows are kept by name; all of them are counted."""
+"""How many broken rows are kept with their line; all of them are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Trace:
     limit_ms: "array[int]" = field(default_factory=lambda: array("q"))
     """The time limit it was submitted with; 0: none."""
     deadline_ms: "array[int]" = field(default_factory=lambda: array("q"))
-    """When it should be done; 0: no matter."""
+    """When it should be done; 0: it has no deadline."""
     rows: int = 0
     """Rows read, broken ones included."""
     skipped: int = 0
     skipped_named: list[Skipped] = field(default_factory=list)
     origin_ms: int = 0
-    """Epoch time of the first submission, where the source knows it."""
+    """Epoch time of the first submission, if the source knows it."""
 
     def __len__(self) -> int:
         return len(self.submit_ms)
@@ -55,8 +55,8 @@ class Trace:
         return Job(row + 1, spec, self.submit_ms[row], self.limit_ms[row], self.deadline_ms[row])
 
     def jobs(self) -> Iterator[Job]:
-        """All of them, made one by one."""
-        # Without a line of Python for a job: the columns side by side, each row of which becomes a named tuple.
+        """All jobs, made one by one."""
+        # No line of Python per job: the columns side by side, and each row becomes a named tuple.
         specs = map(self.specs.__getitem__, self.spec)
         none = repeat(0)
         rows = zip(count(1), specs, self.submit_ms, self.limit_ms, self.deadline_ms, none, none, none)

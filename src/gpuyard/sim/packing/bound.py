@@ -2,10 +2,10 @@
 
 Every GPU is filled in patterns of tasks that fit on one GPU; the patterns of a kind of node may use its GPUs, cores and
 memory, in fractions and pooled over the nodes of the kind. A task of several GPUs takes as many whole ones, not
-necessarily of one node. Tasks may be left out at will, also those that would fit. No schedule can do better.
+necessarily of one node. Any task may be left out, even one that would fit. No schedule can do better.
 
 `must` names tasks that have to be taken. With all arrivals in it that came before a policy first refused their kind,
-the program says how far anybody could get who, like that policy, takes whatever fits.
+the program says how far any policy could get that, like this one, takes whatever fits.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from gpuyard.packing.tasks import NodeShape, Task, exact_milli
 _ROUNDS_MAX = 200
 _ENOUGH = 1e-6
 _SHORT = 1e-3
-"""Tasks: less than this of those that must be taken left out is noise of the solver."""
+"""In tasks: if less than this of the required tasks is left out, it is noise of the solver."""
 _MUST = 20.0
-"""What taking a task that must be taken counts, in GPUs: more than whatever else could be done instead."""
+"""The gain of taking a required task, in GPUs: more than anything else that could be done instead."""
 
 
 def scipy_is_here() -> bool:
-    """Whether bounds can be worked out. Looks, without importing it."""
+    """Whether bounds can be computed. Checks without importing scipy."""
     from importlib.util import find_spec  # noqa: PLC0415 (asked once)
 
     return find_spec("scipy") is not None
 
 
 class Bound:
-    """The program of one fleet and its tasks. Patterns found for one seed are kept for the next."""
+    """The program of one fleet and its tasks. Patterns found for one seed are reused for the next."""
 
     def __init__(self, nodes: Sequence[NodeShape], tasks: Sequence[Task]) -> None:
         self._tasks = list(tasks)
@@ -82,7 +82,7 @@ class Bound:
         return True
 
     def most_milli(self, counts: Sequence[int], must: Sequence[int] | None = None) -> float | None:
-        """The most that so many of each task could allocate; None if not all that must be taken can be."""
+        """The most that these counts of tasks could allocate; None if not all required tasks can be taken."""
         rows, kinds = len(self._tasks), len(self._kinds)
         limits = [float(count) for count in counts]
         limits += [count * kind.gpus for kind, count in zip(self._kinds, self._many, strict=True)]
@@ -103,12 +103,12 @@ class Bound:
         return value * MILLI if short < _SHORT else None
 
     def _solve(self, limits: list[float], must: Sequence[int] | None) -> tuple[float, list[float], float]:
-        """The program with the patterns so far: what is allocated, the prices of its limits, what was not taken."""
+        """Solve it with the patterns so far: what is allocated, the prices of its limits, what was not taken."""
         linprog, matrix = _scipy()
         columns, gains, upper = list(self._columns), list(self._gains), limits
         bounds: list[tuple[float, float | None]] = [(0.0, None)] * len(columns)
         if must is not None:
-            # One more column for each task: how many of those that must be taken are. It may not exceed those taken.
+            # One more column for each task: how many required ones are taken, at most as many as are taken in all.
             first = len(limits)
             upper = limits + [0.0] * len(must)
             columns = [{**c, **{first + i: -v for i, v in c.items() if i < len(must)}} for c in columns]
@@ -127,7 +127,7 @@ class Bound:
         return -float(found.fun) - _MUST * taken, [-float(dual) for dual in found.ineqlin.marginals], short
 
     def _grow(self, taken: list[float], duals: list[float]) -> bool:
-        """Add the best pattern of each kind under these prices; False if none is worth it."""
+        """Add the best pattern of each kind under these prices; False if none improves the result."""
         rows, kinds = len(self._tasks), len(self._kinds)
         grown = False
         for kind, shared in enumerate(self._shared):

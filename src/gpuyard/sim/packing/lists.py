@@ -1,4 +1,4 @@
-"""Node lists and pod lists of the openb format. A line that cannot be used ends the reading, with its number."""
+"""Node lists and pod lists of the openb format. A line that cannot be used is an error, with its number."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from gpuyard.sim.traces.cells import RowError, name, show, whole
 from gpuyard.sim.traces.source import Table, open_source
 
 _MOST = 10**9
-"""Milli-cores or MiB of one node or pod: what the kernel multiplies has to stay within 64 bits."""
+"""Milli-cores or MiB of one node or pod: the kernel's products must stay within 64 bits."""
 _GPUS_MAX = 1024
 """GPUs of one node."""
 
@@ -22,10 +22,10 @@ Read = TypeVar("Read", NodeShape, Task)
 
 @dataclass(slots=True)
 class _Strict(Builder):
-    """Every line counts here: a comparison on half a list would be another comparison."""
+    """Every line counts here: a comparison on half a list would be a different comparison."""
 
     def broken(self, line: int, why: str) -> None:
-        """Ends the reading."""
+        """Raise instead of skipping the row."""
         raise BadInput(f"{self.path}:{line}: {why}", hint="Correct the line or take it out.")
 
 
@@ -80,7 +80,7 @@ def read_pods(path: Path) -> list[Task]:
 
 
 def _each(table: Table, read: Callable[[list[str]], Read]) -> list[tuple[str, int, Read]]:
-    """Every row as (name, line, what it says), sorted."""
+    """Every row as (name, line, value), sorted."""
     title = table.require("sn", "name")
     found = []
     for line, cells in table.rows():

@@ -4,7 +4,7 @@
    (cores, GPUs, models) until 95 % of the list are covered.
 2. An order of arrivals is the list, shuffled by the seed, and then clones drawn from it until 130 % of the GPUs have
    been asked for. A list that asks for more loses pods at random instead. The orders are those of Python's generator.
-3. Arrived is what has been asked for of the GPUs, in percent, refused or not; allocation is averaged over the arrivals
+3. Arrived is what has been asked for, in percent of the GPUs, refused or not; allocation is averaged over the arrivals
    that round to the same percentage.
 """
 
@@ -26,7 +26,7 @@ ARRIVALS_MAX = 5_000_000
 
 
 def typical(pods: Sequence[Task]) -> list[tuple[Task, int]]:
-    """The expected tasks with their counts. Memory does not tell them apart."""
+    """The expected tasks with their counts. Memory does not distinguish them."""
     counts = Counter((pod.cpu_milli, pod.gpu_milli, pod.gpus, "|".join(pod.models)) for pod in pods)
     found, covered = [], 0
     for key, count in sorted(counts.items(), key=lambda row: (row[1], row[0]), reverse=True):
@@ -39,7 +39,7 @@ def typical(pods: Sequence[Task]) -> list[tuple[Task, int]]:
 
 
 def arrivals(pods: Sequence[Task], capacity_milli: int, seed: int) -> list[Task]:
-    """One order, inflated."""
+    """One order of arrivals, inflated."""
     rng = random.Random(seed)
     order = list(pods)
     rng.shuffle(order)
@@ -62,11 +62,11 @@ def arrivals(pods: Sequence[Task], capacity_milli: int, seed: int) -> list[Task]
 
 
 PodKind = tuple[tuple[str, ...], int]
-"""The models a pod names and how many GPUs it wants: where it may go, whatever its size."""
+"""The models that a pod names and how many GPUs it wants: which nodes are suitable, whatever its size."""
 
 
 def kind_of(pod: Task) -> PodKind:
-    """What decides on which nodes there could be room for a pod."""
+    """What decides which nodes could have room for a pod."""
     return pod.models, pod.gpus
 
 
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
     """By percent arrived."""
     refused_while_fitting: int
     first_refused: dict[PodKind, int]
-    """By kind of pod: the first that was refused, by its place in the order. Kinds that never were are not in it."""
+    """By kind of pod: the position of the first one that was refused. Kinds that never were refused are missing."""
 
 
 class Comparison:
@@ -100,7 +100,7 @@ class Comparison:
         return [self._number[pod] for pod in arrivals(self.pods, self.capacity_milli, seed)]
 
     def until(self, order: Sequence[int], percent: int) -> list[int]:
-        """The arrivals until so much has been asked for."""
+        """The arrivals until `percent` of the capacity has been asked for."""
         asked, most = 0, self.capacity_milli * percent // 100
         for at, number in enumerate(order):
             asked += self.tasks[number].asked_milli
@@ -131,7 +131,7 @@ class Comparison:
         )
 
     def _mean(self, buckets: dict[int, list[int]], percent: int) -> float:
-        """The mean of a bucket. On a few nodes one arrival may leap over it: then where things stood before."""
+        """The mean of a bucket. On a few nodes one arrival may skip it: then the last value before."""
         used = buckets.get(percent)
         if used is None:
             before = [reached for reached in buckets if reached < percent]

@@ -36,7 +36,7 @@ class Frame:
 
     height: int
     label: str
-    """Says what is drawn to those who cannot see it."""
+    """A description of the plot for readers who cannot see it."""
     x: list[Tick]
     y: list[Tick]
     marks: list[Markup] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Frame:
     y_rules: bool = True
     kind: str = ""
     data: dict[str, str | float] = field(default_factory=dict)
-    """What the crosshair needs to turn places back into values."""
+    """What the crosshair needs to turn positions back into values."""
 
 
 def line(points: Sequence[Point], height: int, colour: str, name: str, title: str) -> Markup:
@@ -65,7 +65,7 @@ def steps(
     title: str,
     filled: bool = False,
 ) -> Markup:
-    """Each value holds until the next one; `filled` colours what is below."""
+    """Each value holds until the next one; `filled` colours the area below."""
     d = _step_path(points, until, height)
     drawn = el("path", el("title", title), class_="line", d=d, style=f"--c:{colour}", data_name=name)
     if not filled:
@@ -82,7 +82,7 @@ def quiet_steps(points: Sequence[Point], until: float, height: int, title: str) 
 def bar(
     left: float, right: float, *, top_px: float, tall_px: float, colour: str, title: str, pale: bool = False
 ) -> Markup:
-    """A bar along x; `pale` for what is missing."""
+    """A bar along x; `pale` for the missing part."""
     return el(
         "rect",
         el("title", title),
@@ -96,13 +96,13 @@ def bar(
 
 
 def marker(x: float, top_px: float, tall_px: float, title: str) -> Markup:
-    """A short upright line with a halo, to be seen on a bar and beside it."""
+    """A short upright line with a halo, visible on a bar and beside it."""
     d = f"M{_x(x)} {_number(top_px)}v{_number(tall_px)}"
     return el("g", el("title", title), el("path", class_="halo", d=d), el("path", class_="marker", d=d))
 
 
 def whisker(x: float, low: float, high: float, height: int, *, colour: str, title: str) -> Markup:
-    """A dot at `low` with a line up to `high`, and a wide invisible line to point at."""
+    """A dot at `low` with a line up to `high`, and a wide invisible line for the pointer."""
     foot, top = _y(low, height), _y(high, height)
     stem = f"M{_x(x)} {foot}V{top}"
     return el(
@@ -122,7 +122,7 @@ def separator(x: float, height: int) -> Markup:
 
 
 def legend(ends: Sequence[End]) -> Markup:
-    """All labels in one line, for windows too narrow to have them beside the lines."""
+    """All labels in one line, for windows too narrow to show them beside the lines."""
     items = (
         el("span", el("i", style=f"--c:{end.colour}"), el("b", end.name), f" {end.note}") for end in ends
     )
@@ -130,7 +130,7 @@ def legend(ends: Sequence[End]) -> Markup:
 
 
 def draw(frame: Frame) -> Markup:
-    """The whole plot: labels of y, the SVG with the labels of x under it, labels of lines."""
+    """The whole plot: y labels, the SVG with the x labels below it, line labels."""
     rules = [
         el("path", class_="rule", d=f"M0 {_y(tick.at, frame.height)}H{WIDTH}")
         for tick in frame.y
@@ -175,7 +175,7 @@ def draw(frame: Frame) -> Markup:
 
 
 def _ends(frame: Frame) -> Markup:
-    """Labels beside the ends of lines, moved apart; without their notes where there are too many."""
+    """Labels beside the ends of lines, moved apart; without their notes if there are too many."""
     both = len(frame.ends) * _TWO_LINES_PX <= frame.height + _TWO_LINES_PX // 2
     gap = _TWO_LINES_PX if both else _ONE_LINE_PX
     places = apart(

@@ -1,4 +1,4 @@
-"""Numbers as people say them: `41 min`, `3.2 h`, `91 %`. Nobody compares more than three digits by eye."""
+"""Numbers in readable form: `41 min`, `3.2 h`, `91 %`. Nobody compares more than three digits by eye."""
 
 MISSING = "–"
 
@@ -70,7 +70,7 @@ def gpu_hours(gpu_seconds: float | None) -> str:
 
 
 def usd(dollars: float | None) -> str:
-    """`$3.10`, `$12,340`; nothing where nothing has a price."""
+    """`$3.10`, `$12,340`; nothing if nothing has a price."""
     if not dollars:
         return MISSING
     return f"${dollars:,.2f}" if dollars < 100 else f"${dollars:,.0f}"

@@ -1,8 +1,7 @@
 """HTML that cannot be broken by the names in it.
 
-Tenants, policies and titles come from files that others wrote. Text becomes part of the page only through
-`el`, which escapes whatever is not already `Markup`; forgetting to escape is then not possible, rather than
-forbidden.
+Tenants, policies and titles come from files that others wrote. Text becomes part of the page only through `el`, which
+escapes everything that is not already `Markup`; forgetting to escape is thus impossible, not just forbidden.
 """
 
 from html import escape
@@ -25,7 +24,7 @@ def text(value: str) -> Markup:
 
 
 def el(tag: str, *children: str | None, **attrs: str | float | None) -> Markup:
-    """An element. `class_` is written as class, `data_x` as data-x; what is None is left out."""
+    """An element. `class_` is written as class, `data_x` as data-x; attributes that are None are left out."""
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{text(str(value))}"'
         for name, value in attrs.items()

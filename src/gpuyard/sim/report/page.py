@@ -43,9 +43,9 @@ def render(
 ) -> str:
     """The whole page. The first policy is the one that the others are compared with.
 
-    `command` is the shell command that repeats the simulation; `origin_ms` the epoch time of the first
-    submission, where known, for dates on the axes; `summaries` what `summarise` said of the results, where
-    that is there already. The same input gives the same bytes.
+    `command` is the shell command that repeats the simulation; `origin_ms` the epoch time of the first submission, if
+    known, for dates on the axes; `summaries` the results of `summarise`, if the caller has them. Equal input gives
+    equal bytes.
     """
     entries = entries_of(results, summaries)
     script = _asset("report.js")
@@ -143,7 +143,7 @@ def _table(entries: Sequence[Entry]) -> Markup | None:
 
 
 def _scrolling(table: Markup) -> Markup:
-    """A table that a narrow screen shows a part of, and a line that says so there."""
+    """A table that may be wider than a narrow screen, with a line that says so."""
     return join(
         el("p", "Swipe sideways: there are more columns →", class_="more"),
         el("div", table, class_="scroll", tabindex="0"),
@@ -151,7 +151,7 @@ def _scrolling(table: Markup) -> Markup:
 
 
 def _key(entries: Sequence[Entry], marked: bool) -> Markup | None:
-    """What is marked, and over which time the policies are compared."""
+    """What is marked, and the time over which the policies are compared."""
     said = []
     if marked:
         said.append(join(el("b", "Marked"), " is the best value of a column. "))
@@ -218,7 +218,7 @@ def _teams(entries: Sequence[Entry]) -> Markup | None:
 
 
 def _teams_heading(entries: Sequence[Entry], paths: Sequence[str]) -> str:
-    """Who waits longest on average under each policy."""
+    """The team that waits longest on average under each policy."""
     found: list[tuple[str, str, str]] = []
     for entry in entries:
         waits = [

@@ -1,4 +1,4 @@
-"""The five plots, each with a heading that says what is seen and a line that says what is drawn."""
+"""The five plots, each with a heading that says what it shows and a line that says what is drawn."""
 
 from collections.abc import Sequence
 
@@ -120,7 +120,7 @@ def _time_data(span: tuple[int, int], origin_ms: int, high: float, unit: str) ->
 
 
 def waits(entries: Sequence[Entry]) -> Markup:
-    """How many jobs had waited no longer than a time."""
+    """The part of the jobs that waited no longer than a time."""
     heading = sentences.wait_heading(entries)
     drawn = "Part of the jobs that waited at most so long. Further up and to the left is better; log scale."
     ended = [(entry, sorted(entry.result.wait_ms)) for entry in entries if len(entry.result.wait_ms)]
@@ -139,7 +139,7 @@ def waits(entries: Sequence[Entry]) -> Markup:
 
 
 def slowdown(entries: Sequence[Entry]) -> Markup:
-    """Median and 95th percentile per size of job: whether large jobs pay for small ones or the reverse."""
+    """Median and 95th percentile by size of job: whether large jobs pay for small ones or the reverse."""
     classes = [slowdown_by_size(entry.result) for entry in entries]
     heading = sentences.slowdown_heading(entries, classes)
     drawn = "Time from submission to end over run time. Dot: median. Line: up to the 95th percentile."
@@ -188,7 +188,7 @@ def _slowdown_end(entry: Entry, count: int, nth: int) -> End:
 
 
 def tenants(entries: Sequence[Entry]) -> Markup:
-    """Bars of what tenants got, with a mark at what they were entitled to."""
+    """Bars of what tenants got, with a mark at their entitlement."""
     every = tenant_rows(entries)
     rows = largest(every)
     heading = sentences.tenants_heading(entries, every)
@@ -245,7 +245,7 @@ def _tenant_marks(
 
 
 def all_plots(entries: Sequence[Entry], origin_ms: int) -> Markup:
-    """In the order in which they are asked about: busy? waiting? how long? who pays? who gets?"""
+    """In the order of a reader's questions: how busy, how many wait, how long, which sizes pay, which tenants get."""
     return join(
         utilisation(entries, origin_ms),
         queue(entries, origin_ms),

@@ -10,13 +10,13 @@ from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A labelled place on an axis."""
+    """A labelled position on an axis."""
 
     at: float
     """0 to 1 along the axis."""
     label: str
     spare: bool = False
-    """May go where there is little room."""
+    """Whether it may be dropped where there is little room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Equal factors, equal distances. What is below `low` lies on the left edge: there is no log of zero."""
+    """Equal factors, equal distances. Values below `low` are on the left edge: there is no log of zero."""
 
     low: float
     high: float
@@ -43,7 +43,7 @@ class Log:
         return _clamp(math.log(value / self.low) / math.log(self.high / self.low))
 
     def value(self, at: float) -> float:
-        """The value at a place, the other way round."""
+        """The value at a position: the inverse."""
         return self.low * (self.high / self.low) ** at
 
 
@@ -128,7 +128,7 @@ def factor_scale(highest: float) -> tuple[Log, list[Tick]]:
 
 
 def apart(places: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Places moved so that neighbours are `gap` apart and all within `low` and `high`; order is kept."""
+    """Positions moved so that neighbours are `gap` apart and all are within `low` and `high`; the order is kept."""
     order = sorted(range(len(places)), key=lambda index: (places[index], index))
     moved = [min(max(places[index], low), high) for index in order]
     for before, after in pairwise(range(len(moved))):

@@ -1,6 +1,6 @@
 """What the figures say, in sentences computed from them: headlines, headings of plots, warnings.
 
-A reader takes the sentence home, so each one carries the numbers it rests on and claims nothing the plot does
+A reader takes the sentence home, so each one carries the numbers that it rests on and claims nothing that the plot does
 not show.
 """
 
@@ -14,7 +14,7 @@ from gpuyard.sim.report.series import PARTS, Entry, SizeClass, TenantRow, end_ms
 from gpuyard.sim.report.table import METRICS, Better, Metric
 
 CHANGE_MIN = 0.03
-"""Relative changes below this are not worth a word in a headline."""
+"""Relative changes below this are not worth mentioning in a headline."""
 
 CHANGES_MAX = 4
 RANKED_MAX = 4
@@ -28,11 +28,11 @@ _ORDER = ("wait mean", "JCT mean", "utilisation", "fairness", "wait p95", "finis
 _FIRST_ASKED = sorted(
     METRICS, key=lambda m: _ORDER.index(m.header) if m.header in _ORDER else len(_ORDER) + METRICS.index(m)
 )
-"""The metrics by how soon a reader asks for them."""
+"""The metrics in the order in which readers look for them."""
 
 
 def headline(first: Entry, other: Entry) -> Markup:
-    """What another policy changes against the first: gains, then losses, what is asked first in front."""
+    """What another policy changes compared with the first: gains, then losses, the most important first."""
     gains: list[Markup] = []
     losses: list[Markup] = []
     for metric in _FIRST_ASKED:
@@ -56,7 +56,7 @@ def headline(first: Entry, other: Entry) -> Markup:
 
 
 def longer_waits(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Every tenant that waits noticeably longer on average or at the 95th percentile, by both figures."""
+    """Every tenant that waits noticeably longer on average or at the 95th percentile, with both figures."""
     said = []
     for path in sorted(set(before) & set(after)):
         worse = []
@@ -114,7 +114,7 @@ def utilisation_heading(entries: Sequence[Entry]) -> str:
 
 
 def wait_heading(entries: Sequence[Entry]) -> str:
-    """On the median, or where hardly any job waits at the median, on the 95th percentile."""
+    """About the median, or if hardly any job waits at the median, about the 95th percentile."""
     known = [entry for entry in entries if entry.summary["wait_s"]["p50"] is not None]
     if not known:
         return "No job ended, so no wait is known"
@@ -151,7 +151,7 @@ def queue_heading(entries: Sequence[Entry]) -> str:
 
 
 def tenants_heading(entries: Sequence[Entry], rows: Sequence[TenantRow]) -> str:
-    """How much GPU time goes beyond entitlements per policy, and who is furthest off under the worst."""
+    """How much GPU time goes beyond entitlements per policy, and the tenant that is furthest off under the worst."""
     found = []
     for index, entry in enumerate(entries):
         gaps = [(pair[0] - pair[1], row.path) for row in rows if (pair := row.shares[index])]
@@ -172,7 +172,7 @@ def tenants_heading(entries: Sequence[Entry], rows: Sequence[TenantRow]) -> str:
 
 
 def slowdown_heading(entries: Sequence[Entry], classes: Sequence[Sequence[SizeClass | None]]) -> str:
-    """About the size of job whose 95th percentile is the worst under any of the policies."""
+    """About the size of job with the worst 95th percentile under any of the policies."""
     known = [(entry, [each for each in found if each]) for entry, found in zip(entries, classes, strict=True)]
     known = [(entry, found) for entry, found in known if found]
     if not known:
@@ -193,14 +193,14 @@ def _all(count: int) -> str:
 
 
 def _ranking(start: str, rest: Sequence[str]) -> str:
-    """The start and the others after it; of many only the next and the last: headings are glanced at."""
+    """The first and the others after it; of many, only the next and the last, because headings are skimmed."""
     if len(rest) < RANKED_MAX:
         return ", ".join([start, *rest])
     return f"{start}, {rest[0]} … {rest[-1]}"
 
 
 def warnings(entries: Sequence[Entry]) -> list[Markup]:
-    """What a reader has to know before believing the figures."""
+    """What a reader has to know before trusting the figures."""
     said = []
     for entry in entries:
         if entry.result.interrupted:

@@ -19,7 +19,7 @@ SIZE_CLASSES = ((1, "1"), (4, "2–4"), (8, "5–8"), (16, "9–16"), (None, "17
 """Most GPUs of a class, and its name."""
 
 PARTS = "≤ 1"
-"""The name of the first class where some jobs ask for a part of a GPU."""
+"""The name of the first class if some jobs ask for a part of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Entry:
     result: Result
     summary: dict[str, Any]
     colour: str
-    """A CSS colour. The first of several policies is grey: the others are measured against it."""
+    """A CSS colour. The first of several policies is grey: the others are compared with it."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Entry:
 
 
 def entries_of(results: Sequence[Result], summaries: Sequence[dict[str, Any]] | None = None) -> list[Entry]:
-    """The policies in the order given; summaries are made where the caller has none."""
+    """The policies in the given order; summaries are made if the caller has none."""
     results = [whole(result) for result in results]
     if summaries is None:
         summaries = summaries_of(results)
@@ -56,7 +56,7 @@ def mean(values: Sequence[int]) -> float:
 def thinned(
     at_ms: Sequence[int], values: Sequence[int], pick: Callable[[Sequence[int]], float]
 ) -> list[tuple[int, float]]:
-    """At most `POINTS_MAX` (time, value) points; of neighbours that share one, `pick` says its value."""
+    """At most `POINTS_MAX` (time, value) points; `pick` chooses the value of neighbours that share one."""
     size = -(-len(at_ms) // POINTS_MAX) or 1
     return [(at_ms[i], pick(values[i : i + size])) for i in range(0, len(at_ms), size)]
 
@@ -77,7 +77,7 @@ def span_ms(entries: Sequence[Entry]) -> tuple[int, int] | None:
 
 
 def cdf(ordered: Sequence[int], scale: Log) -> list[tuple[float, float]]:
-    """(place on the axis, part of the values at or below) at equal distances along a log axis."""
+    """(position on the axis, part of the values at or below) at equal distances along a log axis."""
     places = [index / (CDF_POINTS - 1) for index in range(CDF_POINTS)]
     return [(at, bisect_right(ordered, round(scale.value(at))) / len(ordered)) for at in places]
 
@@ -93,7 +93,7 @@ class SizeClass:
 
 
 def slowdown_by_size(result: Result) -> list[SizeClass | None]:
-    """One per entry of `SIZE_CLASSES`; None where no such job ended. A part of a GPU counts as one."""
+    """One per entry of `SIZE_CLASSES`; None if no such job ended. A part of a GPU counts as one."""
     groups: list[list[int]] = [[] for _ in SIZE_CLASSES]
     bounds = [most for most, _ in SIZE_CLASSES if most is not None]
     index_of = {gpus: sum(gpus > most for most in bounds) for gpus in range(max(bounds) + 2)}
@@ -120,7 +120,7 @@ class TenantRow:
 
 
 def tenant_rows(entries: Sequence[Entry]) -> list[TenantRow]:
-    """All tenants that used or were due anything, those with the largest share or entitlement first."""
+    """All tenants that used or were entitled to anything, largest share or entitlement first."""
     paths = sorted({path for entry in entries for path in entry.summary["tenants"]})
     rows = [TenantRow(path, [_share(entry, path) for entry in entries]) for path in paths]
     rows = [row for row in rows if any(row.shares)]
@@ -129,7 +129,7 @@ def tenant_rows(entries: Sequence[Entry]) -> list[TenantRow]:
 
 
 def largest(rows: list[TenantRow]) -> list[TenantRow]:
-    """The first `TENANTS_MAX`, and the others together where there are more."""
+    """The first `TENANTS_MAX`, and the others together if there are more."""
     if len(rows) <= TENANTS_MAX + 1:
         return rows
     small = rows[TENANTS_MAX:]

@@ -1,7 +1,7 @@
 """The comparison of policies as a table of plain strings, for the terminal and for the head of the report.
 
-The metrics are listed once: their names, how they are said, which direction is better and what they mean. The
-table, the headline sentences and the definitions at the end of the report all read this list.
+The metrics are listed once: their names, how they are written, which direction is better and what they mean. The table,
+the headline sentences and the definitions at the end of the report all read this list.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Summary = dict[str, Any]
 
 
 class Better(Enum):
-    """Which of two values of a metric is the better one."""
+    """Which of two values of a metric is better."""
 
     LOW = "low"
     """Such as waits and cost."""
@@ -42,7 +42,7 @@ class Metric:
     better: Better
     meaning: str
     plain: str = ""
-    """What its name means to somebody who does not know the word, in a few words."""
+    """What its name means, in a few words, for a reader who does not know it."""
 
 
 METRICS = (
@@ -171,7 +171,7 @@ class PolicyTable:
 
 
 def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> PolicyTable:
-    """The policies side by side. Pass the summaries where they are there already."""
+    """The policies side by side. Pass the summaries if they already exist."""
     if summaries is None:
         summaries = summaries_of(results)
     names = [result.policy for result in results]
@@ -183,12 +183,12 @@ def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | Non
 
 
 def comparable(summaries: Sequence[Summary]) -> bool:
-    """A run that was interrupted has seen another part of the trace: nothing is better or worse than it."""
+    """An interrupted run has seen a different part of the trace: nothing is better or worse than it."""
     return not any(summary["interrupted"] for summary in summaries)
 
 
 def best_of(metric: Metric, summaries: Sequence[Summary]) -> list[bool]:
-    """Which values are the best. What reads the same is equally good; where most do, none stands out."""
+    """Which values are the best. Values that read the same are equally good; if most do, none is marked."""
     values = [metric.value(summary) for summary in summaries]
     if not comparable(summaries):
         return [False] * len(values)

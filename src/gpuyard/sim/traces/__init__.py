@@ -1,8 +1,7 @@
 """Recorded jobs from other systems, read into a `Trace`. One file per format; the registry is here.
 
-`load` recognises the format by itself. Broken rows are passed over, counted and the first of them named,
-because a month of history always has some; `strict` raises on the first. docs/how-to/traces.md describes the
-formats.
+`load` recognises the format by itself. Broken rows are skipped and counted, and the first of them are named, because a
+month of history always has some; `strict` raises on the first. docs/how-to/traces.md describes the formats.
 """
 
 from collections.abc import Callable
@@ -22,11 +21,11 @@ __all__ = ["FORMATS", "Format", "detect", "load", "save"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of file."""
+    """One file format."""
 
     summary: str
     matches: Callable[[list[str]], bool]
-    """Whether a file with these first lines is of this kind."""
+    """Whether a file with these first lines has this format."""
     read: Callable[[Source, Builder, Options], None]
 
 
@@ -52,7 +51,7 @@ def load(
     models: bool = False,
     cpu_jobs: bool = False,
 ) -> Trace:
-    """Read a trace. The options are those of `Options`; each format heeds the ones that concern it."""
+    """Read a trace. The options are those of `Options`; each format uses the ones that concern it."""
     options = Options(seed, gpus_per_node, processors_per_gpu, models, cpu_jobs)
     if format is not None and format not in FORMATS:
         raise BadInput(f"there is no trace format {format!r}", hint=f"Choose one of {', '.join(FORMATS)}.")
@@ -63,7 +62,7 @@ def load(
 
 
 def detect(path: str | Path) -> str:
-    """The name of the format of a file."""
+    """The name of a file's format."""
     with open_source(path) as source:
         return _recognise(source)
 

@@ -1,7 +1,7 @@
 """Rows become the columns of a `Trace` here: equal specs are shared, broken rows are counted and named.
 
-Every importer hands its rows to a `Builder`, so that sorting, the first submission at 0, the counting of what
-was left out and the strict mode are written once.
+Every importer hands its rows to a `Builder`, so that sorting, the first submission at 0, the counting of omitted rows
+and the strict mode are written once.
 """
 
 from array import array
@@ -23,9 +23,9 @@ class Builder:
 
     path: str
     strict: bool = False
-    """Raise on the first broken row instead of passing it over."""
+    """Raise on the first broken row instead of skipping it."""
     epoch_ms: int | None = None
-    """The epoch time that the submission times count from, where the file tells it."""
+    """The epoch time from which submission times count, if the file says it."""
     specs: dict[JobSpec, int] = field(default_factory=dict)
     spec: "array[int]" = field(default_factory=lambda: array("i"))
     submit_ms: "array[int]" = field(default_factory=lambda: array("q"))
@@ -41,7 +41,7 @@ class Builder:
         return self.specs.setdefault(spec, len(self.specs))
 
     def add(self, spec: int, submit_ms: int, run_ms: int, limit_ms: int = 0, due_ms: int = 0) -> None:
-        """One job."""
+        """Add one job."""
         self.spec.append(spec)
         self.submit_ms.append(submit_ms)
         self.run_ms.append(run_ms)
@@ -49,8 +49,8 @@ class Builder:
         self.due_ms.append(due_ms)
 
     def extend(self, spec: list[int], submit_ms: list[int], run_ms: list[int], limit_ms: list[int]) -> None:
-        """Several jobs without deadlines."""
-        # Packed and laid in as bytes: an array takes numbers one by one, and slowly.
+        """Add several jobs without deadlines."""
+        # Packed and appended as bytes: an array takes single numbers slowly.
         self.spec.frombytes(pack(f"{len(spec)}i", *spec))
         longs = Struct(f"{len(spec)}q")
         for column, values in ((self.submit_ms, submit_ms), (self.run_ms, run_ms), (self.limit_ms, limit_ms)):
@@ -67,7 +67,7 @@ class Builder:
         self.left_out(line, why)
 
     def left_out(self, line: int, why: str) -> None:
-        """A row that is well understood and is no job to replay, such as one that never started."""
+        """A row that is understood but is no job to replay, such as one that never started."""
         self.skipped += 1
         if len(self.skipped_named) < SKIPPED_NAMED_MAX:
             self.skipped_named.append(Skipped(line, why))

@@ -1,7 +1,7 @@
-"""What a cell of a trace may hold: numbers within reason, times, names. The rest is refused with a reason.
+"""What a cell of a trace may hold: numbers within reason, times, names. Everything else is refused with a reason.
 
-Limits are generous for a cluster and tight for a computer: a time fits a 64-bit integer of milliseconds and
-is exact as a float, so that what was saved is what is read.
+Limits are generous for a cluster and tight for a computer: a time fits a 64-bit integer of milliseconds and is exact as
+a float, so that what is read equals what was saved.
 """
 
 from datetime import UTC, datetime

@@ -1,7 +1,7 @@
-"""How a plain number of GPUs becomes a gang, for sources that say how many GPUs a job had and not where.
+"""How a plain number of GPUs becomes a gang, for sources that say how many GPUs a job had but not where.
 
-A job that fits on a node stays on one. A larger one is tasks of equal size, as large as divides both the job
-and the node, so that 16 GPUs on 8-GPU nodes are 2 x 8 and 12 are 3 x 4.
+A job that fits on a node stays on one. A larger one has tasks of equal size, the largest that divides both the job and
+the node, so that 16 GPUs on 8-GPU nodes are 2 x 8 and 12 are 3 x 4.
 """
 
 from math import gcd

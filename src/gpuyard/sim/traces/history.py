@@ -1,8 +1,8 @@
-"""A yard's own past: what `yard history -o csv` writes, or the same rows as its API gives them.
+"""A yard's own past: the output of `yard history -o csv`, or the same rows from its API.
 
-The row of a job tells when it was submitted, started and ended, and what one task of it asked for. The job runs as long
-as its last attempt did; a job that never ran is left out. What held a job back other than the lack of room (a begin
-time, a dependency, somebody's hold) is not in the row, so the job is replayed from its submission on.
+The row of a job says when it was submitted, started and ended, and what one task of it asked for. The job runs as long
+as its last attempt did; a job that never ran is left out. What held a job back besides room (a begin time, a
+dependency, a hold) is not in the row, so the job is replayed from its submission on.
 """
 
 import re
@@ -28,7 +28,7 @@ from gpuyard.sim.traces.source import Source, split
 from gpuyard.sim.traces.yard import gpus_of
 
 MARKS = ("submitted_ms", "started_ms", "ended_ms")
-"""Columns by which it is recognised."""
+"""Columns by which the format is recognised."""
 _SPEC = ("tenant", "class", "gpus_per_task", "tasks", "gpu_models", "cpus", "memory_mib")
 _TIMES = (*MARKS, "time_limit_s")
 
@@ -65,7 +65,7 @@ def _text(value: Any) -> str:
 
 
 class _Rows:
-    """Rows on their way into a trace."""
+    """Collects rows for a trace."""
 
     def __init__(self, builder: Builder) -> None:
         builder.epoch_ms = 0
@@ -73,7 +73,7 @@ class _Rows:
         self._known: dict[tuple[str, ...], int] = {}
 
     def add(self, number: int, row: Mapping[str, str]) -> None:
-        """One job."""
+        """Add one job."""
         if not row["started_ms"]:
             self._builder.left_out(number, "never started")
             return

@@ -1,8 +1,8 @@
-"""Alibaba's GPU trace of 2023 ("openb"): one pod a line, with fractions of GPUs and the models that will do.
+"""Alibaba's GPU trace of 2023 ("openb"): one pod a line, with fractions of GPUs and the suitable models.
 
-Every pod is kept, whatever its phase, as in the published comparisons of placement. It runs from when it was
-scheduled (created, where it never was) to its deletion. Some lists have no times: their pods all arrive at 0
-in the order of the file and run for an hour.
+Every pod is kept, whatever its phase, as in the published comparisons of placement. It runs from its scheduling (or its
+creation, if it was never scheduled) to its deletion. Some lists have no times: their pods all arrive at 0 in the order
+of the file and run for an hour.
 """
 
 from gpuyard.model import Ask, GpuRequest, JobSpec, Milli, Whole

@@ -7,10 +7,10 @@ from gpuyard.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Each importer reads those that concern it."""
+    """Each importer reads the options that concern it."""
 
     seed: int = 0
-    """For what a source does not tell and is drawn instead (the time limits of `philly`)."""
+    """For values that a source lacks and that are drawn instead (the time limits of `philly`)."""
     gpus_per_node: int = 8
     """Jobs with more GPUs become gangs (`philly`, `swf`)."""
     processors_per_gpu: int = 1

@@ -1,7 +1,7 @@
 """Microsoft's Philly job list, as published with several schedulers: timestamp, duration, num_gpus, cluster.
 
-The tenant is the virtual cluster. The list has no time limits; each job gets one drawn from 1 to 3 times its
-duration plus a minute, which is how far people overestimate.
+The tenant is the virtual cluster. The list has no time limits; each job gets one drawn from 1 to 3 times its duration
+plus a minute, which is how far users overestimate.
 """
 
 from random import Random

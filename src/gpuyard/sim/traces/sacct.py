@@ -1,8 +1,8 @@
 """Slurm's own history: the output of `sacct --parsable2` with a header, fields in any order.
 
-What is replayed is what each job held (AllocTRES) for as long as it ran, submitted when it was. Steps are not
-jobs and are passed over. Jobs that never started and jobs without GPUs are left out and counted; a job that
-still runs is kept with the time it has run so far, because without the longest ones the past would look idle.
+What each job held (AllocTRES) is replayed for as long as it ran, from its real submission. Steps are not jobs and are
+skipped. Jobs that never started and jobs without GPUs are left out and counted; a running job is kept with its run time
+so far, because without the longest jobs the past would look idle.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def read(source: Source, builder: Builder, options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where the fields stand; -1: the export has none of them."""
+    """The positions of the fields; -1: the export lacks the field."""
 
     job: int
     submit: int
@@ -130,14 +130,14 @@ def _spec(key: tuple[str, ...], options: Options) -> JobSpec:
         raise LeftOut("shares GPUs (gres/shard, gres/mps), and how much of one is not told")
     if not held.gpus and not options.cpu_jobs:
         raise LeftOut("asks for no GPU")
-    # The models it asked for, not those it happened to get, where the export has both.
+    # The models it asked for, not those it happened to get, if the export has both.
     models = tres(requested or allocated).models if options.models else ()
     owner = "/".join(part for part in (account, user) if part) or _TENANT
     return JobSpec(tenant(owner, "Account/User"), ask_of(held, models), klass=name(qos, "QOS"))
 
 
 def ask_of(held: Tres, models: tuple[str, ...]) -> Ask:
-    """One task a node where the GPUs divide evenly, else one task a GPU: how they were spread is not told."""
+    """One task per node if the GPUs divide evenly, else one task per GPU: how they were spread is unknown."""
     nodes = max(1, held.nodes)
     tasks = nodes if held.gpus % nodes == 0 else held.gpus
     per_task = held.gpus // tasks

@@ -1,8 +1,8 @@
-"""A trace file as numbered lines of text, whatever its compression, its encoding or its damage.
+"""A trace file as numbered lines of text, whatever its compression, encoding or damage.
 
-The file is opened once and read front to back, so that a pipe serves as well (`<(sacct ...)`), in blocks of a
-fixed size, so that a file without line breaks cannot fill the memory. A line that is no text is named as a
-broken row and passed over; a file that cannot be read at all is a `BadInput`.
+The file is opened once and read from front to back, so that a pipe works too (`<(sacct ...)`), in blocks of a fixed
+size, so that a file without line breaks cannot fill the memory. A line that is no text counts as a broken row and is
+skipped; a file that cannot be read at all is a `BadInput`.
 """
 
 import csv
@@ -20,10 +20,10 @@ from gpuyard.sim.traces.builder import Builder
 from gpuyard.sim.traces.cells import show
 
 BLOCK_BYTES = 1 << 20
-"""Read at a time; also the longest line that is carried from one block to the next."""
+"""Bytes read at a time; also the longest line that is carried from one block to the next."""
 
 HEAD_BYTES = 1 << 16
-"""Read ahead, to recognise the format."""
+"""Bytes read ahead to recognise the format."""
 
 HEAD_LINES_MAX = 50
 """Enough to get past the comments of a Standard Workload Format file."""
@@ -48,14 +48,14 @@ class Source:
         return [line for line in lines if line][:HEAD_LINES_MAX]
 
     def lines(self, builder: Builder) -> Iterator[tuple[int, str]]:
-        """Every line of text that is not blank, with its number from 1. What is no text goes to `broken`."""
+        """Every line of text that is not blank, with its number from 1. Lines that are no text go to `broken`."""
         for before, lines in self.batches(builder):
             for number, line in enumerate(lines, start=before + 1):
                 if line and not line.isspace():
                     yield number, line
 
     def batches(self, builder: Builder) -> Iterator[tuple[int, list[str]]]:
-        """The same, a block at a time: how many lines came before, and all of its lines, blank ones too."""
+        """The same, a block at a time: how many lines came before, and all lines of the block, blank ones too."""
         number = 0
         rest = b""
         for block in self._blocks():
@@ -115,11 +115,11 @@ class Table:
                 self.builder.broken(number, f"has {len(cells)} columns where the header has {width}")
 
     def column(self, *names: str) -> int:
-        """Where the first of these columns is that the header has; -1: none of them."""
+        """The position of the first of these columns that the header has; -1: none of them."""
         return next((self.header.index(name) for name in names if name in self.header), -1)
 
     def require(self, *names: str) -> int:
-        """As `column`, but one of them has to be there."""
+        """Like `column`, but one of them has to be there."""
         found = self.column(*names)
         if found < 0:
             raise BadInput(
@@ -140,7 +140,7 @@ def split(line: str, separator: str) -> list[str]:
 
 
 def _decoded(body: bytes, before: int, builder: Builder) -> list[str]:
-    """The lines of `body`; one that is no text comes as an empty one, so that the count stays right."""
+    """The lines of `body`; a line that is no text becomes an empty one, so that the count stays right."""
     first_bytes = body.find(b"\n") if b"\n" in body else len(body)
     if first_bytes <= BLOCK_BYTES and b"\0" not in body:
         try:
@@ -186,7 +186,7 @@ def open_source(path: str | Path) -> Iterator[Source]:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn what the operating system or gzip says about a file into a `BadInput`."""
+    """Turn errors of the operating system or gzip about a file into a `BadInput`."""
     try:
         yield
     except FileNotFoundError:

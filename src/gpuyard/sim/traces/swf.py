@@ -1,7 +1,7 @@
 """Standard Workload Format, in which histories of batch systems are published: 18 numbers a line, -1 unknown.
 
-A processor stands for a GPU unless the caller says how many make one. What was requested is what is replayed;
-where the log has no request, what was allocated.
+A processor stands for a GPU unless the caller says how many make one. The request is replayed; if the log has none, the
+allocation.
 """
 
 from itertools import repeat
@@ -19,9 +19,9 @@ from gpuyard.sim.traces.source import Source
 
 FIELDS = 18
 _USED = 13
-"""Those that are looked at stand before this place."""
+"""The fields that are used come before this position."""
 _AT_ONCE = 256
-"""Lines that are taken together. One that is not plain has all of them looked at one by one."""
+"""Lines that are read together. If one of them is not plain, all are read one by one."""
 
 Known = dict[tuple[str, str, str, str], int]
 """(requested, allocated, group, user) -> the number of the spec."""
@@ -29,7 +29,7 @@ Known = dict[tuple[str, str, str, str], int]
 _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME, _STATUS, _USER, _GROUP = 1, 3, 4, 7, 8, 10, 11, 12
 
 _BURSTS = frozenset({"2", "3", "4"})
-"""Statuses of a part of a job, whose whole stands on a line of its own."""
+"""Statuses of a part of a job; the whole job has its own line."""
 _CANCELLED = "5"
 
 _START = "unixstarttime:"
@@ -62,20 +62,20 @@ def read(source: Source, builder: Builder, options: Options) -> None:
 
 
 def _plain_rows(lines: list[str], known: Known, builder: Builder, options: Options) -> bool:
-    """Take lines as nearly all are, with plain seconds and no comment, column by column.
+    """Read lines like nearly all, with plain seconds and no comment, column by column.
 
-    False, and nothing taken: one of them needs a closer look.
+    False, and nothing is read: one of them is not plain.
     """
     rows = [line.split(None, _USED) for line in lines]
     if set(map(len, rows)) != {_USED + 1}:
         return False
     cells = list(zip(*rows, strict=True))
-    # What nobody reads is hardly ever told, so it is mostly the same on every line.
+    # Unused fields are hardly ever known, so they are mostly the same on every line.
     if any(len(unused.split()) != FIELDS - _USED for unused in set(cells[_USED])) or ";" in "".join(cells[0]):
         return False
     times = (cells[_SUBMIT], cells[_RUN], cells[_REQUESTED_TIME])
     digits = "".join(["".join(column) for column in times])
-    # Bytes are looked at sooner than letters, and have no digits of other scripts.
+    # Bytes are checked faster than letters, and have no digits of other scripts.
     if not (digits.isascii() and digits.encode().isdigit() and _BURSTS.isdisjoint(cells[_STATUS])):
         return False
     try:
@@ -100,7 +100,7 @@ def _plain_rows(lines: list[str], known: Known, builder: Builder, options: Optio
 
 
 def _whole_ms(seconds: tuple[str, ...]) -> list[int]:
-    """Whole seconds, in milliseconds. A JSON reader takes a list of numbers sooner than `int` takes them apart."""
+    """Whole seconds, in milliseconds. A JSON reader reads a list of numbers faster than `int` parses them."""
     if "0" in seconds:
         return list(map(mul, loads(f"[{','.join(seconds)}]"), repeat(1000)))
     found: list[int] = loads(f"[{'000,'.join(seconds)}000]")
@@ -108,7 +108,7 @@ def _whole_ms(seconds: tuple[str, ...]) -> list[int]:
 
 
 def _row(number: int, line: str, known: Known, builder: Builder, options: Options) -> None:
-    """Take one line, whatever it is."""
+    """Read one line, whatever it is."""
     if line.startswith(";"):
         _comment(line, builder)
         return
@@ -135,7 +135,7 @@ def _row(number: int, line: str, known: Known, builder: Builder, options: Option
 
 
 def _comment(line: str, builder: Builder) -> None:
-    """Of the comments only the start of the log matters: the epoch time that submissions count from."""
+    """Of the comments only the start of the log matters: the epoch time from which submissions count."""
     words = line.lstrip("; \t").split()
     if len(words) >= 2 and words[0].lower() == _START:
         try:
@@ -172,7 +172,7 @@ def _spec(key: tuple[str, str, str, str], options: Options) -> JobSpec:
     if not processors:
         raise RowError("has neither requested nor allocated processors")
     per_gpu = options.processors_per_gpu
-    # Where a GPU is several processors, these are real cores and are asked for beside it.
+    # If a GPU is several processors, these are real cores, and the job asks for them too.
     cpu_milli = processors * MILLI if per_gpu > 1 else 0
     parts = [f"g{whole(group, 'group')}"] if group != "-1" else []
     parts += [f"u{whole(user, 'user')}"] if user != "-1" else []
@@ -181,5 +181,5 @@ def _spec(key: tuple[str, str, str, str], options: Options) -> JobSpec:
 
 
 def _processors(text: str, what: str) -> int:
-    """0 where the number is unknown."""
+    """0 if the number is unknown."""
     return 0 if text == "-1" else whole(text, f"{what} processors")

@@ -1,8 +1,8 @@
-"""A trace as Standard Workload Format, for other simulators to replay the very same jobs.
+"""A trace as Standard Workload Format, so that other simulators can replay exactly the same jobs.
 
-The format counts whole seconds and processors. Times are rounded up, so that no job becomes one that takes no
-time or breaks its limit; a processor stands for a GPU. What it has no field for (GPU models, cores, memory,
-checkpoints, deadlines) is left out; a job on a part of a GPU is refused.
+The format counts whole seconds and processors. Times are rounded up, so that no job takes no time or breaks its limit;
+a processor stands for a GPU. What has no field in the format (GPU models, cores, memory, checkpoints, deadlines) is
+left out; a job on a part of a GPU is refused.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""gpuyard's own trace: a CSV file with a header, for a history out of a system that we do not know.
+"""gpuyard's own trace: a CSV file with a header, for a history from a system that we do not know.
 
-Columns may stand in any order. Times are in seconds with up to three decimals. What `save` writes `load`
-reads back unchanged; a job that the columns cannot hold is refused when saving, not changed.
+Columns may be in any order. Times are in seconds with up to three decimals. `load` reads back exactly what `save`
+writes; a job that the columns cannot hold is refused when saving, not changed.
 """
 
 import csv
@@ -43,7 +43,7 @@ SPEC_COLUMNS = (
     "tenant", "class", "name", "gpus", "tasks", "gpu_model", "cpus", "memory_mib",
     "checkpoint_s", "restart_s",
 )  # fmt: skip
-"""What makes a spec; jobs with the same cells here share one."""
+"""The columns of a spec; jobs with the same cells here share one."""
 
 COLUMNS = ("id", "submit_s", "submit", "run_s", "limit_s", "deadline_s", *SPEC_COLUMNS)
 
@@ -53,7 +53,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def matches(lines: list[str]) -> bool:
-    """By one of its columns, so that where another is misspelt the column is named and not the file."""
+    """By one of its columns, so that a misspelt other column is reported and not the whole file."""
     return not {"submit_s", "run_s"}.isdisjoint(cell.strip().lower() for cell in split(lines[0], ","))
 
 
@@ -103,7 +103,7 @@ def _check_header(table: Table) -> None:
 
 
 def _spec(cells: dict[str, str]) -> JobSpec:
-    """The spec in the cells of a row; an empty cell is as good as an absent column."""
+    """The spec in the cells of a row; an empty cell counts as an absent column."""
     given = {column: cell for column, cell in cells.items() if cell}
     models = given.get("gpu_model", "").split("|")
     ask = Ask(
@@ -141,13 +141,13 @@ def gpus_of(text: str) -> GpuRequest:
 
 
 def save(trace: Trace, path: str | Path) -> None:
-    """Write a trace as CSV, compressed where the name ends in `.gz`. An old file stays until it is done."""
+    """Write a trace as CSV, compressed if the name ends in `.gz`. An old file stays until the new one is done."""
     target = str(path)
     part = Path(target + ".part")
     try:
         with part.open("wb") as raw:
             if target.endswith(".gz"):
-                # No name and no time inside the compressed file: equal traces make equal files.
+                # No name and no time inside the compressed file, so that equal traces make equal files.
                 with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
                     packed.writelines(_lines(trace, target))
             else:
@@ -161,7 +161,7 @@ def save(trace: Trace, path: str | Path) -> None:
 
 
 def _lines(trace: Trace, target: str) -> Iterator[bytes]:
-    """Header and rows. Only the columns are written that some job needs."""
+    """Header and rows. Only columns that some job needs are written."""
     cells = [_cells(spec, target) for spec in trace.specs]
     needed = {"tenant", "gpus"} | {column for row in cells for column, cell in row.items() if cell}
     columns = [column for column in SPEC_COLUMNS if column in needed]
@@ -178,7 +178,7 @@ def _lines(trace: Trace, target: str) -> Iterator[bytes]:
 
 
 def _cells(spec: JobSpec, target: str) -> dict[str, str]:
-    """The cells of a spec, empty where the default says the same."""
+    """The cells of a spec, empty if they equal the default."""
     ask = spec.ask
     cells = {
         "tenant": spec.tenant,
