@@ -1,9 +1,9 @@
-"""What people already have goes in: batch scripts of Slurm, manifests of Kubernetes, native YAML.
+"""Reads what users already have: batch scripts of Slurm, manifests of Kubernetes, native YAML.
 
-Text in, a frozen value out. Nothing here reads a file, a clock or the environment: the caller hands these in. What
-is understood and not served is named in a warning; what cannot be served is refused with its place and what to do.
-Each way in (`forms`, `sbatch`, `kubernetes`, `native`) is imported by itself: YAML takes a moment, and a batch script
-does not need it.
+Text in, a frozen value out. Nothing here reads a file, a clock or the environment: the caller passes these in. What is
+understood but not served is named in a warning; what cannot be served is refused with its place and what to do. The
+modules `forms`, `sbatch`, `kubernetes` and `native` are imported one by one: importing YAML takes a moment, and a batch
+script does not need it.
 """
 
 from gpuyard.intake.text import BYTES_MAX, decode

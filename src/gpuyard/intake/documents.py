@@ -1,7 +1,7 @@
 """The YAML documents of one file, each as a tree that knows its lines: one file may hold many jobs.
 
-The tree is the configuration's own, which keeps one document. So the file is cut between documents and each is read
-with empty lines in front of it, as many as the others take: its places are then those of the file.
+The tree is the configuration's own, which holds one document. So the file is split between documents, and each is read
+with as many empty lines before it as the earlier ones take: then its line numbers are those of the file.
 """
 
 import yaml
@@ -20,20 +20,20 @@ _ROOTS = (yaml.ScalarEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent, yam
 
 
 def documents(text: str, file: str) -> list[Document]:
-    """Every document that holds something; `ConfigError` or `BadInput` with the place of what is wrong."""
+    """Every document that is not empty; `ConfigError` or `BadInput` with the place of what is wrong."""
     text = text.removeprefix("\ufeff")
     if len(text) > document.BYTES_MAX:
         raise BadInput(
             f"{file}: larger than {document.BYTES_MAX // 1024**2} MiB, the limit; is it the right file?"
         )
     starts = _starts(text, file)
-    # Only these are line breaks to YAML and to an editor alike; what else may be one is refused with its place.
+    # Only these are line breaks to YAML and to an editor alike; other line breaks are refused with their place.
     lines = text.split("\n")
     found = []
     ends = [*[start for start, _ in starts[1:]], len(lines)]
     for (start, empty), end in zip(starts, ends, strict=False):
         if not empty:
-            # The last line of a document ends before the next one begins; texts in it may count on that.
+            # The last line of a document ends before the next one begins; texts in it may rely on that.
             end_of_line = "\n" if end < len(lines) else ""
             found.append(document.parse("\n" * start + "\n".join(lines[start:end]) + end_of_line, file))
     if not found:

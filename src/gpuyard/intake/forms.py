@@ -1,4 +1,4 @@
-"""One way in for all forms: what a file is written for is seen from its text, unless someone says it."""
+"""One way in for all forms: the form of a file is recognised from its text, unless the caller names it."""
 
 import re
 
@@ -14,7 +14,7 @@ _DIRECTIVE = re.compile(r"^#SBATCH\b", re.MULTILINE)
 
 
 def form_of(text: str, file: str) -> Form:
-    """What a file is written for; `BadInput` if it cannot be told."""
+    """The form of a file; `BadInput` if it is not clear."""
     plain = text.removeprefix("\ufeff")
     if plain.startswith("#!") or _DIRECTIVE.search(plain):
         return Form.SBATCH
@@ -30,7 +30,7 @@ def form_of(text: str, file: str) -> Form:
 
 
 def read(text: str, file: str, caller: Caller, form: Form | None = None) -> list[Intake]:
-    """Every job of a file, in native words; `BadInput` with the places of what cannot be served."""
+    """Every job of a file, in native fields; `BadInput` with the places of what cannot be served."""
     match form or form_of(text, file):
         case Form.SBATCH:
             return [read_sbatch(text, file, caller)]

@@ -1,7 +1,7 @@
 """Configuration files of NVIDIA mig-parted: named layouts of the GPUs of a node, read and written.
 
-Read leniently: keys that say nothing about layouts are passed over, a ConfigMap around it is taken off, GPUs that a
-filter names and that are not here do not matter. Whether a GPU can be cut so is said by whoever knows its model.
+Read leniently: keys that say nothing about layouts are ignored, a ConfigMap around the file is removed, and filters for
+GPUs that are not here do not matter. Whether a GPU can have a layout is checked elsewhere, where its model is known.
 """
 
 import re
@@ -33,12 +33,12 @@ _FILTER = re.compile(r"(?:0x)?([0-9a-f]{4})10de", re.IGNORECASE)
 
 
 def names(text: str, file: str) -> list[str]:
-    """The layouts that a file has."""
+    """The names of the layouts in a file."""
     return list(_configs(text, file))
 
 
 def for_node(text: str, file: str, name: str, model: str, gpus: int) -> dict[int, str]:
-    """What the layout of this name says of a node with so many GPUs of a model: a layout by GPU."""
+    """The layout of each GPU that a named layout gives for a node with `gpus` GPUs of a model."""
     configs = _configs(text, file)
     if name not in configs:
         raise BadInput(f"{file} has no layout {quoted(name)}; {remedy(name, configs, 'layouts')}")
@@ -56,7 +56,7 @@ def for_node(text: str, file: str, name: str, model: str, gpus: int) -> dict[int
 
 
 def written(nodes: Mapping[str, Mapping[int, Sequence[str]]]) -> str:
-    """A file with one layout for each node: profiles by GPU, none for one that is whole."""
+    """A file with one layout for each node: profiles by GPU, none for a whole GPU."""
     configs: dict[str, Any] = {}
     for node, by_gpu in nodes.items():
         alike: dict[tuple[str, ...], list[int]] = {}
@@ -105,7 +105,7 @@ def _concerns(wanted: Any, model: str, where: str) -> bool:
     filters = wanted if isinstance(wanted, list) else [wanted]
     numbers = []
     for each in filters:
-        # Without quotes YAML takes 0x233510DE for a number.
+        # Without quotes YAML reads 0x233510DE as a number.
         text = f"{each:08X}" if isinstance(each, int) else str(each)
         match = _FILTER.fullmatch(text.strip())
         if match is None:

@@ -1,4 +1,4 @@
-"""Names from elsewhere as the yard takes them: for people, but safe in a path, a shell and a terminal."""
+"""Names from elsewhere in a form that the yard accepts: readable, but safe in a path, a shell and a terminal."""
 
 import re
 
@@ -8,7 +8,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def job_name(text: str) -> str:
-    """The name of a job, with what it may not hold replaced."""
+    """The name of a job, with forbidden characters replaced."""
     made = _FORBIDDEN.sub("-", text).lstrip("_ .:+=@,-")[:NAME_MAX]
     return made or "job"
 

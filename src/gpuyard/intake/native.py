@@ -1,4 +1,4 @@
-"""Jobs in native YAML, in and out. What is written out is read back as the same job."""
+"""Jobs in native YAML, read and written. A job that is written is read back as the same job."""
 
 import re
 from collections.abc import Iterable
@@ -47,11 +47,11 @@ def _job(document: Document, problems: list[Problem]) -> dict[str, Any]:
 _ESCAPED = re.compile(
     "[^\\t\\n\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]"
 )
-"""What a file may hold only by its number: control characters, and line breaks that editors do not count."""
+"""Characters that a file may hold only as escapes: control characters, and line breaks that editors do not count."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as they are, lists indented below their key."""
+    """Writes texts of several lines as they are, and lists indented below their key."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -63,7 +63,7 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text.strip("\n") else None
     if _ESCAPED.search(text):
-        # PyYAML would write these as they are; in double quotes it does not.
+        # PyYAML would write these characters as they are; in double quotes it escapes them.
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

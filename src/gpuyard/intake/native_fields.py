@@ -1,7 +1,7 @@
 """The fields of a job in native YAML: those of `JobRequest`, and those proposed for it, with their kinds and bounds.
 
-A test holds this table to `JobRequest`. It is written out because the wire lies above this package, and because a
-file deserves messages with lines, which a model of the wire does not know.
+A test compares this table with `JobRequest`. It is repeated here because the wire format is above this package, and
+because a file deserves messages with line numbers, which a model of the wire format does not have.
 """
 
 import re
@@ -101,7 +101,7 @@ def _open_mode(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    # A variable may well be empty.
+    # A variable may be empty.
     return "" if isinstance(node, Scalar) and node.null else _text(node)
 
 
@@ -136,7 +136,7 @@ def _dependency(node: Node) -> dict[str, Any]:
 
 
 def read_mapping(node: Node, fields: dict[str, Field], what: str) -> dict[str, Any]:
-    """The fields of a mapping by name; the first one that is wrong is raised."""
+    """The fields of a mapping by name; raises for the first wrong one."""
     if not isinstance(node, Mapping):
         raise Wrong(node.place, f"must be a mapping: a {what}")
     found = {}
@@ -193,4 +193,4 @@ FIELDS: dict[str, Field] = {
     "requeue": Field(_boolean),
     "hold": Field(_boolean),
 }
-"""Every field, in the order in which they are written out."""
+"""Every field, in the order in which they are written."""

@@ -1,8 +1,8 @@
-"""What comes out of every form of intake: a job in native words, and what was not taken over.
+"""The result of every form of intake: a job in native fields, and what was not taken over.
 
-The native words are those of `JobRequest` on the wire. A job written for Slurm or Kubernetes may need more than
-these: such fields stand beside them under the names in `PROPOSED`, so that nothing a person wrote is lost on the way
-and whoever hands the job in can refuse what the yard cannot keep yet.
+The native fields are those of `JobRequest` on the wire. A job written for Slurm or Kubernetes may need more than these:
+such fields are added under the names in `PROPOSED`, so that nothing in the file is lost and the submitting code can
+refuse what the yard cannot do yet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,12 @@ from gpuyard.errors import BadInput
 PROPOSED: dict[str, str] = {
     "licenses": "licenses it holds while it runs, by name with their number",
 }
-"""Fields that a job may need and `JobRequest` does not have yet, and what each says."""
+"""Fields that a job may need and `JobRequest` does not have yet, with the meaning of each."""
 
 PROBLEMS_SHOWN_MAX = 50
 
 ARRAY_TASKS_MAX = 10_000
-"""As the yard has it; a file is told so with its line."""
+"""The yard's own limit; checked here too, so that the error has a line."""
 
 
 class Form(Enum):
@@ -50,12 +50,12 @@ class Warning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """What is known besides the file: who asks, when, from where and with which options."""
+    """What is known besides the file: time, folder, options and environment of the user who submits it."""
 
     now: datetime
-    """With a zone: `16:00` is a moment only somewhere."""
+    """With a zone: `16:00` is a moment only in a zone."""
     cwd: str = ""
-    """Folder that relative ones are meant from."""
+    """The folder that relative paths start from."""
     arguments: tuple[str, ...] = ()
     """Options of sbatch on the command line."""
     script_arguments: tuple[str, ...] = ()
@@ -63,14 +63,14 @@ class Caller:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Where SBATCH_* variables are looked up."""
     slurm_output: bool = False
-    """Whether output goes to slurm-ID.out unless something else is said, as with sbatch."""
+    """Whether output goes to slurm-ID.out by default, as with sbatch."""
     host_process: bool = False
-    """Whether it is known that a container's command runs as a process of the node, without its image."""
+    """Whether the user knows that a container's command runs as a process of the node, without its image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handing:
-    """How the job is to be handed in, apart from what it is: options of sbatch for the moment of submission."""
+    """How to submit the job, apart from what it is: options of sbatch for the moment of submission."""
 
     test_only: bool = False
     """Say when it would start, and submit nothing."""
@@ -78,15 +78,15 @@ class Handing:
     """Print the job's id alone."""
     quiet: bool = False
     wait: bool = False
-    """Come back when the job has ended, with its exit code."""
+    """Return when the job has ended, with its exit code."""
     export_all: bool = True
-    """Whether the submitter's environment goes along."""
+    """Whether the submitter's environment is passed on."""
     export_names: tuple[str, ...] = ()
-    """Variables of the submitter that go along where not all do."""
+    """The submitter's variables that are passed on if not all are."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables that tell the job what it asked for."""
+    """Variables that give the job its own options."""
     nodes_most: int = 0
-    """Nodes that it may have, where it is read as the least of a range; 0: it is not."""
+    """The most nodes, if the job is read as the least of a range; 0: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,26 +96,26 @@ class Intake:
     form: Form
     file: str
     line: int
-    """Where it begins in the file."""
+    """The line at which it begins in the file."""
     job: dict[str, Any]
     """Fields by their native names; those that equal the default are left out."""
     warnings: tuple[Warning, ...] = ()
     handing: Handing = field(default_factory=Handing)
     lines: Mapping[str, int] = field(default_factory=dict)
-    """Where fields that the yard lacks are asked for, as far as known; 0: not in the file."""
+    """The lines that ask for fields that the yard lacks, as far as known; 0: not in the file."""
 
     def place(self, name: str) -> str:
-        """Where a field is asked for, as a message begins: `job.sh:3: `."""
+        """The place that asks for a field, as the start of a message: `job.sh:3: `."""
         line = self.lines.get(name, self.line)
         return f"{self.file}:{line}: " if line else ""
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Fields it needs that the yard does not have yet."""
+        """Fields that it needs and the yard does not have yet."""
         return tuple(name for name in self.job if name in PROPOSED)
 
     def request(self) -> dict[str, Any]:
-        """The job for the wire; `BadInput` if it needs what the yard does not have."""
+        """The job for the wire; `BadInput` if it needs something that the yard does not have."""
         if self.lacking:
             needs = [
                 f"{self.place(name)}{name!r} is not there yet: {PROPOSED[name]}" for name in self.lacking
@@ -126,11 +126,11 @@ class Intake:
         return dict(self.job)
 
     def environment(self, submitter: dict[str, str]) -> dict[str, str]:
-        """The variables the job gets, given those of whoever submits it."""
+        """The variables that the job gets, given those of the user who submits it."""
         if self.handing.export_all:
             passed = submitter
         elif self.form is Form.KUBERNETES:
-            # A container has what its manifest says, and nothing of the submitter's.
+            # A container has what its manifest says, and nothing from the submitter.
             passed = {}
         else:
             wanted = set(self.handing.export_names)

@@ -1,7 +1,7 @@
 """A container as a process: its command, arguments, variables and folder.
 
-`$(NAME)` in a command stands for a variable, as the kubelet has it; `$$(NAME)` is the text itself; what is not known
-stays. The index of a task is known only once it starts, so a shell puts it where the manifest wants it.
+`$(NAME)` in a command stands for a variable, as in the kubelet; `$$(NAME)` is the text itself; unknown names stay as
+they are. The index of a task is known only once it starts, so a shell inserts it where the manifest wants it.
 """
 
 import re
@@ -17,7 +17,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TO_INDEX = f"$({INDEX})"
 _THERE = ("/dev/shm", "/tmp", "/var/tmp")
-"""Folders that every node has, and that everybody may write to."""
+"""Folders that every node has and that all users may write to."""
 _LEFT_OUT = {
     "imagePullPolicy": "no image is pulled",
     "lifecycle": "there are no hooks; do it in the command",
@@ -80,7 +80,7 @@ def process(container: Part, sources: Sources, *, host_process: bool) -> dict[st
 
 
 def _with_index(words: list[str], indices: list[str]) -> str:
-    """A line for a shell that puts the index of the task where these words and variables want it."""
+    """A line for a shell that inserts the index of the task where these words and variables want it."""
     index = f'"${INDEX}"'
     quoted_words = [
         index.join([shlex.quote(text) if text else "" for text in word.split(_TO_INDEX)]) for word in words
@@ -108,13 +108,13 @@ def _environment(container: Part, sources: Sources) -> tuple[dict[str, str], lis
                 elif value is not None:
                     found[name] = value
                 continue
-            # A later variable may use those before it.
+            # A later variable may use the ones before it.
             found[name] = expand(part.text("value"), found)
     return found, indices
 
 
 def mounts(container: Part, volumes: Mapping[str, Part]) -> None:
-    """Volumes that a process would miss are refused; folders of the node that keep their name are there anyway."""
+    """Refuse volumes that a process would miss; folders of the node that keep their path are there anyway."""
     for part in container.parts("volumeMounts"):
         with part:
             name, target = part.text("name"), part.text("mountPath")

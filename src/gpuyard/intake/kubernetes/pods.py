@@ -85,7 +85,7 @@ def pod(spec: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
 
 
 def _selected(selector: Part) -> dict[str, Any]:
-    """Labels that say what a yard knows as well; any other one is a condition that it cannot keep."""
+    """Labels with a meaning in the yard; any other label is a condition that the yard cannot keep."""
     found: dict[str, Any] = {}
     for key in selector.names():
         value = selector.text(key)

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: `500m`, `2`, `64Gi`, `1e9`. Exact, because a rounded request is another request."""
+"""Kubernetes quantities: `500m`, `2`, `64Gi`, `1e9`. Exact, because a rounded request is a different request."""
 
 import re
 from fractions import Fraction
@@ -16,7 +16,7 @@ _MEMORY_MIB_MAX = 1 << 30
 
 
 def quantity(text: str) -> Fraction:
-    """The number that a quantity stands for; `ValueError` with the rest of a sentence otherwise."""
+    """The number that a quantity stands for; else `ValueError` with the rest of a sentence."""
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise ValueError(f"must be a quantity such as 2, 500m or 64Gi, not {quoted(text)}")

@@ -1,8 +1,8 @@
 """What a container asks for: GPUs, MIG slices, cores and memory, by the rules of Kubernetes itself.
 
-Devices cannot be overcommitted: their limit must be there, and a request must equal it. A missing request of cores or
-memory is its limit. A yard counts one number where Kubernetes has two: cores by the request, which is what is kept for
-the container, and memory by the limit, at which it would be killed.
+Devices cannot be overcommitted: their limit must be given, and a request must equal it. A missing request of cores or
+memory equals the limit. A yard counts one number where Kubernetes has two: for cores the request, which is what the
+container gets, and for memory the limit, at which it would be killed.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _differ(limits: Part, key: str, text: str) -> None:
 
 
 def _amount(key: str, requests: Part, limits: Part, parse: Callable[[str], float]) -> tuple[float, float]:
-    """Request and limit; a request that is not there is the limit."""
+    """Request and limit; a missing request equals the limit."""
     limit = limits.get(key, parse, 0.0)
     request = requests.get(key, parse, limit)
     if limits.has(key) and request > limit:

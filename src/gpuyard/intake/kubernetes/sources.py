@@ -1,6 +1,6 @@
 """Where a container's variables come from besides its own text: ConfigMaps and Secrets of the same file, and the pod.
 
-What is in the file is taken; what only a cluster would know is refused with the variable that says it in a yard.
+Values in the file are used; values that only a cluster knows are refused, with the variable that has them in a yard.
 """
 
 import base64
@@ -14,7 +14,7 @@ from gpuyard.intake.kubernetes.tree import Findings, Part, boolean
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 INDEX = "JOB_COMPLETION_INDEX"
-"""What every task of an array finds its index in."""
+"""The variable in which every task of an array finds its index."""
 _INDEX_PATHS = (
     "metadata.annotations['batch.kubernetes.io/job-completion-index']",
     "metadata.labels['batch.kubernetes.io/job-completion-index']",
@@ -38,7 +38,7 @@ class Sources:
 
     @classmethod
     def of(cls, documents: Iterable[Document], findings: Findings) -> "Sources":
-        """All that a file holds."""
+        """All ConfigMaps and Secrets of a file."""
         found = cls()
         for document in documents:
             root = Part(document.root, "", findings)

@@ -1,4 +1,4 @@
-"""Manifests of Pods and Jobs become jobs in native words, or are refused with the reason."""
+"""Turns manifests of Pods and Jobs into jobs in native fields, or refuses them with the reason."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ _BESIDE = (
     "RoleBinding",
     "PersistentVolumeClaim",
 )
-"""Documents beside a job that ask for nothing to be run."""
+"""Kinds of documents beside a job that run nothing."""
 _GANG = (
     "write its container as native YAML, with `tasks` for its replicas and `gpus` for each: every task then finds "
     "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (docs/how-to/intake.md)"
@@ -45,11 +45,11 @@ _INSTEAD = {
     "TFJob": _GANG,
     "Workflow": "submit its steps as Jobs, each after the one before: yard submit --after",
 }
-"""What to do about kinds that people have."""
+"""What to do about other kinds that users have."""
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _RETRIES_MAX = 100
 _BACKOFF_LIMIT = 6
-"""What Kubernetes assumes."""
+"""The default in Kubernetes."""
 _DEADLINE_S_MAX = 3650 * 86_400
 _JOB_LEFT_OUT = {
     "backoffLimitPerIndex": "every task is tried again as often as backoffLimit says",
@@ -85,7 +85,7 @@ def read_kubernetes(text: str, file: str, caller: Caller) -> list[Intake]:
             continue
         job = _job(each, findings, caller, sources)
         warnings = tuple(sorted(dict.fromkeys(findings.warnings)))
-        # What is left out between two jobs is told with the second.
+        # Warnings about documents between two jobs go with the second job.
         findings.warnings.clear()
         handing = Handing(export_all=False)
         line = each.root.place.line
@@ -191,7 +191,7 @@ def _of_job(spec: Part, caller: Caller, sources: Sources, *, queued: bool) -> di
 
 
 def _tasks(spec: Part) -> dict[str, Any]:
-    """Completions as an array, of which so many run at a time as parallelism says."""
+    """Completions as an array, with at most `parallelism` tasks at a time."""
     mode = spec.text("completionMode", "NonIndexed")
     if mode not in ("NonIndexed", "Indexed"):
         spec.problem("completionMode", f"must be NonIndexed or Indexed, not {quoted(mode)}")

@@ -1,4 +1,4 @@
-"""A manifest as it is looked through: every key is asked for, or named as not served. None is passed over."""
+"""A manifest while it is read: every key is either asked for or reported as not served. None is ignored."""
 
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
@@ -20,11 +20,11 @@ class Findings:
         self.warnings: list[Warning] = []
 
     def problem(self, place: Place, text: str) -> None:
-        """It cannot be served."""
+        """Note something that cannot be served."""
         self.problems.append(Problem(place, text))
 
     def warn(self, place: Place, text: str) -> None:
-        """It will not be as expected."""
+        """Note something that will not be as expected."""
         self.warnings.append(Warning(place.line, text))
 
     def raise_if_any(self) -> None:
@@ -34,7 +34,7 @@ class Findings:
 
 
 class Part:
-    """A mapping of the manifest. Leaving it (`with`) names every key that nobody asked for."""
+    """A mapping of the manifest. Leaving it (`with`) reports every key that was not asked for."""
 
     def __init__(self, node: Mapping, path: str, findings: Findings) -> None:
         self.node = node
@@ -52,19 +52,19 @@ class Part:
                     self.findings.warn(place, f"{self.named(key)} is not served and left out")
 
     def named(self, key: str) -> str:
-        """How messages call a key."""
+        """The name of a key in messages."""
         return f"{self.path}.{key}" if self.path else key
 
     def place(self, key: str) -> Place:
-        """Where a key stands, or where the mapping begins if it is not there."""
+        """The place of a key, or of the mapping if the key is missing."""
         return self.node.entries[key][0] if key in self.node.entries else self.node.place
 
     def problem(self, key: str, text: str) -> None:
-        """Something about a key that cannot be served."""
+        """Note something about a key that cannot be served."""
         self.findings.problem(self.place(key), f"{self.named(key)} {text}")
 
     def warn(self, key: str, text: str) -> None:
-        """Something about a key that is not as expected."""
+        """Note something about a key that is not as expected."""
         self.findings.warn(self.place(key), f"{self.named(key)} {text}")
 
     def has(self, key: str) -> bool:
@@ -97,7 +97,7 @@ class Part:
             return default
 
     def part(self, key: str) -> "Part":
-        """A mapping below; empty if it is not there."""
+        """A mapping below; empty if it is missing."""
         node = self._node(key)
         if node is not None and not isinstance(node, Mapping):
             self.problem(key, "must be a mapping")
@@ -135,23 +135,23 @@ class Part:
         return found
 
     def names(self) -> list[str]:
-        """Every key that is there."""
+        """All keys of the mapping."""
         return list(self.node.entries)
 
     def left_out(self, why: MappingType[str, str]) -> None:
-        """Keys that are understood and not served, each with what that means."""
+        """Warn about keys that are understood but not served, each with what that means."""
         for key, text in why.items():
             if self.has(key):
                 self.warn(key, f"is not served: {text}")
 
     def refused(self, why: MappingType[str, str]) -> None:
-        """Keys without which the job would not be what it was meant to be."""
+        """Refuse keys without which the job would not be what its author meant."""
         for key, text in why.items():
             if self.has(key):
                 self.problem(key, f"cannot be served: {text}")
 
     def accept(self, *keys: str) -> None:
-        """Keys that ask for nothing, or for what is so anyway."""
+        """Accept keys that ask for nothing, or for what is true anyway."""
         self._asked.update(keys)
 
 

@@ -1,6 +1,6 @@
-"""Amounts as sbatch takes them: counts, node ranges, memory and time limits. Pure, text in, numbers out.
+"""Amounts in sbatch: counts, node ranges, memory and time limits. Pure: text in, numbers out.
 
-Every function raises `ValueError` with the rest of a sentence whose subject is the option.
+Every function raises `ValueError` with the rest of a sentence that starts with the option's name.
 """
 
 import re
@@ -40,7 +40,7 @@ def node_range(text: str) -> tuple[int, int]:
 
 
 def memory_mib(text: str) -> int:
-    """`4G`, `512`, `2000K`: MiB unless it says otherwise, and rounded up to whole ones. 0: all there is."""
+    """`4G`, `512`, `2000K`: in MiB by default, rounded up to whole ones. 0: all memory of a node."""
     match = _MEMORY.fullmatch(text)
     if not match:
         raise ValueError(
@@ -54,10 +54,10 @@ def memory_mib(text: str) -> int:
 
 
 def minutes(text: str) -> int:
-    """A time limit in minutes, seconds rounded up as sbatch does; 0: none.
+    """A time limit in minutes, seconds rounded up as in sbatch; 0: none.
 
-    `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`: with days the first number is hours, without it is the last but
-    one that is minutes.
+    `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`: after days the first number is hours; without days the last but one
+    is minutes.
     """
     if text.lower() in _ENDLESS:
         return 0
@@ -82,7 +82,7 @@ def minutes(text: str) -> int:
 
 
 def _meant(text: str) -> str:
-    """Units are what people write first; sbatch has none."""
+    """A hint for a time with a unit, which users often try first; sbatch has no units."""
     match = re.fullmatch(r"([0-9]{1,4})([smhd])", text.lower())
     if not match:
         return ""

@@ -8,21 +8,21 @@ from gpuyard.intake.values import ARRAY_TASKS_MAX
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _TEXT_MAX = 1000
-"""As long as the wire takes."""
+"""The limit of the wire format."""
 
 
 class Array(NamedTuple):
     """Tasks of one array."""
 
     text: str
-    """The indices as the wire takes them: without limit, brackets and zeros in front."""
+    """The indices in the wire format: without limit, brackets and leading zeros."""
     tasks: int
     limit: int
     """How many may run at a time; 0: all."""
 
 
 def array(text: str) -> Array:
-    """An array; `ValueError` with the rest of a sentence otherwise."""
+    """An array; else `ValueError` with the rest of a sentence."""
     indices, limit = _limited(text.strip().strip("[]"))
     parts: list[str] = []
     seen: set[int] = set()
@@ -61,7 +61,7 @@ def _compressed(indices: list[int]) -> str:
 
 
 def _limited(text: str) -> tuple[str, int]:
-    """The indices without `%4`, which may stand in the middle as well; 4."""
+    """The indices without `%4`, which may also be in the middle; and 4."""
     before, sign, after = text.partition("%")
     if not sign:
         return text, 0

@@ -1,7 +1,7 @@
-"""What sbatch concludes from what is said: how many nodes and tasks, and which options cannot stand together.
+"""What sbatch concludes from the given options: how many nodes and tasks, and which options exclude each other.
 
-The rules are those of Slurm 22.05, found by asking it. Where Slurm takes two answers to one question and goes by one of
-them, we refuse and name both.
+The rules are those of Slurm 22.05, found by experiment. Where Slurm accepts two answers to one question and follows one
+of them, we refuse and name both.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ def concluded(said: Reading, values: Values) -> Reading:
 
 
 def _nodes_by_name(said: Reading, values: Values) -> Reading:
-    """Nodes that are named must all be there, as far as there are tasks for them."""
+    """All named nodes are used, as far as there are tasks for them."""
     names = said.nodelist
     if said.ntasks and said.ntasks < len(names):
         values.warn(
@@ -53,7 +53,7 @@ def _nodes_by_name(said: Reading, values: Values) -> Reading:
 
 
 def _nodes_by_gpus(found: Reading, values: Values) -> Reading:
-    """GPUs of the job and of a node together say how many nodes."""
+    """The GPUs of the job and of a node together give the number of nodes."""
     if not (found.gpus and found.gpus.count and found.gpus_per_node and found.gpus_per_node.count):
         return found
     nodes, rest = divmod(found.gpus.count, found.gpus_per_node.count)
@@ -81,7 +81,7 @@ def _tasks(found: Reading, values: Values) -> int:
 
 
 def _tasks_by_gpu(found: Reading, values: Values, nodes: int) -> int:
-    """GPUs that are said win over tasks that are said."""
+    """Given GPUs win over given tasks."""
     each = values.get("ntasks-per-gpu", amounts.count, 1)
     gpus = found.gpus.count if found.gpus else found.gpus_per_node.count * nodes if found.gpus_per_node else 0
     if gpus:
@@ -98,7 +98,7 @@ def _tasks_by_gpu(found: Reading, values: Values, nodes: int) -> int:
 
 
 def _gpus_agree(found: Reading, values: Values) -> Reading:
-    """GPUs of a task against those of the job and of a node; these may say how many nodes as well."""
+    """Compare the GPUs of a task with those of the job and of a node; they may also give the number of nodes."""
     per_task = found.gpus_per_task.count if found.gpus_per_task else 0
     if not per_task:
         return found
@@ -120,7 +120,7 @@ def _gpus_agree(found: Reading, values: Values) -> Reading:
 
 
 def _threads(text: str) -> int:
-    """`2:4:1`: sbatch starts one task for each thread it is told of; with less said it concludes nothing."""
+    """`2:4:1`: sbatch starts one task for each given thread; with less given it concludes nothing."""
     parts = text.split(":")
     if len(parts) < 3 or not all(part.isdecimal() and int(part) for part in parts):
         return 1

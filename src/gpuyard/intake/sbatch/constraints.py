@@ -1,7 +1,7 @@
-"""`--constraint`: features of nodes. Those that name a GPU model are taken for one; the rest stay as they are.
+"""`--constraint`: features of nodes. A feature that names a GPU model counts as that model; the rest stay as they are.
 
 Sites write `a100`, `a100|h100`, `[rack1|rack2]`, `intel&ib`, `gpu*2`. Only plain words joined by `|` or by `&` are
-understood; anything more is checked for its brackets and passed on.
+understood; anything else is checked for balanced brackets and passed on.
 """
 
 import re
@@ -16,16 +16,16 @@ _LENGTH_MAX = 1000
 
 
 class Constraint(NamedTuple):
-    """Features, sorted by what they are about."""
+    """Features, split by what they are about."""
 
     models: tuple[str, ...]
-    """GPU models that will do; empty: it says nothing about them."""
+    """Suitable GPU models; empty: the constraint names none."""
     text: str
-    """What is left."""
+    """The remaining features."""
 
 
 def constraint(text: str, *, with_gpus: bool) -> Constraint:
-    """The constraint of a job; `ValueError` with the rest of a sentence otherwise."""
+    """The constraint of a job; else `ValueError` with the rest of a sentence."""
     words = text.strip()
     if not words or len(words) > _LENGTH_MAX or not _ALLOWED.fullmatch(words) or not _balanced(words):
         raise ValueError(f"must be features such as a100, 'a100|h100' or 'intel&ib', not {quoted(text)}")

@@ -23,7 +23,7 @@ class Dependencies(NamedTuple):
 
 
 def dependencies(text: str) -> Dependencies:
-    """What has to happen first; `ValueError` with the rest of a sentence otherwise."""
+    """What has to happen first; else `ValueError` with the rest of a sentence."""
     if not text.strip():
         return Dependencies((), False)
     if "?" in text and "," in text:

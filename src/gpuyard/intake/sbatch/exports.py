@@ -1,4 +1,4 @@
-"""`--export=ALL,NAME,OTHER=value`: which of the submitter's variables go along, and which are set."""
+"""`--export=ALL,NAME,OTHER=value`: which of the submitter's variables are passed on, and which are set."""
 
 import re
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Export(NamedTuple):
 
 
 def export(text: str) -> Export:
-    """What goes along; `ValueError` with the rest of a sentence otherwise."""
+    """What is passed on; else `ValueError` with the rest of a sentence."""
     everything = False
     names: list[str] = []
     values: dict[str, str] = {}
@@ -37,7 +37,7 @@ def export(text: str) -> Export:
 
 
 def _parts(text: str) -> list[str]:
-    """Cut at commas outside of quotes; the quotes stay in the value, as sbatch leaves them."""
+    """Split at commas outside of quotes; the quotes stay in the value, as in sbatch."""
     parts, quote, current = [], "", ""
     for char in text:
         if quote:

@@ -12,11 +12,11 @@ _CONTAINERS = ("container-", "no-container-")
 
 
 class Given(NamedTuple):
-    """An option with its value and where it stands."""
+    """An option with its value and its place."""
 
     option: Option
     value: str
-    """Empty if it takes none, or was given none."""
+    """Empty if the option takes no value, or got none."""
     line: int
     """0: the command line."""
     spelled: str
@@ -32,7 +32,7 @@ class Unreadable(ValueError):
 
 
 def options_of(words: Sequence[Word]) -> tuple[list[Given], list[Word]]:
-    """Options up to the first word that is none, and that word with all after it; `Unreadable` otherwise."""
+    """Options up to the first word that is none, then that word and all after it; else `Unreadable`."""
     found: list[Given] = []
     left = list(words)
     while left:

@@ -1,4 +1,4 @@
-"""GPUs as --gres, --gpus and their relatives name them: a number, a type and a number, several of these."""
+"""GPUs in --gres, --gpus and similar options: a number, a type and a number, or several of these."""
 
 import re
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ SHARES = ("mps", "shard")
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """So many GPUs of one type."""
+    """A number of GPUs of one type."""
 
     count: int
     kind: str = ""
-    """As the site calls it; empty: any."""
+    """The site's name of the type; empty: any."""
 
 
 class Gres(NamedTuple):
@@ -29,7 +29,7 @@ class Gres(NamedTuple):
 
     gpus: Gpus | None
     others: tuple[str, ...]
-    """Resources that are no GPUs, as written."""
+    """Resources other than GPUs, as written."""
 
 
 def gpus(text: str) -> Gpus:
@@ -44,7 +44,7 @@ def gres(text: str) -> Gres:
     found: list[Gpus] = []
     others: list[str] = []
     for part in text.split(","):
-        # The old prefix and the flags of newer versions change nothing in what is asked for.
+        # The old prefix and the flags of newer versions do not change what is asked for.
         words = part.strip().removeprefix("gres:").removeprefix("gres/").partition(":")
         if words[0] == "gpu":
             found.append(_entry(words[2], text) if words[1] else Gpus(1))

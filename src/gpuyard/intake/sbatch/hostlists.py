@@ -1,4 +1,4 @@
-"""Node names as people write them: in brackets, and only names that a node can have."""
+"""Node names as users write them, with brackets; only names that a node can have."""
 
 import re
 
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def expand(text: str) -> list[str]:
-    """Every name once, in the order they are written; `ValueError` with the rest of a sentence otherwise."""
+    """Every name once, in the written order; else `ValueError` with the rest of a sentence."""
     names = hosts.expand(text, HOSTS_MAX)
     if not names:
         raise ValueError("names no node")

@@ -1,7 +1,7 @@
-"""Three places speak about one job: its script, the environment, the command line. Later ones win, option by option.
+"""A job has options in three places: its script, the environment, the command line. Later ones win, option by option.
 
-Only the three memory options exclude each other: one that is written in the script or on the command line drops those
-from the environment, and two that are written are an error.
+Only the three memory options exclude each other: one that is written in the script or on the command line removes those
+from the environment, and two written ones are an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,18 +16,18 @@ from gpuyard.intake.values import refuse
 MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _FALSE = ("no", "0", "false", "off")
 _ALWAYS = ("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE")
-"""Variables whose value does not matter to sbatch: that they are there is enough."""
+"""Variables with a value that does not matter to sbatch: their presence is enough."""
 
 
 class Setting(NamedTuple):
-    """What holds for one option in the end."""
+    """The final value of one option."""
 
     name: str
     value: str
     line: int
     """0: not from the script."""
     place: str
-    """How a message names it: `--time`, `--time on the command line`, `SBATCH_TIMELIMIT`."""
+    """Its name in messages: `--time`, `--time on the command line`, `SBATCH_TIMELIMIT`."""
 
 
 def settle(
@@ -50,7 +50,7 @@ def settle(
 
 
 def _put(settings: dict[str, Setting], setting: Setting, name: str) -> None:
-    # Two names of one switch: the later one holds.
+    # Two names of one switch: the later one wins.
     opposite = {"requeue": "no-requeue", "no-requeue": "requeue"}.get(name)
     if opposite:
         settings.pop(opposite, None)

@@ -1,7 +1,7 @@
-"""Moments as --begin and --deadline take them: `16:00`, `now+1hour`, `2027-01-20T12:34`, `tomorrow`, `teatime`.
+"""Moments in --begin and --deadline: `16:00`, `now+1hour`, `2027-01-20T12:34`, `tomorrow`, `teatime`.
 
-Words in any order, with spaces, `-` or `T` between date and time. Without a date a time of day that has passed means
-tomorrow; without a year a day that has passed means next year. The present comes in as an argument.
+Words in any order, with spaces, `-` or `T` between date and time. Without a date, a time of day that has passed means
+tomorrow; without a year, a day that has passed means next year. The present time is an argument.
 """
 
 import re
@@ -21,7 +21,7 @@ _YEAR_MAX = 9000
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """The moment meant, in the zone of `now`; `ValueError` with the rest of a sentence otherwise."""
+    """The moment, in the zone of `now`; else `ValueError` with the rest of a sentence."""
     words = text.strip().lower()
     try:
         relative = _NOW.fullmatch(words)
@@ -45,7 +45,7 @@ def _from_now(match: re.Match[str], now: datetime) -> datetime:
 
 
 class _Words:
-    """Reads date and time off the front of the text until nothing is left."""
+    """Reads date and time from the front of the text until nothing is left."""
 
     def __init__(self, text: str, now: datetime) -> None:
         self._left = text

@@ -1,6 +1,6 @@
-"""Every option of sbatch 22.05: how it is spelled, whether it takes a value, and the variable that stands for it.
+"""Every option of sbatch 22.05: its spelling, whether it takes a value, and its environment variable.
 
-Options that are not served are here as well: which name a shortened one stands for depends on all of them.
+Options that are not served are here too: the meaning of an abbreviation depends on all of them.
 """
 
 from enum import Enum
@@ -26,11 +26,11 @@ class Option(NamedTuple):
     variable: str = ""
     """The environment variable with the same meaning."""
     means: str = ""
-    """The option of which this is another name."""
+    """The option for which this is another name."""
 
     @property
     def key(self) -> str:
-        """The name under which its value is found."""
+        """The name under which its value is stored."""
         return self.means or self.name
 
 
@@ -150,4 +150,4 @@ BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 BY_VARIABLE = {option.variable: option for option in OPTIONS if option.variable}
 
 GONE = {"workdir": "chdir", "share": "oversubscribe", "immediate": "", "jobid": "", "jobname": "job-name"}
-"""Names of older versions, and what took their place."""
+"""Names of older versions, and what replaced them."""

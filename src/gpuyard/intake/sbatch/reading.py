@@ -1,7 +1,7 @@
-"""What a script asks for in Slurm's own words, once its options are settled. Compared with real sbatch in tests/slurm.
+"""What a script asks for in Slurm's terms, once its options are settled. Compared with real sbatch in tests/slurm.
 
-Values are checked here, all of them, so that a person sees every mistake at once. What follows from them is the
-business of `conclusions`, and what they come to on a yard that of `shape`.
+All values are checked here, so that a user sees every mistake at once. `conclusions` draws the consequences, and
+`shape` translates them to a yard.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,10 +33,10 @@ class Reading:
 
     name: str = ""
     nodes_min: int = 0
-    """0: not said."""
+    """0: not given."""
     nodes_max: int = 0
     ntasks: int = 0
-    """0: not said, until it is concluded from the rest."""
+    """0: not given, until it is concluded from the rest."""
     ntasks_per_node: int = 0
     cpus_per_task: int = 1
     cpus_per_gpu: int = 0
@@ -46,11 +46,11 @@ class Reading:
     gpus_per_node: Gpus | None = None
     gpus_per_task: Gpus | None = None
     memory_mib: int | None = None
-    """None: not said; 0: all there is."""
+    """None: not given; 0: all memory of a node."""
     memory_per: str = ""
     """`mem` (of a node), `mem-per-cpu` or `mem-per-gpu`."""
     minutes: int | None = None
-    """None: not said; 0: no limit."""
+    """None: not given; 0: no limit."""
     array: Array | None = None
     dependencies: Dependencies = _NO_DEPENDENCIES
     nodelist: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Reading:
 
 
 class Values:
-    """Turns settings into values one by one and keeps what is wrong with them."""
+    """Turns settings into values one by one and collects what is wrong with them."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class Values:
         self.warnings: list[Warning] = []
 
     def get(self, name: str, parse: Callable[[str], T], default: T) -> T:
-        """The value of an option, or the default where it is not given or wrong."""
+        """The value of an option, or the default if it is missing or wrong."""
         setting = self._settings.get(name)
         if setting is None:
             return default
@@ -83,26 +83,26 @@ class Values:
             return default
 
     def text(self, name: str) -> str:
-        """The value of an option as it is; empty if it is not given."""
+        """The text of an option; empty if it is missing."""
         return self._settings[name].value if name in self._settings else ""
 
     def has(self, name: str) -> bool:
-        """Whether it is given at all."""
+        """Whether the option is given."""
         return name in self._settings
 
     def problem(self, name: str, text: str) -> None:
-        """Something about an option that cannot be served."""
+        """Note something about an option that cannot be served."""
         setting = self._settings[name]
         self.problems.append((setting.line, f"{setting.place} {text}"))
 
     def warn(self, name: str, text: str) -> None:
-        """Something about an option that is not as it may be expected."""
+        """Note something about an option that is not as expected."""
         setting = self._settings[name]
         self.warnings.append(Warning(setting.line, f"{setting.place} {text}"))
 
 
 def read(values: Values, name: str, now: datetime) -> Reading:
-    """What is said; what is wrong with it stands in `values` afterwards. `name`: if the job has none of its own."""
+    """The reading; `values` has all problems afterwards. `name` is for a job without its own."""
     nodes_min, nodes_max = values.get("nodes", amounts.node_range, (0, 0))
     nobody: list[str] = []
     gres = values.get("gres", gpu_amounts.gres, gpu_amounts.Gres(None, ()))
@@ -136,7 +136,7 @@ def read(values: Values, name: str, now: datetime) -> Reading:
 
 
 def _per_node(values: Values, from_gres: Gpus | None) -> Gpus | None:
-    """GPUs of a node: --gres, --gpus-per-node and --gpus-per-socket say the same thing in three ways."""
+    """GPUs of a node: --gres, --gpus-per-node and --gpus-per-socket are three ways to give the same number."""
     per_node = values.get("gpus-per-node", gpu_amounts.gpus, None)
     per_socket = values.get("gpus-per-socket", gpu_amounts.gpus, None)
     if per_socket is not None:

@@ -1,8 +1,8 @@
 """From Slurm's nodes, tasks and totals to a yard's tasks, each with its own GPUs, cores and memory.
 
-Slurm promises a job so much of every node and leaves the processes to `srun`; a yard promises so much to every task.
-Where the number of nodes is settled, a yard's task is therefore what one node gives. Where it is not, and everything
-is counted by Slurm's own tasks, those are the yard's. Where neither holds, the job is read as one for a single node.
+Slurm promises a job an amount of every node and leaves the processes to `srun`; a yard promises an amount to every
+task. So if the number of nodes is settled, a yard's task is what one node gives. If it is not, and everything is
+counted by Slurm's own tasks, those are the yard's. If neither holds, the job is read as one for a single node.
 """
 
 from typing import NamedTuple
@@ -13,17 +13,17 @@ _GPUS_OF_MOST_NODES = 8
 
 
 class Shape(NamedTuple):
-    """What is asked of the yard."""
+    """What the yard is asked for."""
 
     tasks: int
     gpus: int
-    """Of each task, like all that follows up to `memory_mib`."""
+    """Of each task, like all fields up to `memory_mib`."""
     cpus: int
     memory_mib: int
     nodes: int
-    """How many nodes it is spread over at least; 0: as few as will do."""
+    """The fewest nodes over which it is spread; 0: as few as possible."""
     nodes_most: int
-    """At most; 0: as many as there are."""
+    """The most nodes; 0: any number."""
 
 
 def shape(reading: Reading, values: Values) -> Shape:

@@ -1,4 +1,4 @@
-"""`--signal=B:USR1@60`: which signal, how long before the end, and to whom."""
+"""`--signal=B:USR1@60`: which signal, how long before the end, and to which processes."""
 
 import re
 import signal
@@ -24,7 +24,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(text: str) -> Ahead:
-    """A signal; `ValueError` with the rest of a sentence otherwise."""
+    """A signal; else `ValueError` with the rest of a sentence."""
     match = _SIGNAL.fullmatch(text)
     if not match:
         raise ValueError(f"must be written as USR1@60 or B:USR1@60, not {quoted(text)}")

@@ -1,4 +1,4 @@
-"""A batch script, with its environment and command line, becomes a job in native words."""
+"""Turns a batch script, with its environment and command line, into a job in native fields."""
 
 import posixpath
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def split_command(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
 
 
 def _complete(options: Sequence[str]) -> bool:
-    """Whether nothing is missing after these: `--` may also be the value of the last one."""
+    """Whether no option lacks its value: `--` may also be the value of the last one."""
     try:
         options_of([Word(word, 0) for word in options])
     except Unreadable:
@@ -50,7 +50,7 @@ def _complete(options: Sequence[str]) -> bool:
 
 
 class Understood(NamedTuple):
-    """A script half-way: in Slurm's words."""
+    """A script half-way: in Slurm's terms."""
 
     settings: dict[str, Setting]
     values: Values
@@ -161,13 +161,13 @@ _SAID_VARIABLES = {
     "ntasks-per-node": "SLURM_NTASKS_PER_NODE", "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
     "mem-per-cpu": "SLURM_MEM_PER_CPU", "mem-per-gpu": "SLURM_MEM_PER_GPU", "distribution": "SLURM_DISTRIBUTION",
 }  # fmt: skip
-"""Variables that sbatch sets only where the option is given: `srun` in the job reads some of them as options."""
+"""Variables that sbatch sets only if the option is given: `srun` in the job reads some of them as options."""
 
 
 def _variables(reading: Reading, settings: dict[str, Setting]) -> dict[str, str]:
     found = {variable: settings[name].value for name, variable in _SAID_VARIABLES.items() if name in settings}
     for name in ("SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"):
-        # In MiB whatever the unit was.
+        # In MiB, whatever the unit was.
         found |= {name: str(reading.memory_mib)} if name in found else {}
     return found
 
@@ -179,7 +179,7 @@ def _name(job: dict[str, Any], reading: Reading, values: Values, settings: dict[
 
 
 def _place(reading: Reading, values: Values) -> dict[str, Any]:
-    """For whom, how it is treated, and where it may run."""
+    """Its tenant, its class, and where it may run."""
     found: dict[str, Any] = {}
     account, qos = values.text("account"), values.text("qos")
     if account:
@@ -219,7 +219,7 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
     found |= _models(reading, values, with_gpus=asked.gpus > 0)
     if asked.tasks > 1:
         found["tasks"] = asked.tasks
-        # Slurm starts a script once, on the first node, whatever the job has.
+        # Slurm starts a script once, on the first node, however many nodes the job has.
         found["batch"] = True
         found |= {"nodes_min": asked.nodes, "nodes_max": asked.nodes_most} if asked.nodes else {}
     if reading.ntasks != asked.tasks:
@@ -233,7 +233,7 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
 
 
 def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, Any]:
-    """Which GPUs will do, from the type in an option and from features that name one."""
+    """The suitable GPU models, from the type in an option and from features that name one."""
     found: dict[str, Any] = {}
     asked = [each for each in (reading.gpus, reading.gpus_per_node, reading.gpus_per_task) if each]
     kinds = list(dict.fromkeys([each.kind for each in asked]))

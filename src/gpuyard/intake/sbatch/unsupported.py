@@ -1,4 +1,4 @@
-"""Options that are understood and not served, each with what that means for the job. None is dropped in silence."""
+"""Options that are understood but not served, each with what that means for the job. None is dropped silently."""
 
 WARNINGS: dict[str, str] = {
     "acctg-freq": "usage is sampled at the yard's own pace",
@@ -64,7 +64,7 @@ NOTHING_ASKED = {
     "profile": "none",
     "propagate": "none",
 }
-"""Values that ask for what is so anyway."""
+"""Values that ask for what is true anyway."""
 
 SILENT = frozenset({"ignore-pbs", "verbose"})
 """Options that ask for nothing of the job."""
@@ -76,4 +76,4 @@ REFUSED: dict[str, str] = {
     "version": "prints a version and submits nothing; take it out",
     "nodefile": "node lists are not read from files; use --nodelist",
 }
-"""Options without which the job would not be what it was meant to be."""
+"""Options without which the job would not be what its author meant."""

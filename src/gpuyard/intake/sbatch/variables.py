@@ -1,4 +1,4 @@
-"""Variables by which Slurm tells a job what its script asked for; `srun` in the job reads some of them as options."""
+"""Variables in which Slurm gives a job the options of its script; `srun` in the job reads some of them as options."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def variables(reading: Reading, settings: Mapping[str, Setting]) -> dict[str, st
         variable: settings[option].value for option, variable in _AS_WRITTEN.items() if option in settings
     }
     if "," in found.get("SLURM_JOB_PARTITION", ""):
-        # Of several it is the one where the job runs.
+        # With several partitions, Slurm sets the one where the job runs.
         del found["SLURM_JOB_PARTITION"]
     if reading.memory_mib:
         found[_MEMORY[reading.memory_per]] = str(reading.memory_mib)

@@ -1,8 +1,8 @@
-"""The words of a script's #SBATCH lines, cut as sbatch cuts them. It is not a shell's way, and nearly one.
+"""The words of a script's #SBATCH lines, split as sbatch does it: almost like a shell.
 
 A backslash takes the next character as it is, also inside quotes; quotes may open in the middle of a word; a `#`
 outside of them ends the line. Directives end at the first line that is neither empty nor a comment. An option and its
-value may stand on two lines: sbatch strings all words together.
+value may be on two lines: sbatch joins all words.
 """
 
 import re
@@ -59,7 +59,7 @@ def directives(text: str, file: str) -> tuple[list[Word], list[Warning]]:
 
 
 def _here_documents(lines: Sequence[str], first: int) -> frozenset[int]:
-    """Numbers of the lines that a shell hands to a command as its input: a script that a script writes."""
+    """Numbers of the lines in here-documents: a script that a script writes."""
     if "sh" not in lines[0]:
         return frozenset()
     found: set[int] = set()
@@ -80,7 +80,7 @@ def _here_documents(lines: Sequence[str], first: int) -> frozenset[int]:
 
 
 def _near_miss(line: str, number: int, others: set[str]) -> list[Warning]:
-    """A comment that its author may have meant as a directive. `##SBATCH` is how people switch one off."""
+    """A comment that may have been meant as a directive. `##SBATCH` is how users switch one off."""
     if line.startswith(_NOT_READ):
         return [Warning(number, "not read: a directive begins with #SBATCH at the start of the line")]
     for mark, system in _OTHERS.items():
@@ -128,7 +128,7 @@ def _word(line: str, place: int) -> tuple[str, int]:
 
 
 def check_script(text: str, file: str) -> None:
-    """Refuse what sbatch refuses to take for a script, and say how to mend it."""
+    """Refuse what sbatch does not accept as a script, and say how to fix it."""
     if not text.strip():
         raise BadInput(f"{file}: the script is empty")
     if text.startswith("\ufeff"):
