@@ -1,4 +1,4 @@
-"""What tests of one's own policy, engine or projection need: a scheduler, a control
+"""What you need to test your own policy, engine or projection: a scheduler, a control
 loop, an engine that fails, a store in memory.
 
 * `Yard`: the scheduler alone, with values made by `node`, `nodes`, `ask`, `share`, `quota` and `tenant`.

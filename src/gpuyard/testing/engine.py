@@ -1,8 +1,8 @@
-"""An engine on a virtual clock, with a world of its own and faults on demand: what is simulated is what is promised.
+"""An engine on a virtual clock, with its own world and faults on demand, held to the promises of real engines.
 
 It keeps three things apart. The *books* are what it answers from. The *claims* are the keys that were ever started,
-which outlast every forgetting. The *world* is a record of what really ran, which no answer is made from: checkers read
-it. The contract suite holds this engine to the promises of all engines, so that no simulation passes by its own lie.
+which survive all forgetting. The *world* is a record of what really ran, and no answer uses it: checkers read it. The
+contract suite checks this engine like all others, so that no simulation passes by its own lie.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,15 +43,15 @@ class _Entry:
     report: Report
     halt: Halt | None = None
     turn: int = 0
-    """Grows whenever what was scheduled for this attempt no longer holds."""
+    """Grows whenever what was scheduled for this attempt becomes void."""
     ran_ms: int = 0
-    """How long it had run when it was last let go on."""
+    """How long it had run when it was last resumed."""
     since_ms: int = 0
-    """When it was last let go on."""
+    """When it was last resumed."""
 
 
 class SimEngine(Uncut):
-    """The contract of engines, on `clock`. `life` says how each job would live if nobody interfered."""
+    """The contract of engines, on `clock`. `life` says how each job would live without interference."""
 
     name = "sim"
 
@@ -78,7 +78,7 @@ class SimEngine(Uncut):
         self._claims: set[str] = set()
         self._outputs: dict[str, bytes] = {}
         self._told: dict[str, Report] = {}
-        """What was last said of each attempt, for replies that come late."""
+        """The last report of each attempt, for replies that come late."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._ended_since_wait = False
@@ -86,7 +86,7 @@ class SimEngine(Uncut):
     # ---- time
 
     def advance(self) -> int:
-        """Let everything happen that is due, each at its own moment; now. The engine's time never goes back."""
+        """Let everything happen that is due, each at its own time; returns the time, which never goes back."""
         now = max(self._now, self._clock())
         while self._queue and self._queue[0][0] <= now:
             at_ms, _, act = heappop(self._queue)
@@ -96,7 +96,7 @@ class SimEngine(Uncut):
         return now
 
     def next_ms(self) -> int | None:
-        """When something happens next by itself; None: nothing will."""
+        """When something happens next by itself; None: never."""
         return self._queue[0][0] if self._queue else None
 
     def _at(self, at_ms: int, act: Callable[[], None]) -> None:
@@ -104,7 +104,7 @@ class SimEngine(Uncut):
         heappush(self._queue, (at_ms, self._sequence, act))
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether some attempt has ended since the last call. Virtual time does not pass in here."""
+        """Whether any attempt has ended since the last call. Virtual time does not pass in here."""
         self.advance()
         ended, self._ended_since_wait = self._ended_since_wait, False
         return ended
@@ -122,12 +122,12 @@ class SimEngine(Uncut):
         return tuple(NodeReport(state.node, state.up, state.why) for state in self._nodes.values())
 
     def cut_off(self, name: str) -> None:
-        """A node is out of reach; what runs there goes on."""
+        """A node is out of reach; its attempts go on."""
         state = self._nodes[name]
         state.up, state.why = False, "out of reach"
 
     def crash(self, name: str) -> None:
-        """A node dies, and with it all that runs there."""
+        """A node dies, with all its attempts."""
         state = self._nodes[name]
         state.up, state.why = False, "crashed"
         for key, entry in self._books.items():
@@ -137,7 +137,7 @@ class SimEngine(Uncut):
                 state.crashed.append(key)
 
     def mend(self, name: str) -> None:
-        """A node is back; the ends of what died with it are told from now on."""
+        """A node is back; the ends of attempts that died with it are reported from now on."""
         state = self._nodes[name]
         state.up, state.why = True, ""
         for key in state.crashed:
@@ -156,7 +156,7 @@ class SimEngine(Uncut):
         self._epoch = epoch
 
     def _call(self, epoch: int, acts: Sequence[Callable[[], Reply]]) -> list[Reply]:
-        """One call for many attempts, with whatever misfortune befalls it."""
+        """One call for many attempts, with any misfortune that befalls it."""
         self.advance()
         self._check(epoch)
         if self.faults.breaks():
@@ -172,7 +172,7 @@ class SimEngine(Uncut):
             return Reply(Answer.UNSURE, "the request was lost")
 
         def again() -> None:
-            # What arrives late from a leader that was replaced meanwhile is refused like any other.
+            # A late request from a leader that was replaced meanwhile is refused like any other.
             if epoch >= self._epoch:
                 act()
 
@@ -216,7 +216,7 @@ class SimEngine(Uncut):
         return _DONE
 
     def _later(self, entry: _Entry, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something to an attempt in a while, if until then nothing else has become of it."""
+        """Do something to an attempt later, if nothing else happens to it until then."""
         turn = entry.turn
 
         def due() -> None:
@@ -226,7 +226,7 @@ class SimEngine(Uncut):
         self._at(self._now + delay_ms, due)
 
     def _schedule(self, entry: _Entry) -> None:
-        """Plan how it goes on from now: to its own end, or to its time limit if that comes first."""
+        """Schedule what comes next: its own end, or its time limit if that comes first."""
         life, limit_ms = entry.life, entry.launch.limit_ms
         if limit_ms and limit_ms < life.run_ms:
             self._later(entry, max(0, limit_ms - entry.ran_ms), lambda: self._time_out(entry))
@@ -264,7 +264,7 @@ class SimEngine(Uncut):
         if not self._reachable(entry.launch):
             return Reply(Answer.UNSURE, "its node is out of reach")
         if entry.halt is not None:
-            # A second wish can only be more urgent.
+            # A second stop can only be more urgent.
             kill = entry.halt.outcome
             self._later(entry, halt.grace_ms, lambda: self._finish(entry, kill, 137, ""))
             return _DONE
@@ -279,7 +279,7 @@ class SimEngine(Uncut):
         return _DONE
 
     def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
-        """Freeze attempts. The time limit waits with them."""
+        """Freeze attempts. Their time limits pause with them."""
         return self._call(epoch, [partial(self._suspend, key) for key in keys])
 
     def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
@@ -321,7 +321,7 @@ class SimEngine(Uncut):
     # ---- ends
 
     def _finish(self, entry: _Entry, outcome: Outcome, exit_code: int, why: str) -> None:
-        """Every process of it is gone: first in the world, then in the books."""
+        """All its processes are gone: first in the world, then in the books."""
         self.world.end(entry.run, self._now)
         self._close(entry, outcome, exit_code, why)
 
@@ -390,9 +390,9 @@ class SimEngine(Uncut):
                 self._told.pop(key, None)
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of what a job's life says it wrote."""
+        """Part of the output that a job's life defines."""
         self.advance()
         return self._outputs.get(key, b"")[offset : offset + limit] if stream == "stdout" else b""
 
     def close(self) -> None:
-        """Let go. What runs goes on."""
+        """Let go. Attempts go on."""

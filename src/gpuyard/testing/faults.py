@@ -12,9 +12,9 @@ class Misfortune(Enum):
     LOST = "lost"
     """It failed, and nothing happened."""
     UNSAID = "unsaid"
-    """It failed for whoever asked, but it happened."""
+    """It failed for the caller, but it happened."""
     LATE = "late"
-    """It happens after whoever asked has given up."""
+    """It happens after the caller has given up."""
     TWICE = "twice"
     """It happens, and later once more."""
 
@@ -29,7 +29,7 @@ class Faults:
     late_milli: int = 0
     twice_milli: int = 0
     late_ms_max: int = 10_000
-    """How much later what is late happens."""
+    """The longest delay of a late request."""
     breaks_milli: int = 0
     """A whole call raises Transient, before or after it happened."""
     forgets_milli: int = 0
@@ -46,7 +46,7 @@ class Faults:
     flap_milli: int = 0
     """A node goes out of reach when nodes are asked for."""
     crash_milli: int = 0
-    """Of the nodes that go out of reach, so many have crashed."""
+    """How many of the nodes that go out of reach have crashed."""
     flap_ms_max: int = 60_000
 
     @classmethod
@@ -64,7 +64,7 @@ class Faults:
         return rate_milli > 0 and self.rng.randrange(1000) < rate_milli
 
     def befall(self) -> tuple[Misfortune, int]:
-        """What befalls one request, and how much later what is late happens."""
+        """What befalls one request, and the delay of a late one."""
         for rate_milli, misfortune in (
             (self.lost_milli, Misfortune.LOST),
             (self.unsaid_milli, Misfortune.UNSAID),
@@ -84,7 +84,7 @@ class Faults:
         return self._draw(self.forgets_milli)
 
     def old_news(self) -> bool:
-        """Whether the answer is the one given before."""
+        """Whether the answer is the previous one."""
         return self._draw(self.old_news_milli)
 
     def half_gang(self) -> bool:

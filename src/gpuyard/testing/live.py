@@ -1,4 +1,4 @@
-"""The control loop over any engine, with a log in memory and a clock that is turned by hand: for tests of engines."""
+"""The control loop over any engine, with a log in memory and a clock that is set by hand: for tests of engines."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ NOTHING = Recipe(argv=("true",))
 
 
 class LiveYard(Generic[E]):
-    """A log, the leader's loop and an engine. Time passes for the loop alone, when a test says so."""
+    """A log, the leader's loop and an engine. Time passes only for the loop, when a test says so."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class LiveYard(Generic[E]):
         *,
         now_ms: int = 1_000_000,
     ) -> None:
-        """`engine` makes one, of this yard's clock."""
+        """`engine` makes an engine from this yard's clock."""
         self.now_ms = now_ms
         self.store = MemoryStore()
-        # It keeps those promises of a store that the loop relies on.
+        # It keeps the promises of a store on which the loop relies.
         self.books = Books(cast(Any, self.store))
         self.engine = engine(lambda: self.now_ms)
         self.add(ConfigSet(now_ms, settings))
@@ -65,7 +65,7 @@ class LiveYard(Generic[E]):
         self.books.commit(None, write)
 
     def submit(self, wanted: Ask | int = 1, recipe: Recipe = NOTHING, **spec: Any) -> int:
-        """Submit a job; its id. `spec`: other fields of `JobSpec`."""
+        """Submit a job; returns its id. `spec`: other fields of `JobSpec`."""
         body = json.dumps(to_plain(recipe)).encode()
         name = hashlib.sha256(body).hexdigest()
         request = ask(wanted) if isinstance(wanted, int) else wanted
@@ -79,7 +79,7 @@ class LiveYard(Generic[E]):
         return answer.first_id
 
     def ask_for(self, job_id: int, verb: Verb, by: str = "ada") -> None:
-        """A person wants something of a job."""
+        """A user requests something for a job."""
         self.add(Requested(self.now_ms, job_id, verb, by))
 
     def step(self, wait_ms: int = 0) -> Step:
@@ -88,10 +88,10 @@ class LiveYard(Generic[E]):
         return self.controller.step(self.now_ms)
 
     def phase(self, job_id: int) -> AttemptState | None:
-        """How the current attempt of a live job stands; None: it has none."""
+        """The state of a live job's current attempt; None: it has none."""
         return self.books.state.jobs[job_id].phase
 
     def ended(self, job_id: int) -> str:
-        """How a job ended, as the history has it; empty: it has not."""
+        """How a job ended, from the history; empty: it has not."""
         row = self.store.history(job_id)
         return row.state if row is not None else ""

@@ -23,7 +23,7 @@ from gpuyard.store.codec import Encoded
 
 
 class MemoryLease:
-    """The right to decide, until someone else is elected."""
+    """The right to decide, until another server is elected."""
 
     def __init__(self, store: "MemoryStore", holder: str) -> None:
         self.epoch = store.epoch
@@ -31,11 +31,11 @@ class MemoryLease:
         self._store = store
 
     def still_held(self) -> bool:
-        """Whether nobody else was elected since."""
+        """Whether no other server was elected since."""
         return self._store.epoch == self.epoch
 
     def release(self) -> None:
-        """Nothing is held that could be given back."""
+        """Does nothing: nothing is held."""
 
 
 class MemoryStore:
@@ -72,7 +72,7 @@ class MemoryStore:
     def commit(
         self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
     ) -> list[int]:
-        """Look at what is new and write what still holds."""
+        """Check what is new and write what still holds."""
         if epoch is not None and epoch != self.epoch:
             raise Fenced(f"epoch {epoch} is over, {self.epoch} has begun")
         wanted = make(self.read(after_seq))
@@ -105,7 +105,7 @@ class MemoryStore:
         self._snapshots = [*self._snapshots, Snapshot(seq, plain)][-keep:]
 
     def latest_snapshot(self, until_seq: int | None = None) -> Snapshot | None:
-        """The last state kept."""
+        """The last kept state."""
         found = [s for s in self._snapshots if until_seq is None or s.seq <= until_seq]
         return found[-1] if found else None
 

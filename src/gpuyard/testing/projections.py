@@ -1,4 +1,4 @@
-"""A projection over events, without a store: for tests of one's own projections."""
+"""A projection over events, without a store: for tests of your own projections."""
 
 from collections.abc import Iterable
 from json import loads

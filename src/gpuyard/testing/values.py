@@ -1,4 +1,4 @@
-"""Small values with everything filled in that a test does not care about."""
+"""Small values with defaults for everything that a test does not care about."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ def node(name: str = "n0", gpus: int = 8, model: str = "H100", **fields: object)
 
 
 def nodes(count: int, gpus: int = 8, model: str = "H100", **fields: object) -> list[Node]:
-    """So many alike."""
+    """`count` equal nodes."""
     return [node(f"{model.lower()}-{i}", gpus, model, **fields) for i in range(count)]
 
 

@@ -8,14 +8,14 @@ from gpuyard.model import Capability, Node, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How a job lives if nobody interferes."""
+    """How a job lives without interference."""
 
     run_ms: int
     exit_code: int = 0
     outcome: Outcome | None = None
-    """How its own end is called; None: by its exit code."""
+    """The outcome of its own end; None: by its exit code."""
     term_ms: int = 0
-    """How long it takes to go after TERM."""
+    """How long it takes to end after TERM."""
     ignores_term: bool = False
     checkpoint_every_ms: int = 0
     """It saves its work this often while it runs; 0: never."""
@@ -39,7 +39,7 @@ class Run:
 
 @dataclass(slots=True)
 class World:
-    """Every run there ever was, in the order of their starts."""
+    """Every run so far, in the order of the starts."""
 
     runs: list[Run] = field(default_factory=list)
     _live: dict[int, Run] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class World:
         return run
 
     def end(self, run: Run, now_ms: int) -> None:
-        """The processes of a run are gone; those that have gone already stay as they are."""
+        """The processes of a run are gone; a run that has already ended stays as it is."""
         if self._live.pop(id(run), None) is not None:
             run.ended_ms = now_ms
 
@@ -61,13 +61,13 @@ class World:
         return list(self._live.values())
 
     def of(self, key: str) -> list[Run]:
-        """Every time this attempt ran: once at most, if all is well."""
+        """Every run of this attempt: at most one, if all is well."""
         return [run for run in self.runs if run.key == key]
 
 
 @dataclass(slots=True)
 class NodeState:
-    """A node and how it is."""
+    """A node and its state."""
 
     node: Node
     up: bool = True

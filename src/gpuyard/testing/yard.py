@@ -1,4 +1,4 @@
-"""The scheduler alone, on a clock that is turned by hand: for tests of policies.
+"""The scheduler alone, on a clock that is set by hand: for tests of policies.
 
 `Yard` folds events into the core's state, decides, and commits exactly as the simulator does.
 """
@@ -32,11 +32,11 @@ from gpuyard.policies import registry
 from gpuyard.testing.values import BATCH, URGENT, ask
 
 _TICKS_MAX = 1000
-"""More wake-ups than this in one stretch of time are a loop."""
+"""More wake-ups than this in one wait are a loop."""
 
 
 class Yard:
-    """A state, a policy, a clock that is turned by hand, and the log."""
+    """A state, a policy, a clock that is set by hand, and the log."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Yard:
         settings: Settings | None = None,
         now_ms: int = 0,
     ) -> None:
-        """`policy`: the name of a preset, a spec, or a policy made of parts of one's own."""
+        """`policy`: the name of a preset, a spec, or a policy made of your own parts."""
         spec = registry.PRESETS[policy] if isinstance(policy, str) else policy
         self.policy = spec if isinstance(spec, Policy) else registry.build(spec)
         self.state = State()
@@ -87,23 +87,23 @@ class Yard:
         return self._last_id
 
     def end(self, job_id: int, outcome: Outcome = Outcome.COMPLETED, saved_ms: int = 0) -> None:
-        """The current attempt of a job is gone."""
+        """The current attempt of a job has ended."""
         attempt = self.state.jobs[job_id].attempt
         self.apply(AttemptEnded(self.now_ms, job_id, attempt, outcome, saved_ms))
 
     def stop_confirmed(self, job_id: int, saved_ms: int = 0) -> None:
-        """A victim is gone and waits again."""
+        """A victim has stopped and waits again."""
         assert self.state.jobs[job_id].phase is AttemptState.STOPPING
         self.end(job_id, Outcome.PREEMPTED, saved_ms)
 
     def tick(self) -> None:
-        """Time has passed, and the core is told."""
+        """Write a `Ticked` event: time has passed."""
         self.apply(Ticked(self.now_ms))
 
     # -- time and decisions ----------------------------------------------------------------------------------------
 
     def step(self) -> Plan:
-        """Tell the core what time it is where that is due, decide, and commit."""
+        """Write a tick if one is due, decide, and commit."""
         wake_ms = self.state.wake_ms()
         if wake_ms is not None and wake_ms <= self.now_ms:
             self.tick()
@@ -113,11 +113,11 @@ class Yard:
         return plan
 
     def decide(self) -> Plan:
-        """A plan from the state as it is."""
+        """A plan from the present state."""
         return decide(self.state, self.policy, self.now_ms)
 
     def commit(self, plan: Plan) -> None:
-        """Make a plan true, in the order of the simulator: stops, starts, earmarks."""
+        """Commit a plan in the order of the simulator: stops, starts, earmarks."""
         now_ms = self.now_ms
         for stop in plan.stops:
             self.apply(AttemptStopping(now_ms, stop.job_id, stop.attempt, stop.cause, stop.for_job))
@@ -127,7 +127,7 @@ class Yard:
             self.apply(EarmarkSet(now_ms, earmark.job_id, earmark.grants, earmark.expires_ms))
 
     def wait(self, for_ms: int) -> None:
-        """Let time pass; whenever a tick is due, tell the core and decide, as the simulator does."""
+        """Let time pass; whenever a tick is due, write it and decide, as the simulator does."""
         until_ms = self.now_ms + for_ms
         for _ in range(_TICKS_MAX):
             wake_ms = self.state.wake_ms()
@@ -140,14 +140,14 @@ class Yard:
             f"woken {_TICKS_MAX} times until {self.now_ms}, and again at {self.state.wake_ms()}"
         )
 
-    # -- what became of it -----------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def started(self, plan: Plan) -> list[int]:
-        """Ids of the jobs a plan starts."""
+        """Ids of the jobs that a plan starts."""
         return [start.job_id for start in plan.starts]
 
     def code(self, plan: Plan, job_id: int) -> ReasonCode:
-        """What a plan says of a job."""
+        """What a plan says about a job."""
         if job_id not in plan.examined:
             return ReasonCode.NOT_EXAMINED
         return ReasonCode(plan.codes[plan.examined.index(job_id)])
