@@ -60,11 +60,11 @@ class Recipe:
     warn_ms: int = 0
     """How long ahead of the time limit it is sent; ahead of TERM too when preempted, up to half of the grace."""
     warn_shell: bool = False
-    """Whether the warning is for the job's own first process alone, and not for what that has started."""
+    """Whether the warning is for the job's first process alone, and not for processes that it has started."""
     slurm_commands: bool = False
     """Whether the yard's own Slurm commands are on its PATH. On an engine that is Slurm they are Slurm's."""
     batch: bool = False
-    """Run it once, in the first task: the others only hold room for what it starts there."""
+    """Run it once, in the first task: the others only hold room for processes that it starts there."""
     ranks: int = 0
     """How many processes it means to start in all; 0: as many as it has tasks."""
 
@@ -121,7 +121,7 @@ class Launch:
 class Halt:
     """Stop this attempt: warn signal and TERM, then KILL after the grace. Unknown is no error.
 
-    Twice is once: the first one names the end, a later one can only shorten the grace.
+    A second stop changes little: the first one names the end, a later one can only shorten the grace.
     """
 
     key: str
@@ -157,7 +157,7 @@ class Phase(Enum):
     """What an engine sees of an attempt."""
 
     UNKNOWN = "UNKNOWN"
-    """It does not know it: never started, or forgotten. Says nothing about whether it ran."""
+    """The engine does not know it: never started, or forgotten. Says nothing about whether it ran."""
     STARTING = "STARTING"
     """Taken on, not running yet. It may hold its GPUs."""
     RUNNING = "RUNNING"
@@ -183,8 +183,9 @@ class Report:
     checkpoint_ms: int = 0
     """When it last saved its work, if it says so."""
     why: str = ""
-    """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`; or, before it,
-    what keeps it from coming."""
+    """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`; or, before the end,
+    what delays it.
+    """
     gpus: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Indices of its GPUs on each node, where the engine chose others than the launch names (see INDICES)."""
 
@@ -341,7 +342,7 @@ class Usage:
 
 @runtime_checkable
 class TellsUsage(Protocol):
-    """An engine that knows what the processes of an attempt took."""
+    """An engine that knows how much the processes of an attempt used."""
 
     def usage(self, key: str) -> Usage:
         """Of an attempt that ended, even after it is forgotten; of a running one, as far as it can be seen."""

@@ -13,7 +13,7 @@ def natural(name: str) -> tuple[str, int, str]:
 
 
 def folded(names: Sequence[str]) -> str:
-    """Names in their order; neighbours with the same stem share a bracket. Zeros in front are part of a name."""
+    """Names in their order; neighbours with the same stem share a bracket. Leading zeros are part of a name."""
     if len(names) == 1:
         return names[0]
     groups: list[tuple[str, list[str]]] = []

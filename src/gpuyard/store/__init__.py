@@ -1,4 +1,4 @@
-"""The truth on disk: the event log, and what hangs on it.
+"""The truth on disk: the event log, and what is derived from it.
 
 `open_store` gives a `Store` over SQLite (a path) or PostgreSQL (a URL). Nothing above knows which it is.
 """

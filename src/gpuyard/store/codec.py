@@ -5,8 +5,8 @@ newer version lifts the old text up one version at a time before it makes the ev
 default needs no new version: an old text simply lacks it. Anything else that changes the shape of an event does:
 raise its number in `VERSIONS` and add the step to `UPCASTERS`.
 
-Tasks of an array, and jobs that are submitted again and again, ask for the same: what a job asks for is written once
-for all in a row, and read once, so that ten thousand tasks take a fraction of the time and share one value in memory.
+Tasks of an array, and jobs that are submitted again and again, ask for the same: their spec is encoded once, and
+decoded once, so that ten thousand tasks take a fraction of the time and share one value in memory.
 """
 
 import json
@@ -30,7 +30,7 @@ _INTEGER_MAX = (1 << 63) - 1
 _SPECS_MAX = 256
 """How many specs of jobs are remembered, by their text in the log."""
 _SPEC, _AFTER_SPEC = '"spec":', ',"submitted_ms":'
-"""Around what a job asks for. Within its texts every quotation mark has a backslash before it, so neither is there."""
+"""Around the spec of a job. Within its texts quotation marks have a backslash, so neither occurs there."""
 _SUBMISSIONS = frozenset({JobSubmitted.__name__, TasksSubmitted.__name__})
 _OF_TASKS: dict[str, Any] = {
     name: of for name, of in get_type_hints(TasksSubmitted).items() if name not in JobSubmitted._fields
@@ -49,7 +49,7 @@ class Encoded(NamedTuple):
 
 
 class Codec:
-    """The kinds of events that a release knows, each with its version and the way up from older ones."""
+    """The kinds of events that a release knows, each with its version and the upcasters from older ones."""
 
     def __init__(
         self,

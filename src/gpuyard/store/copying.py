@@ -24,9 +24,9 @@ from gpuyard.store.store import BUSY_S, backend_of
 
 ROWS_AT_ONCE = 2_000
 PATIENCE_S = 600.0
-"""How long a side may stand idle in its transaction while the other one works."""
+"""How long one side may be idle in its transaction while the other one works."""
 _OWN = (COUNTERS, META)
-"""Every store has rows of its own in these from the beginning."""
+"""Tables in which every store has rows from the beginning."""
 
 
 class Copied(NamedTuple):

@@ -108,7 +108,7 @@ class EventLog:
         return [row["seq"] for row in tray.events]
 
     def _checked(self, tray: Tray, events: Sequence[Event]) -> list[dict[str, Any]]:
-        # Those that were seen in another system have numbers of their own, far from the ones that `submit` gives.
+        # Jobs that were seen in another system have ids of their own, far from those that `submit` gives.
         if any(
             [
                 (type(event) is JobSubmitted or type(event) is TasksSubmitted)
@@ -140,7 +140,7 @@ class EventLog:
     def read(self, after_seq: int, limit: int = READ_MAX, until_seq: int | None = None) -> list[Numbered]:
         """At most `limit` events after this one, in order, none after `until_seq`.
 
-        Raises `StoreDamaged` if some that should be there are not: a fold over the rest would be wrong.
+        Raises `StoreDamaged` if events are missing: a fold over the rest would be wrong.
         """
         counters = None
         with self._backend.reading() as conn:

@@ -20,14 +20,14 @@ from gpuyard.store.log import EventLog
 from gpuyard.store.schema import BLOBS, HISTORY, META, RECIPES
 
 _CURSORS = "removals"
-"""The row of `meta` that says how far the ends of jobs were looked at."""
+"""The row of `meta` that says how far the ends of jobs have been processed."""
 
 Mark = tuple[int, int]
-"""When a job ended, and its id: jobs in the order in which they ended."""
+"""When a job ended, and its id: the order in which jobs ended."""
 
 
 class Ended(NamedTuple):
-    """A job that ended, as far as what is left of it matters."""
+    """A job that ended, as far as removals need it."""
 
     id: int
     submitted_ms: int
@@ -37,7 +37,7 @@ class Ended(NamedTuple):
 
     @property
     def mark(self) -> Mark:
-        """Its place among those that ended."""
+        """Its place among ended jobs."""
         return self.ended_ms, self.id
 
     @property
@@ -65,7 +65,7 @@ class OldRecipe(NamedTuple):
 
 
 def _noted(statement: Any) -> Any:
-    """Insert, or note a later end: then the recipe was handed in again, and is there."""
+    """Insert, or note a later end: then the recipe was submitted again, and is there."""
     new, old = statement.excluded, RECIPES.c
     later = new.ended_ms > old.ended_ms
     return statement.on_conflict_do_update(
@@ -85,7 +85,7 @@ class Removals(EventLog):
     """The part of a store that forgets."""
 
     def ended_until(self, until_ms: int, after: Mark, limit: int) -> list[Ended]:
-        """Jobs that ended before a time, in that order, from behind a mark on."""
+        """Jobs that ended before a time, in that order, after a mark."""
         table = HISTORY.c
         query = (
             select(table.id, table.submitted_ms, table.ended_ms, table.attempts, table.detail)
@@ -98,7 +98,7 @@ class Removals(EventLog):
             return [Ended(*row[:4], json.loads(row[4])) for row in conn.execute(query)]
 
     def note_removed(self, jobs: Sequence[Ended], what: str, removal: Removal) -> None:
-        """Say in the history that something of these jobs is gone. Said before it goes: a crash may come between."""
+        """Note in the history that something of these jobs is gone. Before it goes, as a crash may come between."""
         rows = []
         for job in jobs:
             job.detail.setdefault("removed", {})[what] = removal._asdict()
@@ -194,7 +194,7 @@ class Removals(EventLog):
             return conn.scalar(query.where(RECIPES.c.hash == name))
 
     def recipe_removal(self, name: str) -> Removal | None:
-        """When a recipe was removed; None: it was not, or it was handed in again."""
+        """When a recipe was removed; None: it was not, or it was submitted again."""
         there = exists().where(BLOBS.c.hash == name)
         query = select(RECIPES.c.removed_ms, RECIPES.c.removed_by).where(
             RECIPES.c.hash == name, RECIPES.c.removed_ms > 0, ~there
@@ -228,7 +228,7 @@ def _overwritten(conn: Connection) -> Iterator[None]:
 
 
 def _put_bare(conn: Connection, name: str, recipe: dict[str, Any], removal: Removal) -> str:
-    """Keep a recipe without its environment; gives the hash. No two share one: each goes with its own recipe."""
+    """Keep a recipe without its environment; gives the hash, which no other recipe shares."""
     left = {**recipe, "env": {}, "env_removed": removal._asdict(), "of": name}
     body = json.dumps(left, separators=(",", ":")).encode()
     bare = hashlib.sha256(body).hexdigest()
@@ -237,7 +237,7 @@ def _put_bare(conn: Connection, name: str, recipe: dict[str, Any], removal: Remo
 
 
 def _old(before_ms: int, after: tuple[int, str], limit: int, *, whole: bool = False) -> Any:
-    """Recipes by the last end of a job with them; `whole`: only those that may have an environment still."""
+    """Recipes by the last end of a job with them; `whole`: only recipes that may still have an environment."""
     table = RECIPES.c
     kept = table.hash if whole else case((table.bare == "", table.hash), else_=table.bare)
     return (

@@ -1,5 +1,5 @@
-"""The tables, once, for both dialects. A new store gets them as they stand here, an older one by the steps in
-`migrations`; a test holds the two equal.
+"""The tables, once, for both dialects. A new store gets them as they are here, an older one by the steps in
+`migrations`; a test keeps the two equal.
 
 Times are milliseconds since 1970 and every integer has 64 bits. Texts that come from people and are only kept, not
 searched, are inside JSON, which has no trouble with any character.
@@ -163,7 +163,7 @@ META = Table(
 )
 
 BYTEWISE = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-"""Sorted letter by letter by either database, so that a page of keys that begin alike is a walk along the index."""
+"""Sorted byte by byte in both databases, so that a page of keys with one prefix is a walk along the index."""
 
 PROJECTIONS = Table(
     "projections",

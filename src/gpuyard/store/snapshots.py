@@ -1,11 +1,10 @@
 """States at places in the log, so that a start folds the last few events and not all of them.
 
-A snapshot is a convenience and is trusted only if its checksum says so: a damaged one is passed over for an older
-one, or for the whole log. Only once the log before a snapshot has been pruned is the snapshot needed, so
-pruning checks it first.
+A snapshot is a convenience and is trusted only if its checksum matches: a damaged one is skipped for an older one, or
+for the whole log. It is needed only once the log before it has been pruned, so pruning checks it first.
 
 Besides the newest few, the first of every week stays as an anchor: a log that is cut there can still be folded from
-there on, so that questions about the past have answers back to the cut.
+there, so that questions about the past have answers back to the cut.
 """
 
 import hashlib
@@ -52,7 +51,7 @@ class Snapshots:
         self._backend = backend
 
     def save_snapshot(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
-        """Keep a state; of all, the newest `keep` and the anchors stay."""
+        """Keep a state; only the newest `keep` and the anchors stay."""
         self.put_snapshot(seq, packed(plain), now_ms, keep)
 
     def put_snapshot(self, seq: int, body: bytes, now_ms: int, keep: int = 3) -> None:
@@ -94,7 +93,7 @@ class Snapshots:
     def latest_snapshot(self, until_seq: int | None = None) -> Snapshot | None:
         """The newest snapshot to start from; none: start from the first event.
 
-        Raises `StoreDamaged` if the log does not reach back to where one would have to start.
+        Raises `StoreDamaged` if the log does not reach back to where the fold would start.
         """
         found = next(self.snapshots(until_seq), None)
         seq = found.seq if found else 0
@@ -145,7 +144,7 @@ class Snapshots:
     def cut_log(self, at_seq: int) -> int:
         """Cut the log at a snapshot; gives how many events were deleted.
 
-        What was before the cut is gone: older snapshots with it, and checkpoints from which the log no longer leads on.
+        Older snapshots go with it, and checkpoints that the log no longer continues.
         """
         with self._backend.writing() as conn:
             conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < at_seq))

@@ -74,7 +74,7 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
             return dict(conn.execute(_BLOBS, {"names": list(names)}).all())
 
     def skip(self, next_job_id: int, epoch: int) -> None:
-        """Give out no id below this and no epoch up to this any more: the world has seen them."""
+        """Never give out an id below this or an epoch up to this again: the world has seen them."""
         with self._backend.writing() as conn:
             found = self._backend.lock_counters(conn)
             job_id = max(found.next_job_id, next_job_id)

@@ -1,7 +1,7 @@
 """Many submissions, one transaction: each gets its ids, its events and its reply, and a bad one spoils no other.
 
-A tray is filled item by item in memory while the counter row is locked, and written at the end. What goes wrong
-with one item shows before anything of it is on the tray.
+A tray is filled item by item in memory while the counter row is locked, and written at the end. An error in one item
+shows before any part of it is on the tray.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class Submission:
     """By SHA-256 in hexadecimal."""
     idempotency: Idempotency | None = None
     reply: Callable[[int], Plain] | None = None
-    """Given the first id, a note in JSON's own types that is kept with the key and given again to a repetition."""
+    """Given the first id, a note in JSON's own types, kept with the key and given again to a repeated request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Tray:
         self._answers: dict[tuple[str, str], tuple[str, Accepted]] = {}
 
     def recall(self, conn: Connection, batch: Sequence[Submission]) -> None:
-        """Look up what was answered to keys that were used before."""
+        """Look up the answers to keys that were used before."""
         keys = [
             (item.idempotency.owner, item.idempotency.key)
             for item in batch

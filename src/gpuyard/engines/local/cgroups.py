@@ -1,4 +1,4 @@
-"""cgroup v2: limits on memory and CPU, and a fence that no process of a job gets out of.
+"""cgroup v2: limits on memory and CPU, and a fence that no process of a job can leave.
 
 A fence is worth having even where no limit can be set: it kills and freezes in one step. Only the standard library, and
 little of it: supervisors import this.
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 CONTROLLERS = frozenset({"memory", "cpu"})
 SUPERVISORS = "yard.supervisors"
-"""The group, beside those of the attempts, of what runs them. No key holds a dot."""
+"""The group of the supervisors, beside those of the attempts. No key holds a dot."""
 _PERIOD_US = 100_000
 _PAUSE_S = 0.002
 
@@ -86,7 +86,7 @@ def prepare(base: str) -> frozenset[str]:
     for controller in sorted(CONTROLLERS & set(_read(f"{base}/cgroup.controllers").split())):
         with suppress(OSError):
             _write(f"{base}/cgroup.subtree_control", f"+{controller}")
-    # Trying is the only way to learn whether a process may be moved there: a child of this one would be.
+    # A process joins a group by this file, so it must be writable.
     if not os.access(f"{base}/cgroup.procs", os.W_OK):
         raise PermissionError(f"{base}/cgroup.procs cannot be written")
     return CONTROLLERS & set(_read(f"{base}/cgroup.subtree_control").split())
@@ -99,7 +99,7 @@ class Group:
         self.path = path
 
     def make(self, *, memory_mib: int, cpu_milli: int) -> None:
-        """Make the group with its limits; 0: none. OSError if that cannot be."""
+        """Make the group with its limits; 0: none. Raises OSError if it cannot be made."""
         with suppress(FileExistsError):
             os.mkdir(self.path)
         if memory_mib > 0:
@@ -120,7 +120,7 @@ class Group:
         _write(f"{self.path}/cgroup.freeze", "1" if frozen else "0")
 
     def kill(self) -> None:
-        """Kill every process in the group, also those that are being forked now."""
+        """Kill every process in the group, even those that are being forked now."""
         # Kernels before 5.14 do not have it, and a group that is gone has no processes.
         with suppress(FileNotFoundError):
             _write(f"{self.path}/cgroup.kill", "1")
@@ -152,18 +152,18 @@ class Group:
         return False
 
     def usage(self) -> dict[str, int]:
-        """CPU time in ms, and the most memory of all processes together in MiB; what is not known is left out."""
+        """CPU time in ms, and the peak memory of all processes together in MiB; what is unknown is left out."""
         found = {}
         with suppress(OSError, ValueError, KeyError):
             figures = dict(line.split() for line in _read(f"{self.path}/cpu.stat").splitlines())
             found["cpu_ms"] = int(figures["usage_usec"]) // 1000
-        # Kernels before 5.19 do not have it, nor has a group without the controller.
+        # Kernels before 5.19 do not have it, and neither does a group without the controller.
         with suppress(OSError, ValueError):
             found["memory_mib"] = int(_read(f"{self.path}/memory.peak")) >> 20
         return found
 
     def remove(self, wait_s: float = 0.2) -> None:
-        """Take the group away; one that is still in use is left for the engine's next look."""
+        """Remove the group; if it is still in use, the engine's next look removes it."""
         until = time.monotonic() + wait_s
         while True:
             try:

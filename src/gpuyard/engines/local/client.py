@@ -1,4 +1,4 @@
-"""The engine's hands: the spawner, the folder of data with its lock and epoch, and reading files of its own."""
+"""What the engine works with: the spawner, its folder with lock and epoch, and reading its own files."""
 
 import os
 import select
@@ -39,7 +39,7 @@ class Spawner:
         return self._process.pid if self._process is not None else None
 
     def spawn(self, folders: Sequence[str]) -> dict[str, str]:
-        """A supervisor for each folder; by key what it answered: CLAIMED, TAKEN or why not. No answer: not in it."""
+        """A supervisor for each folder; gives its answer by key: CLAIMED, TAKEN or why not. No answer: no entry."""
         answers: dict[str, str] = {}
         waiting = {os.path.basename(folder): folder for folder in folders}
         until = time.monotonic() + _SPAWN_S_MAX
@@ -152,7 +152,7 @@ class Data(Fence):
             self.wake = os.path.join(self.root, files.WAKE)
             with suppress(FileExistsError):
                 os.mkfifo(self.wake, 0o600)
-            # Read and write: with a writer of its own a pipe is never at its end.
+            # Read and write: a pipe with a writer in this process never reports its end.
             fd = os.open(self.wake, os.O_RDWR | os.O_NONBLOCK)
             if self.wake_fd < 0:
                 self.wake_fd = fd

@@ -7,7 +7,7 @@ _first: list[tuple[int, int]] = []
 
 
 def raise_limit() -> int:
-    """Let this process have more files open, as far as it may; how many that are now."""
+    """Let this process have more files open, as far as it may; gives how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if not _first:
         _first.append((soft, hard))
@@ -19,6 +19,6 @@ def raise_limit() -> int:
 
 
 def give_back(pid: int) -> None:
-    """Let a child, and all that it starts, have what this process was started with."""
+    """Give a child, and all that it starts, the limit that this process was started with."""
     if _first:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, _first[0])

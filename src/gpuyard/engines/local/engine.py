@@ -171,7 +171,7 @@ class LocalEngine:
         return down
 
     def _busy(self, host: Host) -> tuple[Busy, ...]:
-        """The GPUs of a node that others use, and those of attempts that the log does not know."""
+        """The GPUs of a node that other processes use, and those of attempts that the log does not know."""
         adopted = self._adopted_on(host)
         if self._emulated:
             return adopted
@@ -239,7 +239,7 @@ class LocalEngine:
 
     @staticmethod
     def _mold_of(hosts: Mapping[str, Host]) -> Callable[[str], Mold | None]:
-        """How a GPU can be cut. One that is no longer found is taken to be like the others, if all are alike."""
+        """How a GPU can be cut. A GPU that is no longer found is taken to be like the others, if all are alike."""
         molds = [host.mold for host in hosts.values()]
         if len(molds) == 1:
             return lambda _gpu: molds[0]
@@ -286,7 +286,7 @@ class LocalEngine:
             ]
             if folders:
                 if self._base and not os.path.isdir(self._base):
-                    # Another engine over the same data has closed and taken it away.
+                    # Another engine over the same data has closed and removed it.
                     cgroups.prepare(self._base)
                 self._make_durable(folders)
             answers = self._spawner.spawn(list(dict.fromkeys(folders)))
@@ -297,10 +297,10 @@ class LocalEngine:
         ]
 
     def _make_durable(self, folders: list[str]) -> None:
-        """Let launches outlast a crash of the machine; all at the same time, for each alone would take as long."""
+        """Make launches durable, all at the same time, for one alone would take as long."""
         paths = [os.path.join(self._data.root, files.ATTEMPTS), *folders]
         paths += [os.path.join(folder, files.LAUNCH) for folder in folders]
-        # A few for each thread, this one among them: handing over costs as much as syncing where the disk is quick.
+        # A few for each thread, including this one: a handover costs as much as a sync on a quick disk.
         own, *others = [paths[at::_SYNCS_AT_ONCE] for at in range(min(_SYNCS_AT_ONCE, len(paths)))]
         syncs = [self._syncers.submit(_sync, share) for share in others]
         try:
@@ -383,7 +383,7 @@ class LocalEngine:
         return None
 
     def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
-        """Stop attempts; one that no supervisor has claimed will then never run."""
+        """Stop attempts; an attempt that no supervisor has claimed will then never run."""
         with self._data.acting(epoch):
             return [self._stop(halt) for halt in halts]
 
@@ -412,7 +412,7 @@ class LocalEngine:
         return _DONE
 
     def _bar(self, key: str) -> Reply:
-        """See to it that a key that was never started never is."""
+        """Bar a key that was never started, so that it never is."""
         try:
             os.makedirs(self._data.kept(key), mode=0o711, exist_ok=True)
             files.sync(os.path.join(self._data.root, files.KEPT))
@@ -484,7 +484,7 @@ class LocalEngine:
         return self._data.wake_fd
 
     def forget(self, epoch: int, keys: Sequence[str]) -> None:
-        """Keep only what ended attempts wrote, and that they once were."""
+        """Keep only the output of ended attempts, and a trace that they existed."""
         self._claimed.difference_update(keys)
         with self._data.acting(epoch):
             for key in keys:
@@ -518,7 +518,7 @@ class LocalEngine:
         return translate.usage_of(cgroups.Group(plan["cgroup"]).usage() if plan.get("cgroup") else None)
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of what an attempt wrote; empty at the end, and for one that is not known."""
+        """Part of an attempt's output; empty at the end, and for an unknown attempt."""
         return outputs.read(self._data, self._readers, key, stream, offset, limit)
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
@@ -534,7 +534,7 @@ class LocalEngine:
         self._leftovers.remove(what, names)
 
     def close(self) -> None:
-        """Let go. What runs goes on under its supervisors; GPUs that nothing runs on are left whole."""
+        """Let go. Attempts go on under their supervisors; idle GPUs are left whole."""
         if self._found:
             with suppress(EngineError):
                 self._sharing.tidy(self._mold_of(self._found), now=True)
@@ -565,7 +565,7 @@ def _put(folder: str, plan: dict[str, Any]) -> None:
     if os.path.exists(os.path.join(folder, files.LAUNCH)):
         _keep(os.path.join(folder, files.WORK), work)
     else:
-        # No supervisor looks before there is a launch, so it need not become whole in one step.
+        # No supervisor looks before there is a launch, so the folder need not appear in one step.
         files.write(os.path.join(folder, files.WORK), work)
     _keep(os.path.join(folder, files.LAUNCH), plan)
 

@@ -21,7 +21,7 @@ HALT = "halt.json"
 FREEZE = "freeze"
 """Present while it is to be frozen."""
 END = "end.json"
-"""How it ended. On disk before the supervisor exits; the first one written stands."""
+"""How it ended. On disk before the supervisor exits; the first one written counts."""
 SCRIPT = "script"
 STDOUT = "stdout"
 STREAMS = (STDOUT, "stderr")
@@ -35,7 +35,7 @@ DOWN = "down"
 EPOCH = "epoch"
 LOCK = "lock"
 WAKE = "wake"
-"""A named pipe into which supervisors write one byte at an end."""
+"""A named pipe into which a supervisor writes one byte at the end of its attempt."""
 
 END_BYTES_MAX = 4096
 """Room kept on disk for the end, so that a full disk cannot lose it."""
@@ -45,7 +45,7 @@ _SECTOR_BYTES = 512
 
 
 def sync(path: str) -> None:
-    """Make what a file holds durable, or the names in a folder."""
+    """Make a file's content durable, or the names in a folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -104,7 +104,7 @@ def replace(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
 
 
 def overwrite(path: str, value: dict[str, Any]) -> None:
-    """Write a file of a few words again, in place, as a disk writes a sector: whole, and without giving blocks back.
+    """Overwrite a small file in place, as a disk writes a sector: whole, and without giving blocks back.
 
     Only for files that are not read while they are written.
     """

@@ -16,7 +16,7 @@ from gpuyard.engines.local import files
 
 NOTE = "cut.json"
 _HEAD_PART, _TAIL_PART = 8, 2
-"""An eighth of what may be kept is the beginning, a half is the end; the rest is room to grow into."""
+"""An eighth of the limit is for the beginning, a half for the end; the rest is room to grow."""
 _LINE_BYTES_MAX = 64 * 1024
 """How far to look for a line break, to cut between lines."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
@@ -82,7 +82,7 @@ class Trimmer:
 
     @staticmethod
     def _note(folder: str, cut: Cut) -> bool:
-        """Say what is left out; False: the disk is full, and has room once it is."""
+        """Note the hole; False: the disk is full, and punching the hole will free space."""
         try:
             files.replace(os.path.join(folder, NOTE), cut._asdict())
         except OSError as error:

@@ -14,7 +14,7 @@ from gpuyard.model import CATALOGUE
 
 @dataclass(frozen=True, slots=True)
 class EmulatedGpus:
-    """GPUs that are not there: everything about them is real but the computing."""
+    """Emulated GPUs: everything about them is real but the computing."""
 
     count: int
     model: str
@@ -26,7 +26,7 @@ def hostname() -> str:
 
 
 def emulated(gpus: EmulatedGpus, node: str) -> list[GpuReading]:
-    """Readings of GPUs that are not there, the same ones every time."""
+    """Readings of emulated GPUs, the same ones every time."""
     known = CATALOGUE.get(gpus.model)
     linked = known is not None and known.nvlink
     return [
@@ -41,7 +41,7 @@ def emulated(gpus: EmulatedGpus, node: str) -> list[GpuReading]:
 
 
 def read_gpus(emulate: EmulatedGpus | None, node: str) -> list[GpuReading]:
-    """The GPUs of this machine, or those that stand in for them."""
+    """The GPUs of this machine, or the emulated ones in their place."""
     return emulated(emulate, node) if emulate is not None else nvml.read_gpus()
 
 

@@ -44,7 +44,7 @@ class Cutter(Protocol):
         ...
 
     def destroy(self, gpu: str, place: Place) -> None:
-        """Take this slice away; if it is not there, nothing is. One in use cannot be taken: `Transient`."""
+        """Remove this slice; if it is not there, do nothing. A slice in use cannot be removed: `Transient`."""
         ...
 
 
@@ -72,7 +72,7 @@ class Slices:
         return tuple([place for place in self._cutter.places(gpu) or () if place not in mine])
 
     def ensure(self, mold: Mold, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
-        """The UUID of this slice, made now if it is not there. What is idle and in its way is taken away first.
+        """The UUID of this slice, made now if it is not there. Idle slices in its way are removed first.
 
         `in_use` are the places on this GPU that live attempts hold: they are never touched.
         """
@@ -96,7 +96,7 @@ class Slices:
     def _make_room(
         self, mold: Mold, gpu: str, wanted: Place, there: set[Place], held: set[Place]
     ) -> set[Place]:
-        """Take away what is idle and lies where a slice is to be; what is left."""
+        """Remove idle slices where a slice is to be; gives the rest."""
         for place in sorted(there - held):
             if flaw(mold, [place, wanted]):
                 self._take_away(gpu, place)
@@ -229,6 +229,6 @@ class FoundSlices(Slices):
 
 
 def _crowded(mold: Mold, there: set[Place], wanted: Place) -> bool:
-    """Whether what is there leaves too little compute for the wanted slice."""
+    """Whether the slices that are there leave too little compute for the wanted one."""
     places = sorted(there - {wanted}, key=lambda place: place.start)
     return bool(flaw(mold, [*places, wanted]))

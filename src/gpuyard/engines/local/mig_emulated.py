@@ -1,4 +1,4 @@
-"""A stand-in for NVIDIA's driver that cuts GPUs which are only pretended to be there, by the same geometry.
+"""A stand-in for NVIDIA's driver that cuts emulated GPUs, by the same geometry.
 
 Its slices are kept in a file: a server that comes back finds them as it would find real ones.
 """

@@ -22,7 +22,7 @@ class NvmlCutter:
         self._by_number = {profile.number: profile for profile in mold.profiles}
 
     def at_work(self) -> AbstractContextManager[object]:
-        """Keeps the driver open: to open it takes longer than most of what is asked of it."""
+        """Keeps the driver open: opening it takes longer than most calls."""
         return _driver("cutting GPUs")
 
     def places(self, gpu: str) -> tuple[Place, ...] | None:

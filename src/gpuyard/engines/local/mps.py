@@ -1,9 +1,9 @@
 """MPS: one daemon for a GPU and a user, so that several of that user's jobs compute on it at the same time, each within
 its caps.
 
-A server of MPS serves one user at a time, and what one client breaks may reach its neighbours; so shares of one GPU
-belong to one user. The daemon runs as that user, in a folder that the user owns. What is capped: the memory that a
-program may allocate, and the part of the multiprocessors that it computes on. What is not: bandwidth and caches.
+A server of MPS serves one user at a time, and a client that breaks it may harm its neighbours; so shares of one GPU
+belong to one user. The daemon runs as that user, in a folder that the user owns. It caps the memory that a program may
+allocate, and the part of the multiprocessors that it computes on, but not bandwidth and caches.
 """
 
 import hashlib
@@ -148,11 +148,11 @@ class Mps:
         return pid > 0 and not processes.runs(pid)
 
     def pids(self) -> set[int]:
-        """Process numbers of the daemons: what computes below them is ours."""
+        """Pids of the daemons: processes below them that compute are ours."""
         return {pid for daemon in self.all() if (pid := pid_of(daemon))}
 
     def stop_unused(self, used: set[tuple[str, int]]) -> None:
-        """End every daemon but those of these GPUs and users."""
+        """End every daemon except those of these GPUs and users."""
         wanted = {self.daemon(gpu, uid).folder for gpu, uid in used}
         for daemon in self.all():
             if daemon.folder not in wanted:
@@ -160,7 +160,7 @@ class Mps:
                 self._clear(daemon)
 
     def _clear(self, daemon: Daemon) -> None:
-        """Take away what an ended daemon left; one that is about to end has its socket still, and is cleared later."""
+        """Remove what an ended daemon left; one that is about to end still has its socket, and is cleared later."""
         if not os.path.exists(os.path.join(daemon.pipe, "control")):
             shutil.rmtree(daemon.folder, ignore_errors=True)
             with suppress(OSError):

@@ -53,7 +53,7 @@ class Faults:
         self._now_ms = now_ms
         self._logs: dict[str, DaemonLog] = {}
         self._whose: dict[int, str] = {}
-        """The attempt that a client belongs to. Kept past its end, which is when it is asked for."""
+        """The attempt that a client belongs to. Kept past the client's end, which is when it is needed."""
         self._deaths: dict[str, dict[int, int]] = {}
         """By the folder of a daemon's log: the pids that were found dead, and when."""
         self._scenes: dict[tuple[str, int], dict[str, int]] = {}
@@ -90,7 +90,7 @@ class Faults:
         return bool(there)
 
     def _there(self, log: str, at_ms: int, *, ended: bool = True) -> dict[str, int]:
-        """The jobs that had a share through a daemon at a time, and since when; those that have ended since, too."""
+        """The jobs that had a share through a daemon at a time, and since when; also those that have ended since."""
         found: dict[str, int] = {}
         for key in self._data.attempts():
             folder = self._data.attempt(key)
@@ -198,8 +198,7 @@ class Faults:
     def _fault(self, key: str, gpu: str, uid: int, end: dict[str, Any]) -> Fault | None:
         """The last fault that may have caused an end; None: there was none.
 
-        A fault that names the attempt comes before one that does not: a server that ends after a fault logs it once
-        more.
+        A fault that names the attempt comes before others: a server that ends after a fault logs it once more.
         """
         able = [
             fault
@@ -222,7 +221,7 @@ def _again(end: dict[str, Any], why: str) -> dict[str, Any]:
 
 
 def job_of(key: str) -> str:
-    """The job of an attempt, by their names towards an engine."""
+    """The job of an attempt, by its key."""
     return key.rpartition("-")[0]
 
 

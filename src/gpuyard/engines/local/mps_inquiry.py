@@ -25,7 +25,7 @@ _TIMES_MAX = 10
 SLACK_MS = 2_000
 """How far the daemon's clock and ours may differ."""
 FIRST_MS = 20_000
-"""How long after a fault the others wait for the one that was named."""
+"""How long after a fault the others wait for the one that the log named."""
 FORGOTTEN_MS = 24 * 3_600_000
 
 
@@ -37,8 +37,7 @@ class Inquiry:
         self._now_ms = now_ms
 
     def guilty(self, job: str, at_ms: int, there: Mapping[str, int], named: set[str]) -> bool:
-        """Whether a job is to blame for a fault. `there`: the jobs that were there, since when; `named`: those in the
-        log.
+        """Whether a job is to blame for a fault. `there`: its jobs, since when; `named`: those that the log names.
 
         If not, it is a suspect from now on, unless the culprit is known already.
         """
@@ -81,7 +80,7 @@ class Inquiry:
         now_ms = self._now_ms()
         tried = {each for each, of in suspects.items() if each in live and _tried(of, now_ms - live[each])}
         if mine is None:
-            # A job that is no suspect may join after the first fault. After that it must be clear which job broke the
+            # A job that is no suspect may join after the first fault. Later it must be clear which job broke the
             # server.
             return any([suspects[each]["times"] > 1 for each in tried])
         if tried:

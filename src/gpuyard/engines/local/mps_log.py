@@ -74,7 +74,7 @@ class DaemonLog:
         try:
             fd = os.open(os.path.join(self._folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            # No daemon has been here, or its user has taken the log away.
+            # No daemon has been here, or its user has removed the log.
             return []
         try:
             stat = os.fstat(fd)
@@ -118,7 +118,7 @@ class DaemonLog:
         elif self.faults and (found := _REFUSED.match(said)):
             self._told().refused.add(int(found[1]))
         elif _STARTED.match(said):
-            # A new server: the clients of the last one are not with this one.
+            # A new server: it has none of the last one's clients.
             self._broken.clear()
         elif _UNNAMED.search(said):
             self._fault_at(at_ms)

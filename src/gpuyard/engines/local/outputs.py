@@ -60,9 +60,7 @@ def seal(folder: str) -> None:
 
 
 def strip(folder: str) -> None:
-    """Take the environment, which may hold secrets, out of a launch as earlier yards wrote them; where the output went
-    stays.
-    """
+    """Remove the environment, which may hold secrets, from a launch of an earlier release."""
     plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
     kept: dict[str, object] = {
         name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan

@@ -24,7 +24,7 @@ def sees_everybody() -> bool:
 
 
 class Outsiders:
-    """Remembers since when a process is listed that cannot be seen."""
+    """Remembers since when an invisible process has been listed."""
 
     def __init__(self, everybody: bool | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._everybody = sees_everybody() if everybody is None else everybody

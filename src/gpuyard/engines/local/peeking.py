@@ -43,9 +43,9 @@ class Inside:
         self._top = os.open(root, os.O_PATH | os.O_DIRECTORY)
 
     def time_ms(self, path: str, job_id: int) -> int | None:
-        """The time of a file in a job's folder; 0: there is none; None: one would have to leave the folder to know.
+        """The time of a file in a job's folder; 0: there is none; None: the path leads out of the folder.
 
-        The asker may be root, and the folders of other jobs are other people's.
+        The server may run as root, and the folders of other jobs are other users'.
         """
         if not path.startswith(f"{self._start}{JOBS}/{job_id}/") or "/../" in path:
             return None
@@ -59,34 +59,34 @@ class Inside:
             os.close(fd)
 
     def there(self, path: str) -> bool:
-        """Whether something lies at a path, and nothing was mounted on it: that might not answer."""
+        """Whether a path exists and nothing is mounted on it: that might not answer."""
         fd = self._open(path)
         if fd >= 0:
             os.close(fd)
         return fd >= 0 or (-fd == errno.ENOSYS and os.path.lexists(path))
 
     def leads_outside(self, path: str) -> bool:
-        """Whether a path is a link, or something was mounted on it."""
+        """Whether a path is a link, or a mount point."""
         fd = self._open(path)
         if fd >= 0:
             os.close(fd)
         return -fd in _LEAVES
 
     def _open(self, path: str) -> int:
-        """A descriptor, or the negative number of an error: most files that are looked for are not there."""
+        """A descriptor, or a negative error number: most files that are looked for do not exist."""
         inner = os.fsencode(path[len(self._start) :])
         fd: int = _libc.syscall(_SYS_OPENAT2, self._top, inner, _HOW_POINTER, _HOW_SIZE)
         return fd if fd >= 0 else -ctypes.get_errno()
 
     def close(self) -> None:
-        """Let go of the folder. Closing it twice would close what has its number by then."""
+        """Close the folder. Closing it twice would close another file with its number."""
         if self._top >= 0:
             os.close(self._top)
             self._top = -1
 
 
 def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> int:
-    """Let a process look at a path of the job; its number. What it finds is in `saved_ms` once it has ended."""
+    """Start a process that looks at a path of the job; gives its pid. See `saved_ms` once it has ended."""
     found = os.open(f"{folder}/{SAVED}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     pid = os.fork()
     if pid == 0:

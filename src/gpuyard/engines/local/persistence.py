@@ -28,7 +28,7 @@ def switch_on(folder: str) -> tuple[str, ...]:
             try:
                 uuid = nvml.nvmlDeviceGetUUID(handle)
                 if nvml.nvmlDeviceGetPersistenceMode(handle) == _ON:
-                    # One that an earlier server of this yard switched on is still this yard's to put back.
+                    # A GPU that an earlier server of this yard switched on is still this yard's to put back.
                     woken += [index] if uuid in _noted(folder) else []
                     continue
                 _note(folder, {*_noted(folder), uuid})
@@ -50,7 +50,7 @@ def switch_on(folder: str) -> tuple[str, ...]:
 
 
 def put_back(folder: str, but: Container[str]) -> None:
-    """Let GPUs sleep that the yard has kept awake, but for some."""
+    """Let GPUs that the yard has kept awake sleep, but for some."""
     mine = {uuid for uuid in _noted(folder) if uuid not in but}
     nvml = _driver() if mine else None
     if nvml is None:

@@ -13,7 +13,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Identity(NamedTuple):
-    """A process for good: number, time of its start in clock ticks since boot, and which boot."""
+    """A process, unmistakably: its number, its start in clock ticks since boot, and which boot."""
 
     pid: int
     ticks: int
@@ -82,7 +82,7 @@ def signal_to(who: Identity, number: int, boot: str) -> bool:
     except (ProcessLookupError, OSError, ValueError):
         return False
     try:
-        # The descriptor holds the process, so what is checked now is what gets the signal.
+        # The descriptor holds the process, so the process that is checked now gets the signal.
         if not lives(who, boot):
             return False
         signal.pidfd_send_signal(fd, number)
@@ -124,7 +124,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def carrying(variable: str, value: str) -> set[int]:
-    """Every process that was started with this variable in its environment, and what it started since."""
+    """Every process that was started with this variable in its environment, and its descendants."""
     wanted = f"{variable}={value}".encode()
     found = set()
     for pid in all_pids():
@@ -154,14 +154,14 @@ def described(pid: int) -> str:
     """A process in a few words, for people: `4711 python (D)`."""
     stat = stat_of(pid)
     with suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        # The process chose its name; it is shown, and does nothing to a terminal.
+        # The process chose its name, so it is made harmless for a terminal.
         name = "".join([char if char.isprintable() else "?" for char in file.read().strip()])
         return f"{pid} {name} ({stat.state if stat else '?'})"
     return str(pid)
 
 
 def signal_all(pids: set[int], number: int) -> None:
-    """Send a signal to processes that were just seen; those that have gone since are no error."""
+    """Send a signal to processes that were just seen; it is no error if one has gone since."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

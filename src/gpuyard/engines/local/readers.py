@@ -60,7 +60,7 @@ while asked.poll(1000 * idle_s):
 
 
 class _Gone(Exception):
-    """The process has ended: by itself after a while of silence, or its user ended it."""
+    """The process has ended: by itself after being idle, or its user ended it."""
 
 
 class _Reader:
@@ -143,7 +143,7 @@ class Readers:
         self._lock = threading.Lock()
         self._readers: dict[tuple[int, int], _Reader] = {}
         self._hung: dict[tuple[int, int], _Reader] = {}
-        """Those that were killed and did not end: until they do, their users get no other."""
+        """Readers that were killed and have not ended: until they do, their users get no other."""
 
     def read(self, uid: int, gid: int, path: str, offset: int, limit: int) -> bytes:
         """Part of a file, as a user reads it; empty at its end, and where the user may not."""

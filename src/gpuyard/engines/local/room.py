@@ -67,7 +67,7 @@ def sweep() -> None:
     except OSError:
         import subprocess  # noqa: PLC0415  # most jobs leave nothing there
 
-        # A job makes folders in folders as deep as it likes: Python's own way would call itself too often.
+        # A job may nest folders as deep as it likes: Python's own function would recurse too deep.
         words = ["rm", "-rf", "--one-file-system", "--", SCRATCH]
         subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
@@ -94,7 +94,7 @@ def starters(plan: dict[str, Any]) -> set[int]:
 
 
 def clear(folder: str, aside: str) -> None:
-    """Put aside what its supervisor would have taken away, if it had not been killed: it may be very much."""
+    """Put aside what a killed supervisor did not remove: it may be a lot."""
     path = os.path.join(folder, SCRATCH)
     if os.path.isdir(path) and not os.path.islink(path):
         os.makedirs(aside, mode=0o700, exist_ok=True)

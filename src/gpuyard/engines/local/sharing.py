@@ -122,7 +122,7 @@ class Sharing:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(mold), self._cuts()
         for gpu in part.gpus:
-            # A short job may come and go between two looks, and the slices are not idle for all that.
+            # A short job may come and go between two looks, and then the slices were not idle.
             self._idle_since.pop(readings[gpu].uuid, None)
         new = any([readings[gpu].uuid not in slices.own() for gpu, _profile, _start in part.slices])
         if new and not self._hands_off:
@@ -253,7 +253,7 @@ class Sharing:
                 continue
             slices = self._slices(mold)
             if pins.get(uuid):
-                # A restart of the machine takes slices away: what is pinned is made again.
+                # A restart of the machine removes slices: pinned ones are made again.
                 try:
                     slices.keep(mold, uuid, pins[uuid], cuts.get(uuid, set()))
                 except (Transient, Permanent) as error:

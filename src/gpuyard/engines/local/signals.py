@@ -33,7 +33,7 @@ def read(
 
 
 def pretended(node: str, readings: Sequence[GpuReading]) -> tuple[GpuSignals, ...]:
-    """Emulated GPUs are there, and do nothing that could be measured."""
+    """Emulated GPUs exist, and do nothing that could be measured."""
     return tuple(
         [GpuSignals(node, gpu, reading.memory_mib, emulated=True) for gpu, reading in enumerate(readings)]
     )
@@ -45,7 +45,7 @@ def _of_gpu(
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(reading.uuid)
     except nvml.NVMLError:
-        # It has fallen off the bus, or was taken away: the next look at the node says so.
+        # It has fallen off the bus, or was removed: the next look at the node says so.
         return GpuSignals(node, gpu, reading.memory_mib)
 
     def asked(call: Callable[[], int]) -> int | None:

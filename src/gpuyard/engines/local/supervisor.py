@@ -30,7 +30,7 @@ _RESISTS_S = 3.0
 """How long after the first kill to report processes that do not end."""
 _NAMED_MAX = 3
 _LOOK_S = 5.0
-"""How often a checkpoint is looked for that lies outside the engine's folder."""
+"""How often to look for a checkpoint outside the engine's folder."""
 _LAST_LOOK_S_MAX = 1.0
 _RETRY_S = 1.0
 
@@ -131,8 +131,7 @@ class Supervisor:
         self._end(failure)
 
     def _lingers(self) -> bool:
-        """Whether processes of a job that is being stopped are still there in their grace, though its tasks have
-        ended.
+        """Whether processes of a job that is being stopped still use their grace, though its tasks have ended.
 
         A shell without a trap dies of TERM at once, and the training that it started is saving its work.
         """
@@ -187,7 +186,7 @@ class Supervisor:
         return self.inside.time_ms(self.plan["checkpoint"], self.plan["job_id"])
 
     def _look(self) -> None:
-        """Let another process look for it. One that does not come back is the last."""
+        """Let another process look for it. If that hangs, there is no further look."""
         self.look_at = time.monotonic() + _LOOK_S
         if not self.looker:
             with suppress(OSError):
@@ -307,7 +306,7 @@ class Supervisor:
             if now >= self.look_at:
                 self._look()
         if now >= self.kill_at:
-            # Again and again until all are gone: one that is being forked now may be missed once.
+            # Again and again until all are gone: a process that is being forked now may be missed once.
             self._kill()
             self.kill_at = now + self._insist()
 
@@ -369,7 +368,7 @@ class Supervisor:
             processes.signal_all(self._below(), signal.SIGKILL)
 
     def _insist(self) -> float:
-        """How long to wait until it is killed again. What does not end by being killed is said: it holds its GPUs."""
+        """How long to wait before the next kill. Processes that survive it are reported: the job keeps its GPUs."""
         now = time.monotonic()
         self.killed_at = now if self.killed_at is None else self.killed_at
         for_s = now - self.killed_at
@@ -386,7 +385,7 @@ class Supervisor:
         return min(_SWEEP_S_MAX, max(_SWEEP_S, for_s / 4))
 
     def _sweep(self) -> None:
-        """Kill what the job left behind. Orphans become children of this process: no child left is none left."""
+        """Kill what the job left behind. Orphans become children of this process: without a child, none is left."""
         if self.group is not None and not self.group.empty():
             self.group.kill()
         while self._reap():
@@ -429,7 +428,7 @@ class Supervisor:
             why = self._why_failed(self.failed)
             if self.group is not None and self.group.killed_for_memory():
                 outcome = "OUT_OF_MEMORY"
-                # A plan that was written before there were several nodes has one.
+                # A plan from a release without several nodes has one.
                 nodes = self.plan.get("nodes") or [self.plan["node"]]
                 on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
                 why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"

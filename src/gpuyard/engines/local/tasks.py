@@ -48,7 +48,7 @@ def _checked(answer: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below that loses its own, so that none gets away."""
+    """Become the parent of every orphan below, so that none gets away."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -125,7 +125,7 @@ def _heard(task: Task, heed: Callable[[], None], *, whole: bool) -> Failure | No
 
 
 def _own_output(plan: dict[str, Any]) -> int:
-    """Open the attempt's own file for what the job writes; the job may open it again by /dev/stdout."""
+    """Open the attempt's own file for the job's output; the job may open it again by /dev/stdout."""
     fd = os.open(STDOUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     if plan["drop"]:
         os.fchown(fd, plan["uid"], plan["gid"])
@@ -266,7 +266,7 @@ def _die_with(supervisor: int) -> None:
 
 
 def become_looker(plan: dict[str, Any]) -> None:
-    """A process that only looks at a path of the job: as its user, and no longer there than its supervisor."""
+    """A process that only looks at a path of the job: as its user, and for no longer than its supervisor lives."""
     supervisor = os.getppid()
     if plan["drop"]:
         _become_user(plan)

@@ -239,7 +239,7 @@ def _node(part: Part, devices: Sequence[str], model: str, ranks: int) -> dict[st
 
 
 def _environment(launch: Launch, account: Account, place: Place) -> dict[str, str]:
-    """A clean base, then what the recipe sets, then what only the yard can know."""
+    """A clean base, then the recipe's variables, then those that only the yard knows."""
     recipe, parts = launch.recipe, launch.parts
     base = {
         "PATH": _PATH,
@@ -363,7 +363,7 @@ class MachineReading:
 
 
 def alike(readings: Sequence[GpuReading]) -> list[int]:
-    """The GPUs that a node can be made of, by their place in the list: those of the model there are most of."""
+    """The GPUs that a node can be made of, by their place in the list: those of the most common model."""
     models = [model_measured(each.name, each.memory_mib) for each in readings]
     if not models:
         return []

@@ -1,4 +1,4 @@
-"""How attempts stand, from what their supervisors left on disk and from /proc; cheap enough to ask for all at once."""
+"""The state of attempts, from files of their supervisors and from /proc; cheap enough to ask for all at once."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ class Watcher:
         self._seen: dict[str, _Seen] = {}
 
     def look(self, key: str) -> Report:
-        """How one attempt stands."""
+        """The state of one attempt."""
         if report := self._ended.get(key):
             return report
         folder = self._data.attempt(key)
@@ -68,7 +68,7 @@ class Watcher:
         return self._alive(key, folder, seen)
 
     def tell(self, key: str) -> None:
-        """Let a supervisor look at the wishes in its folder. One that is gone is found so by `look`."""
+        """Make a supervisor look at the wishes in its folder. If it is gone, `look` finds out."""
         seen = self._seen.get(key) or self._read_claim(key, self._data.attempt(key))
         if seen is not None:
             processes.signal_to(seen.who, signal.SIGUSR1, self._boot)
@@ -125,7 +125,7 @@ class Watcher:
         return self._settle(key, folder, None, 0, _LOST_BOOT)
 
     def _lost(self, key: str, folder: str, seen: _Seen) -> Report:
-        """The supervisor is gone. If it did not write the end, what it left is killed, and that is the end."""
+        """The supervisor is gone. If it did not write the end, kill what it left, and write it."""
         if report := self._read_end(key, folder):
             return report
         news = files.read(os.path.join(folder, files.RUNNING))
@@ -171,7 +171,7 @@ class Watcher:
                 group.remove()
                 return True
             if group is None and seen_none > 1:
-                # Without a group, one that was being forked may be missed once.
+                # Without a group, a process that was being forked may be missed once.
                 return True
             if time.monotonic() > until:
                 return False

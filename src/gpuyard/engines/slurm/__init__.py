@@ -3,4 +3,4 @@
 from gpuyard.model import Capability
 
 UNABLE = frozenset({Capability.SHARES, Capability.SLICES})
-"""What a Slurm that is driven never does, whoever runs the yard: it gives whole GPUs."""
+"""What a driven Slurm cannot do, for any user: it gives whole GPUs."""

@@ -41,7 +41,7 @@ QUEUE_FIELDS = (
 """For `squeue -O`, each followed by the separator; the name comes last here too."""
 
 LIVE = LIVES | {"PENDING"}
-"""States of jobs that have not ended; all but the one that waits hold their nodes."""
+"""States of jobs that have not ended; in all of them but PENDING a job holds its nodes."""
 BROKEN_NAMED_MAX = 20
 _MARKED = re.compile(r"JobIDRaw(\|[A-Za-z0-9_-]{12})JobID", re.IGNORECASE)
 _TASK = re.compile(r"(\d+)_(\d+)")
@@ -136,7 +136,7 @@ def queue_words(mark: str) -> tuple[str, ...]:
 
 
 def unmarked(text: str, mark: str) -> str:
-    """The same rows, parted by `|`. A line without the mark is part of a name, and is left out."""
+    """The same rows, separated by `|`. A line without the mark is part of a name, and is left out."""
     lines = text.split("\n")
     if text and mark not in lines[0]:
         raise Unreadable(f"the first line is not parted as was asked for: {show(lines[0])}")
@@ -149,7 +149,7 @@ def _plain(cell: str) -> str:
 
 
 def told_mark(text: str) -> str:
-    """The mark in a saved answer of `sacct`, by its first line; empty: it is parted by `|`, or it is none."""
+    """The mark in a saved answer of `sacct`, by its first line; empty: the separator is `|`, or it is no answer."""
     match = _MARKED.match(text)
     return match[1] if match else ""
 
@@ -178,7 +178,7 @@ def job_row(cells: Mapping[str, str]) -> JobRow:
     """A row from its cells, by the names of sacct's columns in lower case."""
     label = cells["jobid"].strip()
     if "+" in label:
-        # A component of a heterogeneous job, 12+1: the queue knows it by the number that it has for itself.
+        # A component of a heterogeneous job, 12+1: the queue knows it by its own number.
         label = cells["jobidraw"].strip()
     array_id, array_index = _task(label)
     held, asked = tres(cells.get("alloctres", "")), tres(cells.get("reqtres", ""))
@@ -263,7 +263,7 @@ def _queued(cells: Mapping[str, str]) -> JobRow:
 
 
 def _printable(name: str) -> str:
-    """A name as it may stand on a terminal: Slurm takes control characters in it."""
+    """A name as it may appear on a terminal: Slurm allows control characters in it."""
     return name if name.isprintable() else "".join([char if char.isprintable() else "?" for char in name])
 
 

@@ -29,7 +29,7 @@ class Queue:
 
     jobs: tuple[SlurmJob, ...]
     asked_ms: int
-    """When the question was put: what was submitted later is not in it."""
+    """When the question was put: later submissions are not in the answer."""
     took_s: float
 
 
@@ -49,7 +49,7 @@ class Client(Protocol):
     def reservations(self) -> list[Reservation]: ...
 
     def holds_limits(self) -> bool:
-        """Whether memory and cores of a job are more than a count."""
+        """Whether memory and cores of a job are limits, and not only counted."""
         ...
 
     def submit(self, job: Submission) -> int:
@@ -57,7 +57,7 @@ class Client(Protocol):
         ...
 
     def cancel(self, ids: Sequence[int]) -> None:
-        """End jobs, or take them back where they wait. Those that are gone are no error."""
+        """End jobs, or take them back where they wait. It is no error if a job is gone."""
         ...
 
     def poke(self, ids: Sequence[int]) -> None:
@@ -71,7 +71,7 @@ class Client(Protocol):
 
 
 class Reach:
-    """Whether Slurm can be reached. After a call that came to no answer others fail at once for a while."""
+    """Whether Slurm can be reached. After a call without an answer, others fail at once for a while."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -103,7 +103,7 @@ class CommandClient:
     def __init__(self, commands: Commands, *, as_user: bool, reach: Reach | None = None) -> None:
         self.commands = commands
         self.as_user = as_user
-        """Whether jobs are handed in for others, which only root may do."""
+        """Whether jobs are submitted as other users, which only root may do."""
         self.reach = reach or Reach()
 
     def _run(self, name: str, *words: str, text: str = "", bare: bool = False) -> str:
@@ -176,7 +176,7 @@ class CommandClient:
         return int(number)
 
     def cancel(self, ids: Sequence[int]) -> None:
-        """`scancel`, which is silent about those that have ended."""
+        """`scancel`, which is silent about jobs that have ended."""
         for some in _batches(ids):
             self._run("scancel", "--quiet", *some)
 
@@ -186,7 +186,7 @@ class CommandClient:
             self._run("scancel", "--quiet", "--batch", "--signal=USR1", *some)
 
     def suspend(self, job_id: int) -> None:
-        """Slurm stops every process of it, and its time limit waits."""
+        """Slurm stops every process of the job, and its time limit pauses."""
         self._run("scontrol", "suspend", str(job_id))
 
     def resume(self, job_id: int) -> None:

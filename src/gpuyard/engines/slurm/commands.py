@@ -1,4 +1,4 @@
-"""Slurm's commands, run one at a time and never through a shell: words in, what was printed out.
+"""Slurm's commands, run one at a time and never through a shell: words in, printed text out.
 
 Slurm says what went wrong in English on standard error. What matters is whether asking again may help: a controller
 or a database that does not answer may come back, and anything else will be refused again.

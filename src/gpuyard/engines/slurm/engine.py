@@ -158,7 +158,7 @@ class SlurmEngine(Uncut):
     # ---- stopping
 
     def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
-        """Stop attempts; one that no node has claimed will then never run. It works while Slurm is out of reach."""
+        """Stop attempts; one that no node has claimed will then never run. Works while Slurm is out of reach."""
         with self._folder.acting(epoch), self._mutex:
             pokes: list[str] = []
             replies = [self._stop(halt, pokes) for halt in halts]
@@ -206,7 +206,7 @@ class SlurmEngine(Uncut):
         )
 
     def _bar(self, key: str, known: Known | None = None, outcome: Outcome = Outcome.PREEMPTED) -> Reply:
-        """See to it that a key that was never started, or of which nothing is left, never starts."""
+        """Bar a key that was never started, or of which nothing is left, so that it never starts."""
         try:
             if known is not None:
                 self._watcher.give_up(key, known, outcome)
@@ -275,7 +275,7 @@ class SlurmEngine(Uncut):
         return replies
 
     def _number_of(self, key: str) -> int:
-        """The number of the job of Slurm that runs an attempt, as Slurm has it this moment: numbers are given twice."""
+        """The number of the Slurm job that runs an attempt, as Slurm has it now: numbers are used again."""
         known = self._watcher.known(key)
         assert known is not None, "what runs has a folder"
         claimed_by, mark = self._watcher.traces(key, known).claimed_by, self._folder.mark(key)
@@ -310,7 +310,7 @@ class SlurmEngine(Uncut):
         return heard
 
     def forget(self, epoch: int, keys: Sequence[str]) -> None:
-        """Keep only what ended attempts wrote, and that they once were."""
+        """Keep only the output of ended attempts, and a trace that they existed."""
         with self._folder.acting(epoch), self._mutex:
             for key in keys:
                 if flaw_of_key(key) or self._watcher.look([key])[0].phase is not Phase.ENDED:
@@ -319,7 +319,7 @@ class SlurmEngine(Uncut):
                 self._watcher.drop(key)
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of what an attempt wrote; empty at the end, and for one that is not known."""
+        """Part of an attempt's output; empty at the end, and for an unknown attempt."""
         if flaw_of_key(key) or stream not in STREAMS or offset < 0 or limit <= 0:
             return b""
         for folder in (self._folder.attempt(key), self._folder.kept(key)):
@@ -332,7 +332,8 @@ class SlurmEngine(Uncut):
                 piece = read_own(path, offset, limit)
             else:
                 piece = self._watcher.readers.read(plan["uid"], plan["gid"], path, offset, limit)
-            # The folder of an attempt that is forgotten moves, once: what is not in one that is gone is in the other.
+            # The folder of a forgotten attempt moves, once: a file that is missing in the first place is in the
+            # second.
             if piece or named or os.path.isdir(folder):
                 return piece
         return b""

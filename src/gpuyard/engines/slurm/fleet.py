@@ -1,7 +1,7 @@
-"""The nodes that the yard may use, as it counts them: what is up, what is left out for a while, what others use.
+"""The nodes that the yard may use, as it counts them: which are up, which are left out, what other jobs use.
 
-Slurm says how many GPUs of a node others have, and the yard's books count by index. So as many indices are called busy
-as others have GPUs, chosen among those that no attempt of ours holds, and the same ones as long as they can be.
+Slurm says how many GPUs of a node other jobs have, and the yard's books count by index. So the yard calls as many
+indices busy, chosen among those that no attempt of ours holds, and keeps to the same ones as long as it can.
 """
 
 import time
@@ -73,7 +73,7 @@ def scene_of(
 
 
 class Aside:
-    """Nodes on which Slurm did not start what it was given: left out for a while, longer each time."""
+    """Nodes on which Slurm did not start a job that it was given: left out for a while, longer each time."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -138,7 +138,7 @@ def reports(
     foreign: Mapping[str, Sequence[SlurmJob]],
     now_s: int,
 ) -> tuple[NodeReport, ...]:
-    """Every node of ours, with what is wrong with it and what others use of it."""
+    """Every node of ours, with what is wrong with it and what other jobs use of it."""
     reserved = {name for each in scene.reservations if each.name == site.reservation for name in each.nodes}
     found = []
     for name in scene.names:

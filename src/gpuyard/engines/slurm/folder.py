@@ -1,4 +1,4 @@
-"""The yard's folder on a file system that the nodes share: one folder an attempt, and what is believed of its files.
+"""The yard's folder on a file system that the nodes share: one folder per attempt, and which of its files to trust.
 
     attempts/KEY/        the engine's: launch.json, submit.json, halt.json, end.json
     attempts/KEY/run/    the job's user's: plan, claim, news, sign of life, end, what it printed
@@ -45,7 +45,7 @@ class Folder(Fence):
                 os.makedirs(os.path.join(self.root, part), exist_ok=True)
                 os.chmod(os.path.join(self.root, part), 0o711)
             os.makedirs(self.news, exist_ok=True)
-            # Everyone may leave a name there, which says no more than: look.
+            # Any user may leave a name there, which means no more than: look.
             os.chmod(self.news, 0o1733)
             self.program = self._program()
         except OSError as error:
@@ -137,7 +137,7 @@ class Folder(Fence):
             return
         draft = whole.write_draft(os.path.join(folder, files.PLAN), json.dumps(plan).encode(), durable=True)
         if os.geteuid() == 0:
-            # The environment is the user's own affair, and the nodes read it as this user.
+            # The environment is the user's own, and the nodes read it as this user.
             os.chown(draft, uid, gid)
         os.rename(draft, os.path.join(run, files.PLAN))
         whole.sync(run)
@@ -152,7 +152,7 @@ class Folder(Fence):
         return whole.read(os.path.join(self.attempt(key), name))
 
     def put(self, key: str, name: str, value: dict[str, Any], *, durable: bool = False) -> None:
-        """Write one of them, in place of what was there. All may read it: it holds no secret."""
+        """Write one of them, in place of the old one. All users may read it: it holds no secret."""
         path = os.path.join(self.attempt(key), name)
         draft = whole.write_draft(path, json.dumps(value).encode(), durable=durable)
         os.chmod(draft, 0o644)
@@ -161,7 +161,7 @@ class Folder(Fence):
     # ---- what the nodes wrote
 
     def told(self, key: str, name: str, uid: int) -> dict[str, Any] | None:
-        """A file that the job's user wrote, or the engine in its folder; None where there is none to believe."""
+        """A file that the job's user wrote, or the engine in its folder; None: there is none that can be trusted."""
         return read_of(os.path.join(self.run(key), name), uid)
 
     def claim(self, key: str, now_ms: int) -> bool:
@@ -177,7 +177,7 @@ class Folder(Fence):
         return self.own(key, files.END) or checked_end(self.told(key, files.END, uid))
 
     def forget(self, key: str) -> None:
-        """Keep what an attempt printed and where, and that it once was; take the rest away."""
+        """Keep an attempt's output and where it is, and a trace that it existed; remove the rest."""
         folder = self.attempt(key)
         for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO):
             with suppress(OSError):
@@ -189,7 +189,7 @@ class Folder(Fence):
 
 
 def read_of(path: str, uid: int) -> dict[str, Any] | None:
-    """A small file, if it is a plain one of this user or ours. Names of users' folders may lead anywhere."""
+    """A small file, if it is a plain one of this user or ours. Names in users' folders may lead anywhere."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

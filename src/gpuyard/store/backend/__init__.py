@@ -1,1 +1,1 @@
-"""The databases: what both are asked for, and SQLite and PostgreSQL, each with its turns, bells and leases."""
+"""The databases: what the store asks of both, and SQLite and PostgreSQL, each with its turns, bells and leases."""

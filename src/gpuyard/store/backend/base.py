@@ -34,7 +34,7 @@ class Backend(ABC):
     """One database, opened."""
 
     poll_s: float
-    """How often a waiter looks by itself for events of other processes."""
+    """How often a waiting thread polls for events of other processes."""
 
     def __init__(self, place: str, writer: Engine, reader: Engine, busy_s: float) -> None:
         self.place = place
@@ -75,7 +75,7 @@ class Backend(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads; writers do not block it."""
+        """A connection for reading only; writers do not block it."""
         with explained(self.place), self.reader.begin() as conn:
             yield conn
 
@@ -117,7 +117,7 @@ class Backend(ABC):
 
     @abstractmethod
     def listen(self) -> None:
-        """See to it that events of other processes ring the bell. Called before every wait."""
+        """Make events of other processes ring the bell. Called before every wait."""
 
     @abstractmethod
     def elect(self, holder: str) -> Lease | None:

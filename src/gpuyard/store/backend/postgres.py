@@ -52,12 +52,12 @@ _LISTEN_AGAIN_S = 1.0
 
 
 class PostgresBackend(Backend):
-    """One pool of connections for reading and writing, one session for the lease, one to listen."""
+    """One pool of connections for writing and one for reading, one session for the lease, one to listen."""
 
     poll_s = 1.0
 
     def __init__(self, url: URL, busy_s: float, lease_s: float) -> None:
-        # The counter row is waited for and then read as it is: stricter levels would refuse instead.
+        # Wait for the counter row and then read it as it is: stricter isolation levels would refuse instead.
         writer = _engine(url, busy_s, "READ COMMITTED", _WRITERS)
         # In a transaction of that level each statement has a snapshot of its own, so reads need no transaction.
         reader = _engine(url, busy_s, "AUTOCOMMIT", _READERS)
@@ -149,7 +149,7 @@ class PostgresBackend(Backend):
         return conn
 
     def elect(self, holder: str) -> Lease | None:
-        """The advisory lock, then the next epoch, both in one session: one that is lost between them wins nothing."""
+        """The advisory lock, then the next epoch, both in one session: if it is lost between them, nothing is won."""
         with explained(self.place):
             conn = self._session()
             try:

@@ -21,7 +21,7 @@ from gpuyard.store.schema import COUNTERS
 
 _READERS_MAX = 16
 _AGAIN_S = 0.01
-"""Between two tries of what SQLite itself does not wait for."""
+"""Pause between two tries of a call that SQLite itself does not retry."""
 
 
 class SqliteBackend(Backend):
@@ -78,7 +78,7 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
         pool_size=min(size, 4),
         max_overflow=size - min(size, 4),
         pool_timeout=busy_s,
-        # The library's own idea of when a transaction begins is switched off: `on_begin` says it.
+        # The library's own idea of when a transaction begins is switched off: `on_begin` begins it.
         connect_args={"timeout": busy_s, "check_same_thread": False, "isolation_level": None},
     )
 

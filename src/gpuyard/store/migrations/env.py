@@ -4,7 +4,7 @@ from alembic import context
 
 from gpuyard.store.schema import METADATA
 
-# Both databases undo changes of tables with the transaction; Alembic believes it of PostgreSQL only.
+# Both databases roll back changes of tables; Alembic assumes it of PostgreSQL only.
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=METADATA,

@@ -86,7 +86,7 @@ class Following:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def cursors(self) -> dict[str, Cursor]:
-        """How far every projection has come that was ever filled here, by name."""
+        """How far each projection that was ever filled here has come, by name."""
         with self._backend.reading() as conn:
             return {row[0]: Cursor(*row) for row in conn.execute(_CURSORS.order_by(PROJECTIONS.c.name))}
 
@@ -116,7 +116,7 @@ class Following:
         return found
 
     def first_seq(self) -> int:
-        """The number of the first event that the log still has; of the next one where it has none."""
+        """The number of the first event that the log still has; if it has none, of the next one."""
         with self._backend.reading() as conn:
             first = conn.scalar(select(func.min(EVENTS.c.seq)))
         return int(first) if first is not None else self._backend.head() + 1
@@ -124,7 +124,7 @@ class Following:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def fill_anew(self, name: str, version: int, now_ms: int) -> None:
-        """Have a projection emptied and filled from the log by the server that leads. Any process may ask for it."""
+        """Have a projection emptied and filled from the log by the leader. Any process may ask for it."""
         with self._backend.writing() as conn:
             # With this lock no other process makes the same row, or writes a batch in between.
             self._backend.lock_counters(conn)
@@ -146,7 +146,7 @@ class Following:
     ) -> bool:
         """Write a batch and the cursor that goes with it; None as a value removes a row.
 
-        False, and nothing is written, if the projection no longer stands where the batch was begun.
+        False, and nothing is written, if the projection has moved since the batch was begun.
         """
         name = cursor.name
         new = [{"projection": name, "key": key, "value": v} for key, v in rows.items() if v is not None]
@@ -163,7 +163,7 @@ class Following:
         return True
 
     def _stands(self, conn: Connection, epoch: int, cursor: Cursor) -> bool:
-        """Whether this leader may write, and the projection stands where it was found."""
+        """Whether this leader may write, and the projection has not moved."""
         found = self._backend.lock_counters(conn).epoch
         if found != epoch:
             raise Fenced(f"epoch {epoch} is over, {found} has begun: another process leads now")
@@ -222,10 +222,10 @@ class Following:
         return Checkpoint(at, json.loads(zlib.decompress(row[1])))
 
     def covered_seq(self, following: Collection[str], before_ms: int) -> tuple[int | None, str]:
-        """Up to which event the log may be cut, and the projection that needs what comes after; None: no matter where.
+        """Up to which event the log may be cut, and the projection that needs what comes after; None: anywhere.
 
-        Those that are named need what no checkpoint of theirs covers; others that have been filled here do so until
-        they have not moved since `before_ms`.
+        A projection that is named needs what its checkpoints do not cover; so does any other that has moved since
+        `before_ms`.
         """
         cursors = self.cursors()
         held = {*following, *[name for name, cursor in cursors.items() if cursor.moved_ms > before_ms]}

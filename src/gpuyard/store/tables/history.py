@@ -84,7 +84,7 @@ class History:
         return rows[0] if rows else None
 
     def histories(self, job_ids: Sequence[int]) -> dict[int, HistoryRow]:
-        """Those of some jobs that have ended, by id."""
+        """The rows of those of these jobs that have ended, by id."""
         rows = self._found(select(HISTORY).where(HISTORY.c.id.in_(job_ids)))
         return {row.id: row for row in rows}
 
@@ -95,7 +95,7 @@ class History:
     def ended_since(
         self, from_ms: int, before: tuple[int, int] | None = None, limit: int = LIMIT_MAX
     ) -> list[tuple[Any, ...]]:
-        """Raw rows (`ENDED_COLUMNS`) of jobs that ended from then on, the last to end first; for many of them.
+        """Raw rows (`ENDED_COLUMNS`) of jobs that ended from then on, the last to end first; for large numbers.
 
         `before` is when the last row of the page before ended, and its id.
         """
@@ -123,7 +123,7 @@ class History:
         )
 
     def array_ends(self, array_id: int) -> list[tuple[int, int, str, str]]:
-        """Id, index, tenant and state of all ended tasks of an array, by index; for many of them."""
+        """Id, index, tenant and state of all ended tasks of an array, by index; for large numbers of them."""
         table = HISTORY.c
         query = (
             select(table.id, table.array_index, table.tenant, table.state)
@@ -182,7 +182,7 @@ def _select(query: HistoryQuery) -> Select[Any]:
 
 
 def _below(tenant: str) -> ColumnElement[bool]:
-    """At or below a tenant, letter by letter: SQLite's LIKE would take `Research` for `research`."""
+    """At or below a tenant, by exact letters: SQLite's LIKE would take `Research` for `research`."""
     column = HISTORY.c.tenant
     return or_(column == tenant, func.substr(column, 1, len(tenant) + 1) == tenant + "/")
 

@@ -24,7 +24,7 @@ class TokenRow:
     note: str
     made_by: str
     made_with: str
-    """The token with which it was made; empty: without one. It ends when that one is revoked."""
+    """The token that it was made with; empty: none. It ends when that one is revoked."""
     created_ms: int
     expires_ms: int
     used_ms: int = 0
@@ -52,7 +52,7 @@ class Tokens:
             return [TokenRow(**row) for row in conn.execute(query).mappings()]
 
     def logins(self, user: str, subject: str) -> list[TokenRow]:
-        """One login with each pair of a name and a subject that has either, the first ones."""
+        """The first login with each pair of name and subject, of those with this name or this subject."""
         query = (
             select(TOKENS)
             .where(TOKENS.c.subject != "", (TOKENS.c.user == user) | (TOKENS.c.subject == subject))
@@ -89,7 +89,7 @@ class Tokens:
 
 
 def put_tokens(conn: Connection, rows: Sequence[TokenRow]) -> None:
-    """Write new tokens, and that others are revoked and bind no name any more, inside a transaction."""
+    """Write new tokens, revoke others and unbind their names, inside a transaction."""
     for row in rows:
         if row.revoked_ms:
             conn.execute(

@@ -41,7 +41,7 @@ class Tries:
         self._backend = backend
 
     def tries(self, job_id: int, last: int, limit: int = TRIES_MAX) -> list[TryRow]:
-        """The tries of a job up to the one with this number, oldest first; of many, the last ones."""
+        """The tries of a job up to this number, oldest first; of many, the last ones."""
         table = TRIES.c
         query = (
             select(TRIES)

@@ -1,4 +1,4 @@
-"""The look itself: every command of it only reads, and one that fails keeps none of the others from being asked."""
+"""The examination: every command only reads, and a command that fails does not keep the others from being run."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from gpuyard.engines.slurm.forms import Unreadable, given, memory_mib, settings,
 from gpuyard.engines.slurm.site import Source, answer, read, sources
 
 QUICK_S = 20.0
-"""How long one question may take: a controller that is down lets commands wait long."""
+"""How long one command may take: without its controller Slurm lets commands wait long."""
 _USED_FIELDS = "JobIDRaw,JobID,User,State,ElapsedRaw,TimelimitRaw,AllocTRES,MaxRSS"
 
 
@@ -86,7 +86,7 @@ def _site(found: Evidence, since_days: int, ask: Callable[[Source], str | None])
 
 
 def _readable(found: Evidence, program: str, rows: Rows[Row]) -> list[Row]:
-    """Rows that could be read; of the others it is kept how many there were, and the first."""
+    """The rows that could be read; of the others, the number and the first are kept."""
     # The accounting is asked twice, and the same rows are wrong in both answers.
     if rows.broken > found.unread.get(program, (0, ""))[0]:
         found.unread[program] = (rows.broken, rows.broken_named[0])

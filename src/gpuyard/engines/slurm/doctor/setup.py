@@ -167,7 +167,7 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
     wanted = dict(given)
 
     def line(**more: object) -> str:
-        """All of it, with what is advised up to here: of two such lines in slurm.conf only one would count."""
+        """The whole line, with the advice so far: of two such lines in slurm.conf only one would count."""
         wanted.update({name: str(value) for name, value in more.items()})
         return "SchedulerParameters=" + ",".join(
             [f"{name}={value}" if value else name for name, value in wanted.items()]

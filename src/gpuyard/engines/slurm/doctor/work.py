@@ -11,7 +11,7 @@ _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
 ENOUGH = 10
 """Jobs from which a median says something."""
 OVER_ASKED = 0.5
-"""A user of less than this part of what was asked for asks for too much."""
+"""A job that uses less than this part of what it asked for asks for too much."""
 NAMED_MAX = 8
 
 

@@ -1,4 +1,4 @@
-"""When the last job that ran as a kept recipe says has ended, and when the recipe was removed."""
+"""For each kept recipe, when its last job ended, and when it was removed."""
 
 import sqlalchemy as sa
 from alembic import op

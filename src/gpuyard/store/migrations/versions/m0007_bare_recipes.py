@@ -8,5 +8,5 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Under which hash what is left of a recipe is kept; its own where it had no environment."""
+    """The hash under which the rest of a recipe is kept; its own where it had no environment."""
     op.add_column("recipes", sa.Column("bare", sa.Text, nullable=False, server_default=""))
