@@ -11,6 +11,12 @@ import pytest
 from planted.faults import FAULTS, Planted
 
 ROOT = Path(__file__).resolve().parents[2]
+NOT_SHRUNK = """
+from hypothesis import Phase, settings
+settings.register_profile("planted", phases=(Phase.explicit, Phase.generate))
+settings.load_profile("planted")
+"""
+"""A plugin: that some drawn history fails is enough, and to find the shortest one takes minutes."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -28,10 +34,14 @@ def test_a_planted_fault_is_caught(fault: Planted, tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path)
     file = tmp_path / "src" / "gpuyard" / fault.file
     file.write_text(file.read_text(encoding="utf-8").replace(fault.before, fault.after), encoding="utf-8")
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "not_shrunk.py").write_text(NOT_SHRUNK, encoding="utf-8")
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "not_shrunk"]
+    path = f"{tmp_path / 'src'}:{tmp_path / 'plugins'}"
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *fault.tests.split()],
+        [sys.executable, "-m", "pytest", *options, *fault.tests.split()],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=600,
