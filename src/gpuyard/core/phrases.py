@@ -42,7 +42,7 @@ def cores_text(cpu_milli: int) -> str:
 
 
 def memory_text(mib: int) -> str:
-    """`64 GiB`, or MiB where it is no whole number of GiB."""
+    """`64 GiB`, or MiB if it is not a whole number of GiB."""
     return f"{mib // GIB_MIB} GiB" if mib % GIB_MIB == 0 else f"{mib} MiB"
 
 

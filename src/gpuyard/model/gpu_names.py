@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from gpuyard.model.catalogue import CATALOGUE, GpuModel
 
 UNTYPED = "gpu"
-"""The model of GPUs whose type a site does not give."""
+"""The model of GPUs without a type at a site."""
 
 _FAMILIES = {
     model.name.partition("-")[0].lower(): model.name.partition("-")[0] for model in CATALOGUE.values()
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"(\d{1,4})(?:g|gb|gib)?")
 _GLUED = re.compile(rf"({'|'.join(_FAMILIES)})(?:{_BOARD}|m(\d{{1,3}}))")
 """A suffix without a gap after a model's name: `a100sxm4`, or `v100m32` as one trace writes it."""
 _SIZES_BY_BOARD = {("h100", "nvl"): 94}
-"""GiB of boards whose memory size differs from the model's usual one."""
+"""GiB of boards with another memory size than the model usually has."""
 _ON_CARDS = re.compile(r"pcie|nvl(?![a-z0-9])")
 """Boards that a bridge links in twos or fours at most, so that the GPUs of a node are not one NVLink group."""
 _MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([0-9]+g\.[0-9]+gb(?:[.+]me)?)$", re.IGNORECASE | re.ASCII)

@@ -77,7 +77,7 @@ class After:
     delay_ms: int = 0
     """How long after the other job's start; only for `STARTED`."""
     tasks: int = 0
-    """How many tasks the array has, whose ids follow its own; 0: it is a single job."""
+    """How many tasks the array has (their ids follow its own); 0: it is a single job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""When a job could start by what is known, and which jobs stand between it and its room."""
+"""When a job is expected to start, and which jobs stand between it and its room."""

@@ -95,7 +95,7 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
 
 
 def _text(record: JobRecord, array_id: int, who: str, what: str) -> str:
-    """What it waits for; or, for an earlier task of its own array, that only so many may run at a time."""
+    """What it waits for; or, for an earlier task of its own array, that as many tasks run as may."""
     if array_id and array_id == record.job.array_id:
         return f"as many tasks of its array run as may at a time; it comes after {who}"
     return f"it waits for {who} to {what}"

@@ -39,7 +39,7 @@ def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
     """`count` of the free GPUs, in as few NVLink groups as possible and leaving whole groups to others.
 
     1. whole groups while at least a group's worth is wanted; 2. for the rest the group with the fewest free GPUs
-    that still holds it; 3. otherwise the fullest groups first. Ties go to the lowest GPU.
+    that still holds it; 3. otherwise the groups with the most free GPUs first. Ties go to the lowest GPU.
     """
     if group_size <= 1 or group_size >= gpus:
         return lowest_bits(free, count)

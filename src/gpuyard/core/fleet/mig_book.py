@@ -97,7 +97,7 @@ def _booked(mold: Mold, held: Held) -> int:
 
 
 def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
-    """Enter slices (-1) or strike them (1)."""
+    """Add slices (-1) or remove them (1)."""
     row = cut.setdefault(number, {})
     for gpu, profile, start in slices:
         held = list(row.get(gpu, ()))
@@ -123,7 +123,7 @@ def rest(idle: Cut, grants: tuple[Grant, ...]) -> None:
 
 
 def wake(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> None:
-    """An attempt starts: idle slices of its GPUs are used again, or taken away if they are in its way."""
+    """An attempt starts: idle slices of its GPUs are used again, or removed if they are in its way."""
     for grant in grants:
         row = idle.get(grant.node)
         if row is None:

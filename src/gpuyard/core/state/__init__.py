@@ -1,1 +1,1 @@
-"""The state: what the log amounts to, how each event changes it, and its dump."""
+"""The state: what the log adds up to, how each event changes it, and its dump."""
