@@ -77,7 +77,7 @@ class Nodes:
         self.idle: mig_book.Cut = {}
         """Slices that are no longer in use and were not replaced: they may still exist."""
         self.sharers: Sharers = {}
-        """The users that have shares on each GPU, where that matters."""
+        """How many shares each user has on each GPU, where that matters."""
         self.whole_reserve = 0
         """How many free GPUs must stay whole: they are not cut."""
         self.by_force: mig_book.ByForce | None = None

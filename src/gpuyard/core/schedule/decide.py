@@ -76,7 +76,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         state.quiet = None
     else:
         promised_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
-        # Where a job may preempt, time alone can change the answer: victims lose their protection.
+        # Time alone can change the answer: victims lose their protection, and a job no longer ends before a wall.
         until_ms = min(promised_ms, current.retry_ms)
         state.quiet = Quiet(
             state.stirred,
@@ -114,7 +114,7 @@ def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
 
 
 def _by_age_alone(state: State, policy: Policy) -> bool:
-    """Whether only room and age count: no shares, no force, no quotas, and every job can be promised a time."""
+    """Whether only room and age count: no fair share, no force, no quotas, and every job can be promised a time."""
     if policy.order.fair or policy.rules or policy.backfill.promises_all:
         return False
     nodes = state.nodes

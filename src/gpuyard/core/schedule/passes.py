@@ -119,7 +119,7 @@ class Pass:
         self.stopping: set[int] = set()
         """Victims chosen in this pass."""
         self.retry_ms = NEVER_MS
-        """When a failed search for victims could turn out differently, if nothing else happens."""
+        """When the plan could change by time alone: a victim loses its protection, or a job would outlast a wall."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
         self.rules = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
