@@ -113,7 +113,7 @@ class _People:
         return _told(*await asyncio.wrap_future(future))
 
     async def revoke(self, request: Request, id: str) -> Response:
-        """It is not taken any more, nor are those that were made with it."""
+        """The token is not accepted any more, nor are those that were made with it."""
         return answer(await asyncio.wrap_future(self._office.revoke(asker(request.scope), id)))
 
     async def unbind(self, request: Request, user: str) -> Response:

@@ -32,7 +32,7 @@ class StartReply(BaseModel):
 
 
 class TryReply(BaseModel):
-    """One try of a job. The one that runs has no end and no outcome yet."""
+    """One try of a job. A running try has no end and no outcome yet."""
 
     attempt: int
     started: str | None
@@ -48,7 +48,7 @@ class TryReply(BaseModel):
 
 
 class ExplainedReply(BaseModel):
-    """Why a job waits. Of jobs that are not yours it has ids alone."""
+    """Why a job waits. Of jobs that are not yours it has only ids."""
 
     job: int
     label: str
@@ -66,7 +66,7 @@ class ExplainedReply(BaseModel):
     also: list[BlockerReply]
     judged: bool
     left_out: int
-    """Jobs that wait and were left out when it was judged: there are too many to try things out with all of them."""
+    """Jobs that wait and were left out of the judgement: there are too many to try things out with all of them."""
     start: StartReply
     helps: list[HelpReply]
 
@@ -106,7 +106,7 @@ class TenantShareReply(CapsReply):
 
 
 class ShareReply(BaseModel):
-    """The tenants that are yours to know of, each after its parent."""
+    """The tenants that you may see, each after its parent."""
 
     at_ms: int
     policy: str

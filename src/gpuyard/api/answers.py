@@ -19,7 +19,7 @@ class Submitted(TypedDict, total=False):
 
 
 class Try(TypedDict):
-    """One try of a job. The one that runs has no end and no outcome yet."""
+    """One try of a job. A running try has no end and no outcome yet."""
 
     attempt: int
     started: str | None
@@ -193,14 +193,14 @@ class Asked(TypedDict, total=False):
     label: str
     verb: str
     jobs: int
-    """How many jobs it changed: an array has many, and one that is so already is none."""
+    """How many jobs it changed: an array has many; a job that was so already does not count."""
     status: int
     detail: str
     hint: str
 
 
 class Standing(TypedDict, total=False):
-    """How a job stands that is followed."""
+    """The state of a job that is followed."""
 
     state: str
     label: str

@@ -1,7 +1,7 @@
 """Request bodies, read with suspicion: bounded in size and depth, one meaning only.
 
-JSON as libraries read it by default lets the last of two equal keys win, takes NaN for a number and falls over nesting.
-Here each of these is refused with a sentence.
+By default a JSON library lets the last of two equal keys win, takes NaN for a number and fails on deep nesting. Here
+each of these is refused with a sentence.
 """
 
 import json
@@ -36,7 +36,7 @@ def said_in(scope: Any, wanted: bytes) -> str | None:
 
 
 async def bytes_of(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
-    """The body, unless it is too long or of another kind than JSON: then it is not even read."""
+    """The body. If it is too long or not JSON, it is not even read."""
     announced = said_in(request.scope, b"content-length") or ""
     if announced.isdecimal() and (len(announced) > _DIGITS_MAX or int(announced) > most):
         raise _too_large(most)
@@ -65,7 +65,7 @@ def _too_large(most: int) -> Problem:
 
 
 def _check_kind(request: Request) -> None:
-    """A web page of another site can send a browser here with any body but one that says it is JSON."""
+    """Require JSON: a web page of another site can make a browser send any other body here."""
     given = said_in(request.scope, b"content-type") or ""
     if given == "application/json":
         return
@@ -98,11 +98,11 @@ def object_of(body: bytes) -> dict[str, Any]:
 
 
 def _check_count(body: bytes) -> None:
-    """Refuse a body of very many values before it is read: they are counted in a tenth of the time."""
+    """Refuse a body with too many values before it is read: counting takes a tenth of the time."""
     # Mostly the beginning will do.
     for part in (body[:_BEGINNING], body):
         if not _few(part):
-            # A script may be full of marks: what is within quotation marks does not count.
+            # A script may be full of marks: text within quotation marks does not count.
             bare = part.replace(b"\\\\", b"").replace(b'\\"', b"")
             if _count(bare, b'"') > 2 * MARKS_MAX or not _few(b"".join(bare.split(b'"')[::2])):
                 raise Problem(400, f"the body has more than {KEYS_MAX} keys, or more than {MARKS_MAX} parts")
@@ -119,7 +119,7 @@ def _count(text: bytes, marks: bytes) -> int:
 
 
 class _Once:
-    """Makes the objects of one body: each key once, and no more keys in all than any request has use for."""
+    """Makes the objects of one body: each key once, and no more keys in all than any request can use."""
 
     def __init__(self) -> None:
         self._left = KEYS_MAX

@@ -1,6 +1,6 @@
 """How the client speaks with a server: where it is, what goes over the wire, and what a refusal becomes.
 
-The groups of calls that make up `Client` stand on this one class.
+The groups of calls that make up `Client` build on this one class.
 """
 
 import json
@@ -81,7 +81,7 @@ class Caller:
 
     @property
     def here(self) -> bool:
-        """Whether the yard is on this machine: it is asked through its socket, and what is a file here is one there."""
+        """Whether the yard is on this machine: it is asked through its socket, and both see the same files."""
         return isinstance(self._address, str)
 
     def __enter__(self) -> Self:

@@ -74,7 +74,7 @@ class Client(Caller):
         return found
 
     def why(self, job_id: int | str, *, at_ms: int | None = None) -> dict[str, Any]:
-        """Why a job waits, or did at a time that is past: `GET /jobs/{id}/why`."""
+        """Why a job waits, or waited at a time in the past: `GET /jobs/{id}/why`."""
         query = _query({"at_ms": "" if at_ms is None else at_ms})
         found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/why{query}")
         return found
@@ -144,7 +144,7 @@ class Client(Caller):
         return done
 
     def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[Asked]:
-        """The same for many jobs: an answer for each. What was asked before a connection is lost for good is done."""
+        """The same for many jobs: an answer for each. Requests before a connection is lost for good are done."""
         done: list[Asked] = []
         for first in range(0, len(ids), ASKED_AT_ONCE):
             body = json.dumps({"ids": list(ids[first : first + ASKED_AT_ONCE])}).encode()
@@ -214,7 +214,7 @@ class Client(Caller):
     ) -> Iterator[bytes | End]:
         """A job's output, as it is written; the last item is how it ended. Goes on after a lost connection.
 
-        `standing` is called with how the job stands, while it waits and when it runs.
+        `standing` is called with the job's state, while it waits and when it runs.
         """
         attempt, offset, failures, lost_s = 0, 0, 0, 0.0
         while True:
@@ -255,7 +255,7 @@ class Client(Caller):
     # -- the server ----------------------------------------------------------------------------------------------
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Whether the server can do its work, and how it stands."""
+        """Whether the server can do its work, and its state."""
         head, body = self._exchange("GET", "/readyz", None, {})
         return head.status == 200, json.loads(body)
 
@@ -304,7 +304,7 @@ class Client(Caller):
         return made
 
     def revoke_token(self, token_id: str) -> dict[str, Any]:
-        """Take a token back, and those that were made with it."""
+        """Revoke a token, and those that were made with it."""
         if not token_id.isascii() or not token_id.isalnum():
             token_id = "-"
         done: dict[str, Any] = self._call("DELETE", f"{API}/tokens/{token_id}")

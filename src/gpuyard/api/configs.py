@@ -85,12 +85,12 @@ class _Configs:
         return answer(await in_thread(self._configs.shown, number))
 
     async def tenants(self, request: Request) -> Response:
-        """Parents before children; those that are yours to know of."""
+        """Parents before children; those that you may see."""
         sight = asker(request.scope).sight
         return answer({"tenants": await in_thread(self._configs.tenants, sight)})
 
     async def diff(self, request: Request) -> Response:
-        """Against what is in force, and whether something stands against it."""
+        """Compared with the configuration in force, and whether anything is against it."""
         proposal = await self._proposal(await _body(request))
         return answer(await in_thread(self._configs.difference, proposal))
 
@@ -112,7 +112,7 @@ class _Configs:
         proposal = await self._proposal(wanted)
         done = self._configs.apply(asker(request.scope), proposal, wanted.against)
         version = await asyncio.wrap_future(done)
-        # Here they count when this is answered; the other servers of the yard follow within a second.
+        # This server uses them from now on; the other servers of the yard follow within a second.
         await in_thread(self._yard.doors.look)
         return answer(version)
 
@@ -135,7 +135,7 @@ class _Configs:
         difference = await in_thread(self._configs.difference, proposal)
         changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
         lines = self._previews.run(proposal, changed, wanted.days)
-        # The first line before the answer begins: a refusal is then an answer of its own.
+        # Compute the first line before the answer begins: a refusal is then an answer of its own.
         first = await anext(lines)
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(
@@ -153,7 +153,7 @@ async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[byte
         async for line in lines:
             yield _event(line)
     except Exception as error:
-        # The answer has begun: what goes wrong now is an event in it.
+        # The answer has begun: an error is now an event in it.
         problem = problem_of(error)
         if problem is None:
             _log.error("a preview failed", exc_info=error)

@@ -81,7 +81,7 @@ class PeerProtocol(HttpToolsProtocol):
     _until_s = math.inf
     """When what has begun to come must have come."""
     _unread = 0
-    """Bytes since the parser last had anything to show for them."""
+    """Bytes since the parser last produced anything."""
 
     def connection_made(self, transport: Any) -> None:
         """Ask the kernel for the user at the other end, once, and count the connection."""
@@ -106,7 +106,7 @@ class PeerProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless what came last has led to nothing for too long."""
+        """Read on, unless too many bytes have led to nothing."""
         if self._closed:
             return
         self._unread += len(data)

@@ -1,4 +1,4 @@
-"""What people who may not read a job see of its reason: why it ended, and not the names of its owner's files."""
+"""Hides the names of an owner's files in a job's reason from people without the right to read the job."""
 
 import re
 from typing import Any

@@ -86,7 +86,7 @@ _READ_SCRIPTS = frozenset(
     {"python", "bash", "sh", "dash", "zsh", "Rscript", "julia", "perl", "ruby", "node", "lua", "torchrun",
      "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "env", "nohup", "time", "uv", "conda"}
 )  # fmt: skip
-"""Programs that run what is named behind them; Python of any version is one of them."""
+"""Programs that run the script named after them; Python of any version is one of them."""
 _SCRIPT = re.compile(r"(?:.*/)?([^/]+)\.(?:py|sh|bash|sbatch|slurm|R|jl|pl|rb|js|lua)")
 
 

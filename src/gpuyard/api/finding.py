@@ -26,7 +26,7 @@ class Login(NamedTuple):
     url: str
     token: str
     ca: str = ""
-    """A file with the certificate that signed the server's, where the machine does not know it."""
+    """A file with the certificate that signed the server's, if the machine does not know it."""
 
 
 class Place(NamedTuple):
@@ -180,6 +180,6 @@ def forget_login() -> bool:
 
 
 def _login_of(url: str) -> Login | None:
-    """The login that is kept, if it is for this very server: a token is shown to no other."""
+    """The login that is kept, if it is for this very server: a token is sent to no other."""
     login = read_login()
     return login if login is not None and login.url.rstrip("/") == url.strip().rstrip("/") else None

@@ -68,7 +68,7 @@ def add_front(app: FastAPI, yard: Yard, description: str) -> None:
                 "description": description,
             }
             return answer(facts, headers=_HEADERS)
-        # A proxy may stand before the server, so the address is the one that the browser used.
+        # A proxy may be in front of the server, so the address is the one that the browser used.
         address = f"{request.url.scheme}://{request.url.netloc}"
         text = _page(yard.store.yard, description, address if auth else "")
         return Response(text, 200, _HEADERS, "text/html; charset=utf-8")

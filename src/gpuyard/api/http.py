@@ -37,7 +37,7 @@ class Connection:
         *,
         secret: bool = False,
     ) -> None:
-        """`secret`: a token goes over it, which is for no other user of this machine to read."""
+        """`secret`: a token goes over it, which no other user of this machine may read."""
         if isinstance(address, str):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         else:

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: hand in, look at, ask for something about."""
+"""Jobs over HTTP: submit, show, act on."""
 
 import asyncio
 import hashlib
@@ -35,9 +35,9 @@ from gpuyard.store import Idempotency
 
 KEY_LENGTH_MAX = 200
 PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
-"""Between two batches of one wish: as long as the batch took, within these."""
+"""Pause between two batches of one request: as long as the batch took, within these."""
 LOOKED_UP = 200
-"""Ended jobs that one thread looks up before others have their turn."""
+"""Ended jobs that one thread looks up before other requests have their turn."""
 T = TypeVar("T")
 
 
@@ -93,7 +93,7 @@ class Jobs:
         return answer(accepted.reply, 201, {"Location": location, **replayed})
 
     async def show(self, request: Request, id: str, explain: bool = True) -> Response:
-        """A job, live or ended; for one that waits, everything that is in its way."""
+        """A job, live or ended; for a waiting job, everything that is in its way."""
         who = asker(request.scope)
         async with self._thought.of(who) if explain else nullcontext():
             view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
@@ -168,7 +168,7 @@ class Jobs:
         return answer(_done(asked, verb), 202)
 
     async def _wish(self, who: Person, verb: Verb, texts: list[str]) -> list[Asked]:
-        """Have a wish written batch by batch. Only one about many jobs has to wait for its turn."""
+        """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
         wish = self._yard.desk.wish(who, verb, texts)
         if len(texts) <= FEW:
             await self._write(wish)

@@ -76,7 +76,7 @@ class _Partitions:
         return answer(await in_thread(self._partitions.view))
 
     async def plan(self, request: Request) -> Response:
-        """GPU by GPU, with the reason where it cannot be. Nothing is changed."""
+        """GPU by GPU, with the reason where a layout is impossible. Nothing is changed."""
         body = await bytes_of(request)
         wanted = checked(MigPlanRequest, object_of(body) if body else {})
         asked = [each.wanted() for each in wanted.layouts]

@@ -38,7 +38,7 @@ def peer_of(connection: Any) -> tuple[int, int] | None:
     """User and group of the process at the other end of a Unix socket; None: it is another kind of socket."""
     if connection is None or connection.family != socket.AF_UNIX:
         return None
-    # Event loops hand out stand-ins that know little more than their number.
+    # Event loops hand out stand-ins with little more than a file number.
     with socket.socket(fileno=os.dup(connection.fileno())) as real:
         found = real.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, gid = struct.unpack("3i", found)
@@ -93,7 +93,7 @@ class LocalDoor:
 
 
 class TokenDoor:
-    """With `--auth`: tokens, and over the socket users of this machine who are in yard.yaml."""
+    """With `--auth`: tokens, and over the socket users of this machine that yard.yaml lists."""
 
     def __init__(self, office: Office) -> None:
         self._office = office

@@ -85,7 +85,7 @@ class Problem(Exception):
         headers = (
             {"Retry-After": _WAIT[self.status], **self.headers} if self.status in _WAIT else self.headers
         )
-        # Text from a request may hold anything; what is not ASCII is escaped, so that every reader can show it.
+        # Text from a request may hold anything; non-ASCII is escaped, so that every reader can show it.
         return Response(json.dumps(body), self.status, headers, MEDIA_TYPE)
 
 

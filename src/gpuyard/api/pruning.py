@@ -37,7 +37,7 @@ def routes(yard: Yard) -> APIRouter:
         )
 
     async def projections(_request: Request) -> Response:
-        """Those that follow the log; tables that are written with each event need no filling."""
+        """Projections that follow the log; tables that are written with each event need no filling."""
         return answer({"projections": await in_thread(yard.projections.status)})
 
     async def rebuild(request: Request, name: str) -> Response:

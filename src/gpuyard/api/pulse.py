@@ -48,7 +48,7 @@ class Pulse:
         self._loop.call_soon_threadsafe(self.close)
 
     def _beat(self) -> None:
-        # Readers that wait now are let go; later ones wait for the next beat.
+        # Release readers that wait now; later ones wait for the next beat.
         self._news.set()
         self._news = asyncio.Event()
 
@@ -60,7 +60,7 @@ class Pulse:
                 grown = self._wait(seq, 0.5)
                 if grown:
                     seq = self._head()
-            except Exception:  # The store is away: watchers look by themselves when their time is up.
+            except Exception:  # The store is away: watchers look by themselves after their timeout.
                 grown = False
                 self._stopping.wait(1.0)
             if grown and not self._stopping.is_set():

@@ -5,13 +5,13 @@ from typing import Any
 
 
 def query(parts: Mapping[str, Any]) -> str:
-    """A query of what is not empty. Only letters, digits and a few signs stand for themselves."""
+    """A query of the values that are not empty. Only letters, digits and a few signs are unquoted."""
     said = [f"{name}={quoted(str(value))}" for name, value in parts.items() if value != ""]
     return f"?{'&'.join(said)}" if said else ""
 
 
 def part(text: object) -> str:
-    """One part of a path, whatever is in it."""
+    """One part of a path, with any content."""
     return quoted(str(text)).replace("/", "%2F")
 
 

@@ -16,7 +16,7 @@ LOGINS_BURST = 20.0
 
 
 class Buckets:
-    """One bucket for each name; what is asked for takes one from it."""
+    """One bucket for each name; a request takes one token from it."""
 
     def __init__(self, per_s: float, most: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_s

@@ -124,7 +124,7 @@ class UsedReply(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these."""
+    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these fields."""
 
     id: int
     label: str
@@ -193,7 +193,7 @@ class JobsReply(BaseModel):
 
 
 class QueueReply(BaseModel):
-    """Live jobs as rows. One of a tenant that is not yours has its id, state and GPUs, and nothing else."""
+    """Live jobs as rows. A job of a tenant that is not yours has its id, state and GPUs, and nothing else."""
 
     at_ms: Milliseconds
     running: int
@@ -376,14 +376,14 @@ class TokensReply(BaseModel):
 
 
 class RevokedReply(BaseModel):
-    """The tokens that are no longer taken: the one that was named, and those made with it."""
+    """The revoked tokens: the one that was named, and those made with it."""
 
     id: str
     revoked: list[str]
 
 
 class UnboundReply(BaseModel):
-    """A name that the next login binds, and the revoked tokens of the person who had it."""
+    """A name that the next login binds, and the revoked tokens of its earlier owner."""
 
     user: str
     revoked: list[str]

@@ -338,7 +338,7 @@ def checked(kind: type[T], value: dict[str, Any]) -> T:
     """The value as this model, or a problem that names every field that is wrong."""
     unread = 0
     if len(value) > _FIELDS_MAX:
-        # Far more fields than there are: to find something wrong with each of them takes its time.
+        # Far more fields than a request has: to find a fault in each of them takes time.
         known = set(_fields(kind))
         strange = [name for name in value if name not in known]
         unread = len(strange[_FIELDS_MAX:])

@@ -35,7 +35,7 @@ class ServerLog(logging.StreamHandler):
                 self._put_aside()
                 self.reopen()
         except OSError:
-            # A disk that is full, or a folder that is gone: the line goes where the lines before it went.
+            # A full disk, or a folder that is gone: the line goes where the lines before it went.
             pass
         super().emit(record)
 

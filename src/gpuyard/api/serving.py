@@ -159,7 +159,7 @@ def gate_of(yard: Yard, app: Any) -> Gate:
         door: Door = LocalDoor(yard.token, _owner(yard.data.token_file), yard.doors.placed)
         local = None
         if yard.fleet.access is not None:
-            # The limits that yard.yaml has; without any a user is only made to wait while others ask.
+            # The limits of yard.yaml; without any, a user only waits while others ask.
             local = Rates(yard.doors.access.limits)
             yard.doors.when_renewed(lambda access: local.renew(access.limits))
         # Without `--auth` it listens at this machine alone (`check_address`).
@@ -240,7 +240,7 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 
 def _unix(path: Path) -> socket.socket:
-    """The socket in the data folder. The lock is ours by now, so what is left there is a dead server's."""
+    """The socket in the data folder. The lock is ours by now, so an old one is a dead server's."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

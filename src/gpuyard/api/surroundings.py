@@ -34,7 +34,7 @@ def umask() -> int:
 
 
 def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
-    """This shell's variables, unless they stay behind, where the job comes from, and those given as NAME=VALUE."""
+    """This shell's variables (unless `export` is off), where the job comes from, and those given as NAME=VALUE."""
     env = {name: value for name, value in os.environ.items() if _goes_along(name)} if export else {}
     env |= {"SLURM_SUBMIT_DIR": here(), "SLURM_SUBMIT_HOST": os.uname().nodename.partition(".")[0]}
     # A variable that is not text cannot go through JSON; it is of no use to most programs either.
@@ -48,7 +48,7 @@ def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, s
 
 
 def _goes_along(name: str) -> bool:
-    """Whether a variable is the submitter's own: what the yard says to a job is not said to jobs that it submits."""
+    """Whether a variable goes along: variables that the yard set for a job do not go to jobs that it submits."""
     told = name.startswith(_OF_A_JOB) or name in _OF_A_GANG
     return name not in _NOT_PASSED_ON and not (told and "YARD_JOB_ID" in os.environ)
 

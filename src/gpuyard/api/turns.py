@@ -30,7 +30,7 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, who: Person) -> AsyncIterator[None]:
-        """Wait for one's turn; it lasts as long as the context. Raises a 429 where too many wait."""
+        """Wait for a turn; it lasts as long as the context. Raises a 429 where too many wait."""
         name = who.key
         if self._there[name] > WAITING_MAX:
             raise self._too_many(f"{who.name} has {WAITING_MAX} {self._what} waiting already")

@@ -1,4 +1,4 @@
-"""Explanations over HTTP: why a job waits, now or then, and how the tenants stand."""
+"""Explanations over HTTP: why a job waits, now or then, and the shares of the tenants."""
 
 from fastapi import APIRouter, Request, Response
 

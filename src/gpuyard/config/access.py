@@ -35,7 +35,7 @@ def _place(value: str) -> str:
 
 
 def _issuer(value: str) -> str:
-    """Keys fetched over a line that others can change prove nothing."""
+    """Keys fetched over a connection that others can change prove nothing."""
     try:
         parts = urlsplit(value)
         host, _port = parts.hostname, parts.port
@@ -62,7 +62,7 @@ Issuer = Annotated[str, Plain(text(_issuer)), Shown({"type": "string", "format":
 
 
 class UserEntry(Entry):
-    """Someone who uses the yard."""
+    """A user of the yard."""
 
     unix: Login | None = key(
         "The user of the machine as whom their jobs run. Left out: of the same name.", example="ana"
@@ -115,7 +115,7 @@ class LimitsEntry(Entry):
 
 
 class AuthEntry(Entry):
-    """Who may do what."""
+    """People and their rights."""
 
     users: Annotated[dict[UserName, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
         "People by name. Left out: everybody with a token.",
@@ -138,7 +138,7 @@ class AuthEntry(Entry):
 
 
 def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings) -> None:
-    """Places that are in the tree, and a lifetime that can be had."""
+    """Places that exist in the tree, and a lifetime within the limits."""
     if entry is None:
         return
     named: list[tuple[Path, str | None]] = [

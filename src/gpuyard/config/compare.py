@@ -1,7 +1,7 @@
-"""Two configurations held against each other: what is added, removed or changed, in the notation of the file.
+"""Compares two configurations: what is added, removed or changed, in the notation of the file.
 
-What is compared is what the settings say, not how a file says it: a comment, the order of keys or a default that is
-written out make no difference.
+It compares what the settings say, not how a file says it: a comment, the order of keys or a default that is written
+out make no difference.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -129,7 +129,7 @@ def _parts(kind: str, name: str, before: dict[str, str], after: dict[str, str]) 
 
 
 def _told(texts: dict[str, str]) -> str:
-    """A whole entry in one line, without what holds for all that say nothing."""
+    """A whole entry in one line, without the defaults."""
     said = [
         f"{key} {text}".strip()
         for key, text in texts.items()

@@ -113,7 +113,7 @@ class Document:
         for step in path:
             if isinstance(node, Mapping) and step in node.entries:
                 key_place, node = node.entries[str(step)]
-                # A value that is not there begins nowhere that a reader would look.
+                # A missing value has no place where a reader would look.
                 absent = isinstance(node, Scalar) and node.null and not node.text
                 found = key_place if key or absent else node.place
             elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):

@@ -31,7 +31,7 @@ class _Generator(GenerateJsonSchema):
     """JSON Schema as a person would write it for this file."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """A key's name says as much as the title that would be made of it."""
+        """A key's name says as much as a title made from it."""
         return False
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:

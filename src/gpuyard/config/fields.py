@@ -68,7 +68,7 @@ class OrNothing:
 
 
 class OneOrMore:
-    """A list of which a single value may be written without brackets."""
+    """A list; a single value may be written without brackets."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def fill(value: object) -> object:
@@ -93,7 +93,7 @@ PositiveMs = Annotated[int, Plain(text(q.duration_positive_ms)), _DURATION]
 
 
 def key(description: str, *, default: Any = None, example: Any = None) -> Any:
-    """A key that may be left out. `default` is how the file would say what then holds."""
+    """A key that may be left out. `default` is the default in the notation of the file."""
     extra = {} if default is None else {"default": default}
     return Field(None, description=description, json_schema_extra=extra, examples=_examples(example))
 

@@ -12,7 +12,7 @@ class Findings:
         self._problems = list(document.problems)
 
     def at(self, path: Path, text: str) -> None:
-        """A problem with the value at a path, or with what is above it where the path leads nowhere."""
+        """A problem with the value at a path, or with the nearest value above it."""
         self._add(self._document.place(path), text)
 
     def at_key(self, path: Path, text: str) -> None:

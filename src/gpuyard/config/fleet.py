@@ -47,7 +47,7 @@ def unknown_model(name: str, known: Models) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A pool of the file, with where it stands."""
+    """A pool of the file, with its place there."""
 
     cluster: str
     engine: Engine

@@ -1,6 +1,6 @@
 """What is wrong with a configuration file, where, and what to do: collected, then raised as one error.
 
-A person who mends a file wants all its faults at once, each on a line that an editor can jump to.
+A person wants all faults of a file at once, each on a line that an editor can jump to.
 """
 
 import difflib
@@ -11,7 +11,7 @@ from itertools import islice
 from gpuyard.errors import BadInput
 
 SHOWN_MAX = 50
-"""A file of the wrong kind has a fault on every line; more than this many help nobody."""
+"""How many are shown: a file of the wrong kind has a fault on every line."""
 
 FOUND_MAX = 200
 """The search ends after this many: each may compare a name with all others, and few are shown."""
@@ -125,5 +125,5 @@ def described(path: Path) -> str:
 
 
 def inside(path: Path) -> str:
-    """How a message says that something stands in the mapping at a path."""
+    """How a message says that something is in the mapping at a path."""
     return f"in {described(path)}" if path else "at the top level"

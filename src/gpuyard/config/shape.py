@@ -1,4 +1,4 @@
-"""A file held against the schema: pydantic finds what is wrong, this says it in words and with its place."""
+"""Checks a file against the schema: pydantic finds the faults, this words them and adds the place."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _KEY = "[key]"
 
 
 def check(document: Document) -> tuple[YardFile | None, list[Problem]]:
-    """The file as the schema has it, or what keeps it from being that."""
+    """The file in the schema's form, or the faults in it."""
     try:
         return YardFile.model_validate(document.plain()), []
     except ValidationError as invalid:

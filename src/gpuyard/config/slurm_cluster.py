@@ -88,7 +88,7 @@ def check_slurm(path: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, f
 
 
 def _given(entry: SlurmKeys) -> list[str]:
-    """Keys that say something: a default that is written out says nothing."""
+    """Keys with a value other than the default."""
     defaults = {"mode": Mode.DRIVE.value, "handoff": HANDOFF_MS, "python": PYTHON}
     return [name for name in SlurmKeys.model_fields if getattr(entry, name) not in (None, defaults.get(name))]
 

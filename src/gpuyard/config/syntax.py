@@ -1,4 +1,4 @@
-"""Faults that a YAML parser finds, in words for people who do not know YAML's grammar.
+"""Faults that a YAML parser finds, in words for people without knowledge of YAML's grammar.
 
 PyYAML and libyaml word the same fault differently and mark different ends of it; here both say the same.
 """
@@ -42,7 +42,7 @@ _AT_OPENING = ("quoted scalar", "flow sequence", "flow mapping", "simple key")
 
 
 def syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
-    """A parser's complaint in plain words, at the place where the mending has to be done."""
+    """A parser's complaint in plain words, at the place that has to be mended."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return Problem(WHOLE_FILE, f"not valid YAML: {' '.join(str(error).split())}")
     said = f"{error.context or ''}: {error.problem or ''}"

@@ -33,7 +33,7 @@ def models_named(file: YardFile) -> Iterator[tuple[Path, str]]:
 
 
 def check_tenants(file: YardFile, capacity_milli: dict[str, int], findings: Findings) -> None:
-    """Refuse a tree that is none, and promises that contradict each other or the fleet."""
+    """Refuse a list that is no tree, and guarantees that contradict each other or the fleet."""
     tenants = file.tenants or {}
     whole = _check_tree(tenants, findings)
     for name, entry in tenants.items():

@@ -68,7 +68,7 @@ class SlurmCluster:
     gpu_types: Mapping[str, str] = field(default_factory=dict)
     """GPU models by Slurm's types."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Tenants by Slurm's accounts and users, where they are called otherwise."""
+    """Tenants by Slurm's accounts and users, where their names differ."""
     conf: str = ""
     programs: str = ""
     python: str = PYTHON
@@ -101,14 +101,14 @@ class Cluster:
 
     @property
     def lacks(self) -> frozenset[Capability]:
-        """What its engine can never do, before anybody has asked the engine. What Slurm itself starts, it can do."""
+        """What its engine can never do, known without asking it. A Slurm that is observed can do all of it."""
         observed = self.slurm is not None and self.slurm.mode is Mode.OBSERVE
         return UNABLE if self.engine is Engine.SLURM and not observed else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person who uses the yard, or a group of them: their role, and the machine's user for their jobs."""
+    """A user of the yard, or a group of them: their role, and the machine's user for their jobs."""
 
     unix: str = ""
     """The user of the machine; empty: of the same name."""
@@ -150,7 +150,7 @@ class Access:
     token_ms: int = 30 * DAY_MS
     token_ms_max: int = 90 * DAY_MS
     uid_min: int = UID_MIN
-    """A person who is not among `users` never runs jobs as a user of the machine below this uid."""
+    """Lower uids of the machine never run jobs of people outside `users`."""
     oidc: Oidc | None = None
     limits: Limits = field(default_factory=Limits)
 

@@ -1,4 +1,4 @@
-"""Slurm's commands as the yard answers them: which there are, and the small programs that stand for them on a PATH."""
+"""Slurm's commands as the yard serves them: their names, and the small programs for a PATH."""
 
 import os
 import shlex

@@ -1,6 +1,6 @@
 """The policy of a `yard.yaml` in Slurm's words: fragments of slurm.conf and gres.conf, and a script for sacctmgr.
 
-Everything that Slurm can say is said in a form that `yard slurm import` reads back as it was. What it cannot is noted.
+What Slurm can say is written in a form that `yard slurm import` reads back as it was. What it cannot say is noted.
 """
 
 import re
@@ -70,7 +70,7 @@ def export(config: Config, wishes: Wishes, notes: Notes) -> dict[str, str]:
 
 
 def _type(model: str) -> str:
-    """A type that is read back as the model: its name in small letters, if that says it."""
+    """A type that is read back as the model: its name in lower case, if that is enough."""
     small = model.lower()
     return small if models_of(small) == (model,) else model
 

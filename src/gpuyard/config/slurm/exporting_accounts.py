@@ -1,4 +1,4 @@
-"""Tenants and classes as a script of sacctmgr commands. It may be run again: what is there becomes what it says."""
+"""Tenants and classes as a script of sacctmgr commands. It may be run again: it updates what is there."""
 
 import shlex
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ set_to=$(sacctmgr -nP show assoc where account=root cluster=$CLUSTER format=user
 
 
 def people(config: Config, more: tuple[str, ...]) -> dict[str, str]:
-    """Users and the account each belongs to: those under `auth`, and tenants that are said to be people."""
+    """Users and the account each belongs to: those under `auth`, and tenants that are marked as people."""
     found = {}
     for name, account in (config.access.users if config.access else {}).items():
         found[name] = account.tenant.rpartition("/")[2]

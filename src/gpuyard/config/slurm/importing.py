@@ -51,7 +51,7 @@ def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Docum
 
 
 def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
-    """Observed at first: an administrator who wants the yard to drive it says so."""
+    """Observed at first: to let the yard drive it is an administrator's decision."""
     found = pools(site, types, notes)
     entry: Document = {"engine": "slurm", "mode": "observe"}
     if conf:
@@ -135,7 +135,7 @@ def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
 
 
 def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, int]:
-    """Number and model of a node's GPUs, and how many NVLink joins; nothing of each: none can be counted."""
+    """Number and model of a node's GPUs, and how many NVLink joins; empty if none can be counted."""
     own = [each for each in node.gres if each.name == "gpu"]
     sliced = [each for each in own if mig_profile(each.type)]
     if sliced:

@@ -206,7 +206,7 @@ def _gpus(limits: Mapping[str, str], what: str, types: GpuTypes, notes: Notes) -
 
 
 def _budget(entry: dict[str, Any], each: Association, who: str, site: Site, notes: Notes) -> None:
-    """GPU-minutes that may be spent are a budget where Slurm counts them in windows, not where they fade."""
+    """A limit on GPU-minutes becomes a budget where Slurm counts them in windows, not where they decay."""
     minutes = each.group_minutes.get("gres/gpu")
     others = [f"{key}={value}" for key, value in each.group_minutes.items() if key != "gres/gpu"]
     if others:

@@ -1,4 +1,4 @@
-"""Names of a site as names of the file, as near as can be, and no two of them as one."""
+"""Names of a site as names of the file, as close as possible, and all different."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def mended(text: str) -> str:
 
 
 def named(texts: Iterable[str]) -> dict[str, str]:
-    """A name for each of these. What is allowed stays as it is; the others are mended, each to a name of its own."""
+    """A name for each of these. Valid names stay as they are; the others are mended, each to a name of its own."""
     each_once = list(dict.fromkeys(texts))
     found = {text: text for text in each_once if allowed(text)}
     taken = set(found)

@@ -1,7 +1,7 @@
 """How Slurm writes things down: durations, moments, memory, trackable resources (TRES), tables, lists of nodes.
 
-Pure text in, integers and rows out. What cannot be read raises `Unreadable` with a sentence of which the text is the
-subject; the reader of the text says where it stood.
+Pure text in, integers and rows out. Text that cannot be read raises `Unreadable`, with a sentence about that text; the
+reader of the text adds where it was.
 """
 
 import re
@@ -263,7 +263,7 @@ def pairs(line: str) -> dict[str, str]:
 
 
 def node_size(found: Mapping[str, str]) -> tuple[int, int]:
-    """Cores and MiB of a node that jobs can have: without those that Slurm keeps for itself."""
+    """Cores and MiB of a node for jobs: without those that Slurm keeps for itself."""
     cpus = whole(found.get("CPUEfctv") or found.get("CPUTot") or found.get("CPUs") or "0", "CPUTot")
     memory_mib = whole(found.get("RealMemory") or "0", "RealMemory", MEMORY_MIB_MAX)
     kept_mib = whole(given(found.get("MemSpecLimit", "")) or "0", "MemSpecLimit", MEMORY_MIB_MAX)

@@ -20,7 +20,7 @@ from gpuyard.model import Outcome
 
 _DONE = Reply(Answer.DONE)
 _AT_ONCE = 4
-"""Commands that hand in jobs at the same time: more would wait for one another in Slurm's controller."""
+"""How many commands hand in jobs at the same time: more would only wait for Slurm's controller."""
 SETTLE_S = 5.0
 """How long nothing is handed in after Slurm was out of reach: its nodes first report what still runs there."""
 _OUT_OF_ORDER = 16
@@ -150,7 +150,8 @@ class Handing:
         except EngineError as error:
             return self._refused(job, str(error))
         if number < self._id_max - _OUT_OF_ORDER or number in ids:
-            # Numbers begin again: Slurm has lost its memory, and its nodes may still run what had this number.
+            # Numbers begin again: Slurm has lost its state, and its nodes may still run an earlier job of this
+            # number.
             self._hold_until_s = time.monotonic() + SETTLE_S
         self._id_max = max(self._id_max, number)
         return _DONE
@@ -162,7 +163,7 @@ class Handing:
             # With an end it can be forgotten; without one its GPUs would count as held forever.
             self._watcher.withdraw(job.key, known, Outcome.FAILED, f"Slurm refused it: {why}")
             return Reply(Answer.REFUSED, f"Slurm refused it: {why}")
-        # It is the place that is wrong, not the job: it waits again.
+        # The place is wrong, not the job: it waits again.
         return self._hand_back(job.key, known, f"Slurm refused it: {why}")
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 @lru_cache(maxsize=4096)
 def expand(text: str, most: int = HOSTS_MAX) -> tuple[str, ...]:
-    """Every name once, in the order they are written; `ValueError` with the rest of a sentence otherwise."""
+    """Every name once, in the order they are written; raises `ValueError` with the end of a sentence."""
     if text in _NOTHING:
         return ()
     found: dict[str, None] = {}
@@ -23,7 +23,7 @@ def expand(text: str, most: int = HOSTS_MAX) -> tuple[str, ...]:
 
 
 def _outside_brackets(text: str) -> list[str]:
-    """The parts between commas or blanks that stand in no bracket."""
+    """The parts between commas or blanks outside brackets."""
     parts, depth, current = [], 0, ""
     for char in text:
         depth += (char == "[") - (char == "]")
@@ -59,7 +59,7 @@ def _numbers(text: str, most: int) -> list[str]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= most:
             raise ValueError(f"has a range that goes nowhere, or too far: {part!r}")
-        # Zeros in front are part of the name: the first number says how wide all are.
+        # Leading zeros are part of the name: the first number says how wide all are.
         width = len(match[1]) if match[1].startswith("0") else 0
         found += [f"{number:0{width}d}" for number in range(first, last + 1)]
     return found

@@ -1,7 +1,8 @@
-"""Pure: how an attempt stands, from what lies in its folder and from what Slurm says.
+"""Pure: the state of an attempt, from the files in its folder and from what Slurm says.
 
-Nothing is concluded from silence. ENDED needs an end that a node wrote, or a final state of Slurm for the very job that
-took the claim; without claim and without job it is UNKNOWN, and may be handed in again under the same key.
+Nothing is concluded from silence. ENDED needs an end that a node wrote, or a final state of Slurm for the very job
+that took the claim; without a claim and without a job the attempt is UNKNOWN, and may be handed in again under the
+same key.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ class Traces:
     submitted_ms: int = 0
     """When it was last handed in; 0: never."""
     alive: bool = False
-    """Whether its wrapper has shown a sign of life not long ago."""
+    """Whether its wrapper has given a sign of life lately."""
     checkpoint_ms: int = 0
 
 
@@ -86,7 +87,7 @@ class Doom:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A report, and what is to be done first where it is not final."""
+    """A report, and what to do first where it is not final."""
 
     report: Report
     todo: Settle | Late | Doom | None = None
@@ -104,7 +105,7 @@ def judge(
     handoff_ms: int,
     reached_ms: int = 0,
 ) -> Finding:
-    """How an attempt stands. `jobs`: those of Slurm under its key; None: Slurm is out of reach.
+    """The state of an attempt. `jobs`: Slurm's jobs under its key; None: Slurm is out of reach.
 
     `reached_ms`: since when it has been in reach without a break.
     """
@@ -188,7 +189,7 @@ def _unclaimed(
     if live:
         return Finding(report, _late(live, waited_ms, handoff_ms))
     if traces.submitted_ms >= asked_ms:
-        # Handed in after the question was put, so it cannot be in the answer.
+        # Handed in after Slurm was asked, so it cannot be in the answer.
         return Finding(report)
     if not jobs:
         return Finding(_unknown(key))

@@ -47,7 +47,7 @@ class ObservedSlurm(Uncut):
     commands: Commands
     gpu_types: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    """Tenants by accounts and users, where they are called otherwise."""
+    """Tenants by accounts and users, where their names differ."""
     name: str = "slurm"
     capabilities: frozenset[Capability] = frozenset()
     reasons: dict[str, str] = field(default_factory=dict)

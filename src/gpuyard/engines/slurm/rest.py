@@ -1,7 +1,7 @@
-"""Slurm through slurmrestd. Which version of its interface it speaks, and what that can do, is asked and not assumed.
+"""Slurm through slurmrestd. The version of its interface, and what that can do, is asked and not assumed.
 
 The interface of Slurm 22.05 (v0.0.38) cannot name the nodes of a job, and no release can suspend one: for these the
-commands are used where there are any, and where there are none it is said what is missing.
+commands are used; without commands an error says what is missing.
 """
 
 import json

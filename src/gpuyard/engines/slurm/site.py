@@ -70,7 +70,7 @@ class SlurmNode:
         return not self.states & {*DOWN, *CLOSED, "POWERED_DOWN"}
 
     def gpus(self) -> tuple[int, str]:
-        """How many, and of which type; of several types the most numerous, and all of them counted as that."""
+        """Number and type; of several types the most common one, with all GPUs counted as that."""
         found = [each for each in self.gres if each.name == "gpu"]
         if not found:
             return 0, ""
@@ -96,7 +96,7 @@ class Partition:
     oversubscribe: str = "NO"
     tres: Mapping[str, str] = field(default_factory=dict)
     default_memory: bool = False
-    """Whether a job that names no memory gets some, rather than all of its node's."""
+    """Whether a job that names no memory gets some of it, rather than all of its node's."""
     billing: Mapping[str, str] = field(default_factory=dict)
     """How much a unit of each resource counts as usage; empty: cores count."""
 
@@ -131,7 +131,7 @@ class Site:
     missing: dict[str, str] = field(default_factory=dict)
     """Sources that could not be read, by name, and why."""
     untold: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Limits that a source has no column for: whether they are set is not known."""
+    """Limits that a source has no column for: it is unknown whether they are set."""
 
     @property
     def name(self) -> str:
@@ -158,7 +158,7 @@ class Source:
     otherwise: tuple[str, ...] = ()
     """The words to use instead where an older release refuses those; empty: none."""
     marked: bool = False
-    """Whether users can write lines into what it prints, so that a mark has to part the columns."""
+    """Whether users can write lines into its output, so that a mark has to separate the columns."""
 
 
 def sources(since_days: int) -> tuple[Source, ...]:

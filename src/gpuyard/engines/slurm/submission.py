@@ -83,7 +83,7 @@ def groups_of(
 
 
 def _tasks(launch: Launch, cpus: int) -> int:
-    """Tasks of a node, as Slurm counts them: a batch script may start its ranks by `srun`, which asks how many."""
+    """Tasks of a node, as Slurm counts them: the ranks that a batch script may start by `srun`."""
     if not launch.recipe.batch:
         return 1
     ranks = launch.recipe.ranks or sum([part.tasks for part in launch.parts])
@@ -92,7 +92,7 @@ def _tasks(launch: Launch, cpus: int) -> int:
 
 
 def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:
-    """Cores and memory to ask of Slurm. A job that asks for none gets as large a part of the node as of its GPUs.
+    """Cores and memory to ask of Slurm. A job that asks for none gets as large a part of them as of the node's GPUs.
 
     Slurm would give one core, and all the memory of the node, so that no second job fits beside it.
     """

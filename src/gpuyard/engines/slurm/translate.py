@@ -98,7 +98,7 @@ class SlurmNode:
 
     @property
     def gpus(self) -> tuple[str, int]:
-        """The type there is most of, with its number: a node of the yard has GPUs of one kind."""
+        """The most common type, with its number: a node of the yard has GPUs of one kind."""
         # 1. most GPUs; 2. the name.
         return min(self.gres, key=lambda item: (-item[1], item[0]), default=("", 0))
 
@@ -136,7 +136,7 @@ def queue_format(nonce: str) -> str:
 
 
 def read_queue(text: str, nonce: str) -> list[SlurmJob]:
-    """The lines of `squeue`. One that is not whole is passed over."""
+    """The lines of `squeue`. An incomplete line is skipped."""
     jobs = []
     for line in text.split("\n"):
         fields = line.split(SEPARATOR)
@@ -275,7 +275,7 @@ def read_reservations(text: str) -> list[Reservation]:
 
 
 def main_state(states: Sequence[str]) -> str:
-    """One word for a list of them: that it still clears away outweighs how it ended."""
+    """One word for a list of them: COMPLETING outweighs how the job ended."""
     return "COMPLETING" if "COMPLETING" in states else states[0] if states else "UNKNOWN"
 
 

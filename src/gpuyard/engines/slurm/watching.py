@@ -1,4 +1,4 @@
-"""How attempts stand: the folder and Slurm's queue brought together, and what follows from that done."""
+"""The state of attempts: combines the folder and Slurm's queue, and does what follows."""
 
 import os
 import time
@@ -52,7 +52,7 @@ class Known:
     ask_past_s: float = 0.0
     """When it may be asked again."""
     beat_s: float = 0.0
-    """When that sign was first seen, on our own clock: those of the nodes may differ."""
+    """When that sign was first seen, on our own clock: the clocks of the nodes may differ."""
 
 
 class Watcher:
@@ -92,7 +92,7 @@ class Watcher:
     # ---- answering
 
     def look(self, keys: Sequence[str]) -> list[Report]:
-        """How these attempts stand. Slurm is asked once for all of them, and only if one has not ended."""
+        """The state of these attempts. Slurm is asked once for all of them, and only if one has not ended."""
         open_keys = [key for key in dict.fromkeys(keys) if key not in self._ended and self.known(key)]
         jobs: dict[str, list[SlurmJob]] | None = {}
         asked_ms = 0
@@ -141,7 +141,7 @@ class Watcher:
             case Late(why, bad_place):
                 report = self.withdraw(key, known, Outcome.PREEMPTED, why)
                 if report.phase is Phase.ENDED:
-                    # It has not started in this very moment, and cannot any more.
+                    # It has not started up to this very moment, and cannot any more.
                     if bad_place:
                         self._put_aside(list(known.parts), why)
                     self.cancel(jobs)
@@ -157,7 +157,7 @@ class Watcher:
     def _with_past(
         self, known: Known, traces: Traces, job_id: int, mine: list[SlurmJob]
     ) -> list[SlurmJob] | None:
-        """Slurm ended it. Where it no longer knows how, the accounting does; None: that does not answer now."""
+        """Slurm ended it. If Slurm no longer knows how, the accounting does; None: that does not answer now."""
         if any([job.first_id == job_id for job in mine]):
             return mine
         now_s = time.monotonic()
@@ -198,7 +198,7 @@ class Watcher:
     def traces(self, key: str, known: Known) -> Traces:
         """The traces in an attempt's folder."""
         folder, uid = self._folder, known.uid
-        # The folder is listed, not asked for names: a network file system remembers that a name was not there.
+        # List the folder instead of asking for a name: a network file system caches that a name was not there.
         here = set(files.names(folder.run(key)))
         above = set(files.names(folder.attempt(key)))
         end = folder.end(key, uid) if files.END in above | here else None
@@ -206,7 +206,7 @@ class Watcher:
         submit = (folder.own(key, SUBMIT) or {}) if SUBMIT in above else {}
         claimed_by = claim.get("slurm_id") if claim else None
         if files.CLAIM in here and type(claimed_by) is not int:
-            # Taken, and what is in it is not to be believed: no job can take it again.
+            # Taken, though its content cannot be trusted: no job can take it again.
             claimed_by = -1
         return Traces(
             end=end,
@@ -274,7 +274,7 @@ class Watcher:
         return report
 
     def give_up(self, key: str, known: Known, outcome: Outcome) -> None:
-        """End an attempt of which nothing is left, so that it can be forgotten."""
+        """End an attempt that has nothing left, so that it can be forgotten."""
         self._settle(key, known, Settle(outcome, "nothing is left of it, neither on its nodes nor in Slurm"))
 
     def _last_words(self, key: str, known: Known) -> str:
@@ -285,10 +285,10 @@ class Watcher:
         return " ".join(text.decode(errors="replace").split())
 
     def cancel(self, jobs: Sequence[SlurmJob]) -> None:
-        """Take jobs back from Slurm as well as one can now: they can run nothing, and are looked for again.
+        """Cancel jobs in Slurm as well as possible now: they can run nothing, and are looked for again.
 
-        Slurm is asked again first: after a crash it gives numbers to others. Ours is only what still matches in number,
-        mark and time of submission.
+        Slurm is asked again first: after a crash it gives their numbers to other jobs. A job is ours only if its
+        number, mark and time of submission still match.
         """
         with suppress(OutOfReach, Refusal):
             if jobs:
@@ -299,7 +299,7 @@ class Watcher:
                 self._client.cancel(list(dict.fromkeys([job.first_id for job in there])))
 
     def tidy(self, ours: Callable[[SlurmJob], bool]) -> None:
-        """Cancel jobs of Slurm that outlive their attempts: nothing that runs there is in the yard's books."""
+        """Cancel Slurm jobs that outlive their attempts: the yard's books do not count what runs there."""
         with suppress(OutOfReach, Refusal):
             now_s = time.monotonic()
             left = [job for job in self.queue().jobs if (job.lives or job.waits) and ours(job)]

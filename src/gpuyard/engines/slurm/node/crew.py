@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below that loses its own, so that none gets away."""
+    """Become the parent of every orphan below, so that none gets away."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -53,7 +53,7 @@ def descendants() -> Set[int]:
 
 
 def kill(pid: int, number: int, group: bool = False) -> None:
-    """Send a signal; one that has gone is no error."""
+    """Send a signal; it is no error if the process has gone."""
     try:
         (os.killpg if group else os.kill)(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -208,7 +208,7 @@ class Crew:
                 kill(pid, number)
 
     def warn(self, number: int) -> None:
-        """The job's warning: to its first process alone, to its steps, or to all, as the local engine has it."""
+        """The job's warning: to its first process alone, to its steps, or to all, as in the local engine."""
         alive = [pid for pid, status in self.status.items() if status is None]
         if self.plan.get("warn_shell"):
             for pid in alive:
@@ -222,7 +222,7 @@ class Crew:
             self.signal(number)
 
     def sweep(self) -> None:
-        """Kill what the job left behind: orphans become children of this process, so no child left is none left."""
+        """Kill what the job left behind: orphans become children of this process, so without a child none is left."""
         while self.reap():
             for pid in descendants():
                 kill(pid, signal.SIGKILL)

@@ -8,12 +8,12 @@ import signal
 
 
 def reset() -> None:
-    """Heed every signal by default. Those that are blocked stay so until `unblock`."""
+    """Heed every signal by default. Blocked signals stay blocked until `unblock`."""
     for number in range(1, signal.NSIG):
         try:
             signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
-            # KILL and STOP have no other way, and some belong to the C library.
+            # KILL and STOP cannot be changed, and some belong to the C library.
             continue
 
 

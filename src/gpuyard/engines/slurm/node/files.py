@@ -18,9 +18,9 @@ CLAIM, NEWS, END, BEAT, GO, SCRIPT = "claim.json", "running.json", "end.json", "
 READY, FAILED, ORDER = "ready.", "failed.", "order."
 """Per node: its tasks wait at the gate; one of them failed. For all nodes: a signal to pass on."""
 DEAD = "dead.json"
-"""Slurm has given a node of it up: a part that still lives, cut off from the others, is to end at once."""
+"""Slurm has given up a node of the job: a part that still lives, cut off from the others, is to end at once."""
 TOLD = "TOLD"
-"""The outcome where Slurm ended it: only Slurm knows what to call that."""
+"""The outcome where Slurm ended it: only Slurm knows its name."""
 BEAT_S = 5.0
 LEASE_S = 60.0
 """A head that could not give a sign of life for this long has ended its tasks, and so have nodes that saw none."""
@@ -41,7 +41,7 @@ def read(path: str) -> Optional[Dict[str, Any]]:
 
 
 def write(path: str, value: Dict[str, Any], once: bool = False) -> bool:
-    """Write a file whole and durably; `once`: only where there is none, and whether it was this call that did."""
+    """Write a file whole and durably; `once`: only where there is none, and whether this call did."""
     draft = "{}.{}.{}".format(path, os.environ.get("SLURMD_NODENAME", ""), os.getpid())
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -55,7 +55,7 @@ def write(path: str, value: Dict[str, Any], once: bool = False) -> bool:
     try:
         os.link(draft, path)
     except FileExistsError:
-        # A network file system may have made it at the first try, and asked again because the answer was lost.
+        # A network file system may have made it at the first try, and tried again because the answer was lost.
         return read(path) == value
     finally:
         os.unlink(draft)
@@ -63,7 +63,7 @@ def write(path: str, value: Dict[str, Any], once: bool = False) -> bool:
 
 
 def touch(path: str) -> bool:
-    """Make an empty file, or give it the time of now; whether that worked."""
+    """Make an empty file, or set its time to now; whether that worked."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(path)

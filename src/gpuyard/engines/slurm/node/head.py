@@ -1,8 +1,8 @@
 """One attempt inside a Slurm job: claim, tasks, time limit, stop, leftovers, true exit code.
 
 A copy of this folder lies in the yard's shared folder, and the nodes' own Python runs it as the job's user: only the
-standard library, nothing newer than Python 3.6. Wishes reach it as files in the attempt's folder; news go out as files
-in the folder `run` below it. Of several nodes the first is the head, which starts the others by `srun`.
+standard library, nothing newer than Python 3.6. Wishes reach it as files in the attempt's folder; news goes out as
+files in the folder `run` below it. Of several nodes the first is the head, which starts the others by `srun`.
 """
 
 import os
@@ -77,7 +77,7 @@ class Head:
             )
         self._obey()
         if isinstance(self.hands, Remote):
-            # Until all nodes were there nothing ran. Beside one node's own start the clock of its files may lag.
+            # Nothing ran before all nodes were there, so the start is now.
             self.started_ms = files.now_ms()
         if failure is None and not self.verdict:
             failure = self.hands.go()
@@ -127,7 +127,7 @@ class Head:
             self._told()
 
     def _told(self) -> None:
-        """Slurm wants it to end: cancelled there, out of time there, preempted there, or its node goes."""
+        """Slurm wants it to end: cancelled, out of time or preempted there, or its node goes."""
         if not self.verdict and self.hands.failed is None and files.HALT not in files.names(".."):
             self.verdict = files.TOLD
             self.term_at = time.monotonic()
@@ -194,12 +194,12 @@ class Head:
             self.term_at = _NEVER
             self.hands.signal(signal.SIGTERM)
         if now >= self.kill_at:
-            # Again and again until all are gone: one that is being forked now may be missed once.
+            # Again and again until all are gone: a process that is being forked now may be missed once.
             self.kill_at = now + 0.25
             self.hands.signal(signal.SIGKILL)
 
     def _beat(self) -> None:
-        """Show a sign of life; without one for too long others may think it dead, so it has to be."""
+        """Give a sign of life; without one for too long others may think it dead, so it has to end."""
         now = time.monotonic()
         if now < self.beat_at:
             return
@@ -213,7 +213,7 @@ class Head:
     # ---- the end
 
     def _heed_late_word(self) -> None:
-        """Slurm signals one process after another: a job may end of it, and even end well, before it comes here."""
+        """Slurm signals one process after another: a job may end of it, even well, before the signal comes here."""
         told = self.verdict or files.HALT in files.names("..")
         if self.running and not told and signal.sigtimedwait((signal.SIGTERM,), _END_RACE_S):
             self.verdict = files.TOLD
@@ -264,10 +264,10 @@ class Head:
 
 
 def _linger() -> None:
-    """Stay a moment until the engine has taken the end in, which it shows by clearing this folder.
+    """Stay a moment until the engine has read the end, which it shows by clearing this folder.
 
-    Slurm looks for the next job when one leaves. By then what is to follow on these GPUs has been handed in and starts
-    at once; handed in later, it would wait for a pass of Slurm's scheduler, which comes once in a second or a minute.
+    Slurm looks for the next job when one leaves. By then the yard has handed in the next job for these GPUs, and it
+    starts at once; handed in later, it would wait for a pass of Slurm's scheduler, once in a second or a minute.
     """
     until = time.monotonic() + _LINGER_S
     while files.PLAN in files.names(".") and time.monotonic() < until:

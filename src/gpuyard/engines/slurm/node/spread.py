@@ -1,6 +1,6 @@
-"""Tasks on several nodes: what the head does to have them run, and what each node does for the head.
+"""Tasks on several nodes: what the head does to run them, and what each node does for the head.
 
-They speak through the attempt's folder: names of files say all there is to say. Runs on the nodes as the job's user:
+They communicate through the attempt's folder, by names of files alone. Runs on the nodes as the job's user:
 only the standard library, nothing newer than Python 3.6.
 """
 
@@ -108,7 +108,7 @@ class Remote:
         self._order(str(int(number)))
 
     def warn(self, number: int) -> None:
-        """Have every node warn those of its tasks that are to be warned."""
+        """Have every node warn the tasks that are to be warned."""
         self._order("{}.{}".format(int(number), _WARNING))
 
     def _order(self, text: str) -> None:
