@@ -375,8 +375,11 @@ def test_a_full_disk_loses_no_end_and_refuses_no_more_than_it_must(tmp_path: Pat
         assert Answer.UNSURE is reply.answer
         assert "No space left" in reply.why
         assert ["y-1-1"] == [each.key for each in rig.engine.listing()]
+        rig.engine.stop(EPOCH + 1, [])
+        with pytest.raises(Exception, match=f"epoch {EPOCH} is over"):
+            rig.engine.stop(EPOCH, [])
         (small / "data" / "attempts" / "y-1-1" / "stdout").write_bytes(b"")
-        rig.engine.start(EPOCH, [launch(rig, "y-2-1", recipe=Recipe(argv=("true",)), job_id=2)])
+        rig.engine.start(EPOCH + 1, [launch(rig, "y-2-1", recipe=Recipe(argv=("true",)), job_id=2)])
         assert Outcome.COMPLETED is ended(rig, "y-2-1").outcome
     finally:
         rig.close()

@@ -149,6 +149,76 @@ def test_a_full_disk_refuses_new_work_keeps_what_it_has_and_says_so(tmp_path: Pa
         subprocess.run(["umount", "-l", small], check=False)
 
 
+FILLS = """\
+trap "" XFSZ
+folder=$(dirname "$YARD_CHECKPOINT_FILE")
+for writer in 1 2 3; do
+    while :; do head -c 30000 /dev/zero >>"$folder/fill$writer" || sleep 0.001; done 2>/dev/null &
+done
+wait
+"""
+"""Takes every block as soon as it is free."""
+
+
+def test_a_job_that_fills_the_disk_can_be_cancelled_and_the_yard_goes_on(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128m", "none", small], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a file system of its own cannot be mounted here")
+    box = Box(small / "yard")
+    servers: list[subprocess.Popen[bytes]] = []
+    try:
+        box.up()
+        waits = box.submit("--hold", "--", "true")
+        job = box.submit("-g", 1, "--", "sh", "-c", FILLS)
+        until(lambda: 0 == os.statvfs(small).f_bavail)
+        with box.client() as client:
+            until(lambda: not client.ready()[0])
+            assert "no space is left" in client.ready()[1]["error"]
+            # Of others nothing new is taken in, again and again, and what is kept is not used up by it.
+            for _ in range(50):
+                with pytest.raises(Refused, match=r"no space left .* nothing new is taken in") as refused:
+                    client.submit(command=["true"], env={"BIG": "x" * 100_000})
+                assert 503 == refused.value.status
+            with pytest.raises(Refused, match="no space left"):
+                client.ask("release", waits)
+        # Killed while the disk is full, and started again: what is running goes on, and is cancelled.
+        os.kill(box.note()["pid"], signal.SIGKILL)
+        _again(box, servers)
+        assert 0 == os.statvfs(small).f_bavail
+        assert 0 == box("cancel", job).code
+        servers[-1].kill()
+        servers[-1].wait()
+        _again(box, servers)
+        assert "CANCELLED" == box.wait(job, "CANCELLED")["state"]
+
+        for path in (small / "yard" / "engine").rglob("fill*"):
+            path.unlink()
+        assert 0 == box("release", waits).code
+        assert "COMPLETED" == box.wait(waits, "COMPLETED")["state"]
+        assert "COMPLETED" == box.wait(box.submit("--", "true"), "COMPLETED")["state"]
+    finally:
+        for path in (small / "yard" / "engine").rglob("fill*"):
+            path.unlink()
+        box("down", "--jobs")
+        for server in servers:
+            server.kill()
+            server.wait()
+        subprocess.run(["umount", "-l", small], check=False)
+
+
+def _again(box: Box, servers: list[subprocess.Popen[bytes]]) -> None:
+    """Start it in the foreground: `yard up -d` waits until it is ready, and on a full disk it is not."""
+    command = box.command("up", "--port", 0, "--emulate", "8 x A100-80GB")
+    servers.append(
+        subprocess.Popen(command, env=box.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    )
+    until(lambda: box("queue").code == 0, 60)
+
+
 def _fill(path: Path) -> None:
     """Write until nothing more goes in."""
     with open(path, "wb", buffering=0) as filler:

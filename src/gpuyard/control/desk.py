@@ -69,11 +69,14 @@ class Desk:
         *,
         allow_root: bool = False,
         observed: str = "",
+        check_room: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_room` raises where the disk has no room for anything new."""
         self._books = books
         self._committer = committer
         self._now_ms = now_ms
         self._allow_root = allow_root
+        self._check_room = check_room
         self._observed = observed
         """The cluster that is only looked at; empty: there is none."""
 
@@ -90,6 +93,7 @@ class Desk:
     def submit(self, who: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
         self._check_ours("Submit it with sbatch: it shows up here by itself")
+        self._check_room()
         account = run_as(who, self._allow_root)
         recipe = recipe_of(new, account)
         name = hash_of(recipe)
@@ -155,6 +159,9 @@ class Desk:
     def wish(self, who: Person, verb: Verb, texts: Sequence[str]) -> Wish:
         """Ask for something about jobs, or about all live tasks of arrays: written batch by batch, by `Wish.write`."""
         self._check_ours(f"Use {_SLURM_VERBS[verb]} {texts[0]}{' ...' if len(texts) > 1 else ''}")
+        if verb is not Verb.CANCEL:
+            # Of cancels there are no more than jobs; other wishes could be made again and again.
+            self._check_room()
         return Wish(who, verb, texts, self._now_ms)
 
     def look_up(self, wish: Wish) -> None:
@@ -168,6 +175,7 @@ class Desk:
     def checkpoint(self, who: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
         """A running job has saved its work: now, or a moment ago."""
         self._check_ours("Slurm knows nothing of checkpoints")
+        self._check_room()
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:

@@ -82,10 +82,12 @@ class Leader:
         following: Collection[str] = (),
         *,
         shared: bool = False,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """`following`: projections whose checkpoints have to cover what is cut off the log. `shared`: whether other
-        processes may be there, which have to be told why jobs wait.
+        processes may be there, which have to be told why jobs wait. `has_room` tells whether anything may start.
         """
+        self._has_room = has_room
         self._shared = shared
         self._told: tuple[float, Judged] = (float("-inf"), Judged())
         """When they were last told, and what."""
@@ -210,7 +212,12 @@ class Leader:
         if isinstance(self._engine, ObservedSlurm):
             return Watcher(self._books, self._engine, epoch)
         return Controller(
-            self._books, self._engine, epoch, stopwatch_ns=time.perf_counter_ns, witness=self._witness
+            self._books,
+            self._engine,
+            epoch,
+            stopwatch_ns=time.perf_counter_ns,
+            witness=self._witness,
+            has_room=self._has_room,
         )
 
     def _configure(self, epoch: int | None) -> None:

@@ -105,8 +105,11 @@ class Controller:
         lost_ms: int = LOST_MS,
         stopwatch_ns: Callable[[], int] = lambda: 0,
         witness: Witness | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`has_room` tells whether there is room on disk for a start."""
         self.books = books
+        self._has_room = has_room
         self._witness = witness
         """Tells the engine's folder how far the log has come; None: it remembers nothing, as in a simulation."""
         self.engine = engine
@@ -268,6 +271,9 @@ class Controller:
         """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
         state = draft.state
         step.more = self._heed(draft, now_ms)
+        if not self._has_room():
+            # What is left is for cancels and ends, and nothing is stopped for a job that could not start.
+            return
         asks = self._learner.look(state)
         if asks is not None:
             draft.add(DemandLearned(now_ms, asks))

@@ -89,7 +89,7 @@ def open_memory(folder: Path, store: Store, alive: list[str], *, told: bool) -> 
             "A backup was restored, or a part of the store is missing: put the newer store back. To go on with this "
             "one, add --older-log: ids that were given out are skipped, and what runs keeps its GPUs until it ends.",
         )
-    epoch = (files.read(os.path.join(folder, files.EPOCH)) or {"epoch": 0})["epoch"]
+    epoch = (files.read_small(os.path.join(folder, files.EPOCH)) or {"epoch": 0})["epoch"]
     store.skip(memory.job_id + 1 + _MARGIN, epoch)
     adopted = tuple(sorted({*memory.adopted, *alive}))
     witness = _kept(folder, Memory(store.yard, store.head(), memory.job_id + _MARGIN, adopted))

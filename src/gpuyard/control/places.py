@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
+_NOTE_BYTES = 512
 SYSTEM_DATA = Path("/var/lib/gpuyard")
 SOCKETS = "/proc/net/unix"
 _TRUSTED = ("yard.db", "yard.db-wal", "yard.yaml", "started.json", "token", "yard.pid", "engine")
@@ -244,6 +245,7 @@ class Instance:
         self.pid_file = data.root / f"{name}.pid"
         self.socket = data.root / f"{name}.sock"
         self.log = data.root / f"{name}.log"
+        self.reserve = data.root / f"{name}.reserve"
         self._fd = -1
 
     def hold(self, note: dict[str, object]) -> None:
@@ -281,8 +283,10 @@ class Instance:
         from gpuyard.engines.local import processes  # noqa: PLC0415 (few commands need it)
 
         pid, ticks, boot = processes.myself(processes.boot_id())
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json.dumps({"pid": pid, "ticks": ticks, "boot": boot, **note}).encode(), 0)
+        content = json.dumps({"pid": pid, "ticks": ticks, "boot": boot, **note}).encode().ljust(_NOTE_BYTES)
+        # In place: on a full disk a block that is given back does not come again.
+        os.pwrite(self._fd, content, 0)
+        os.ftruncate(self._fd, len(content))
 
     def note(self) -> dict[str, object]:
         """What the server said about itself; empty where there was none."""

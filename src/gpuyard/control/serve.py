@@ -37,6 +37,7 @@ from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.projections.filling import Filler
 from gpuyard.control.projections.following import Projection, checked, registered
+from gpuyard.control.reserve import Reserve
 from gpuyard.control.retention import Keeper
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
@@ -52,8 +53,6 @@ from gpuyard.store import open_store
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-FREE_BYTES_MIN = 1 << 20
-"""With less room in the data folder no job can be written, and none started."""
 FREE_FILES_MIN = 16
 STALE_S = 30.0
 """A leader whose last step ended longer ago is not ready."""
@@ -119,6 +118,8 @@ class Yard:
         self.fleet, self._file = _fleet(options, self.data)
         self.data.prepare()
         self.instance = self.data.instance(options.port, options.shared)
+        # Before anything is written: on a full disk there is then room to start.
+        self.reserve = Reserve(self.data, self.instance.reserve)
         self.instance.hold({"port": options.port, "version": __version__})
         self._undo: list[Callable[[], None]] = [self.instance.release]
         try:
@@ -136,6 +137,8 @@ class Yard:
         self.token = self.data.token()
         self.store = open_store(self.options.store or self.data.database)
         self._undo.append(self.store.close)
+        self._undo.append(self.reserve.close)
+        self.reserve.start(self.store)
         self.books = Books(self.store)
         self.books.catch_up()
         steady_ms = Steady(self.now_ms, self.books.state.now_ms)
@@ -154,6 +157,7 @@ class Yard:
             steady_ms,
             allow_root=self.fleet.allow_root,
             observed=self.fleet.cluster if looks else "",
+            check_room=self.reserve.check,
         )
         follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
         self._undo.append(follower.close)
@@ -184,6 +188,7 @@ class Yard:
             witness,
             following,
             shared=self.options.shared,
+            has_room=self.reserve.has_room,
         )
         self._undo.append(self.leader.stop)
         self.keeper = Keeper(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
@@ -293,7 +298,8 @@ class Yard:
                 holder = str(found) if found else ""
             except YardError as trouble:
                 error = error or trouble.message
-        if self.data.free_bytes() < FREE_BYTES_MIN:
+        self.reserve.look()
+        if self.reserve.low:
             # Nobody may have written since it filled up: the next one who does finds out.
             error = error or f"no space is left for {self.data.root}"
         if self.data.free_files() < FREE_FILES_MIN:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gpuyard.engines.contract import Stale, Transient
 from gpuyard.engines.local.files import EPOCH as _EPOCH
 from gpuyard.engines.local.files import LOCK as _LOCK
-from gpuyard.engines.local.files import read, replace, sync
+from gpuyard.engines.local.files import read_small, replace_small, sync
 
 _LOCK_S_MAX = 5.0
 _PAUSE_S = 0.005
@@ -59,12 +59,12 @@ class Fence:
 
     def _check(self, epoch: int) -> None:
         path = os.path.join(self.root, _EPOCH)
-        newest = (read(path) or {"epoch": 0})["epoch"]
+        newest = (read_small(path) or {"epoch": 0})["epoch"]
         if epoch < newest:
             raise Stale(f"epoch {epoch} is over, the newest is {newest}")
         if epoch > newest:
             try:
-                replace(path, {"epoch": epoch}, durable=True)
+                replace_small(path, {"epoch": epoch}, durable=True)
                 sync(self.root)
             except OSError as error:
                 raise Transient(f"the epoch cannot be kept: {error}") from error

@@ -60,6 +60,10 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
         """Try to become the leader, without waiting; None if another process leads (see `who_leads`)."""
         return self._backend.elect(holder)
 
+    def keep_room(self) -> None:
+        """Have some room on disk for what is to be written when nothing else can be."""
+        self._backend.keep_room()
+
     def who_leads(self) -> Holder | None:
         """The present leader, for a message to people."""
         return self._backend.who_leads()

@@ -116,12 +116,20 @@ class Engine(SimEngine):
 class Here(LiveYard[Engine]):
     """A yard with one node of two GPUs."""
 
+    has_room = True
+
     def __init__(self, run_ms: int = 10_000) -> None:
         super().__init__(lambda clock: Engine(clock, [NODE], lambda _launch: Life(run_ms)), SETTINGS)
 
     def lead(self) -> None:
         epoch = self.store.elect("test").epoch
-        self.controller = Controller(self.books, self.engine, epoch, stopwatch_ns=lambda: self.engine.took_ns)
+        self.controller = Controller(
+            self.books,
+            self.engine,
+            epoch,
+            stopwatch_ns=lambda: self.engine.took_ns,
+            has_room=lambda: self.has_room,
+        )
 
     def live(self) -> list[str]:
         return [run.key for run in self.engine.world.live()]
@@ -138,6 +146,22 @@ def test_a_job_is_started_seen_and_ended() -> None:
     here.step(10_000)
     assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
     assert [] == here.engine.listing(), "what is in the log is forgotten by the engine"
+
+
+def test_on_a_full_disk_nothing_starts_and_cancels_and_ends_go_on() -> None:
+    here = Here()
+    runs = here.submit()
+    here.step()
+    here.step(100)
+    here.has_room = False
+    waits = here.submit()
+    here.ask_for(runs, Verb.CANCEL)
+    for _ in range(4):
+        here.step(1000)
+    assert ("CANCELLED", None, []) == (here.store.rows[runs].state, here.phase(waits), here.live())
+    here.has_room = True
+    here.step(1000)
+    assert AttemptState.STARTING is here.phase(waits)
 
 
 def test_jobs_that_can_never_start_are_ended_some_at_a_time() -> None:

@@ -398,12 +398,13 @@ class LocalEngine:
             wish["why"] = why
         path = os.path.join(folder, files.HALT)
         try:
-            if earlier := files.read(path):
+            if earlier := files.read_small(path):
                 # The first wish names the end; a later one can only be more urgent.
                 wish = earlier | {"grace_ms": min(earlier["grace_ms"], wish["grace_ms"])}
-            files.replace(path, wish)
+            files.replace_small(path, wish)
+            claim = os.path.join(folder, files.CLAIM)
             claimed = {"pid": 0, "ticks": 0, "boot": self._boot, "claimed_ms": self._now_ms()}
-            if files.create(os.path.join(folder, files.CLAIM), claimed, durable=True):
+            if not os.path.exists(claim) and files.create(claim, claimed, durable=True):
                 self._end_unborn(folder, halt.outcome)
                 return _DONE
         except OSError as error:

@@ -3,6 +3,7 @@
 Only the standard library, and little of it: supervisors import this.
 """
 
+import errno
 import json
 import os
 from contextlib import suppress
@@ -101,6 +102,33 @@ def create(path: str, value: dict[str, Any], *, durable: bool) -> bool:
 def replace(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
     """Write a file whole, in place of what was there."""
     os.rename(write_draft(path, json.dumps(value).encode(), durable=durable), path)
+
+
+def replace_small(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
+    """The same for a few words that a full disk must not keep back: a link that leads nowhere and says them takes no
+    block.
+    """
+    try:
+        replace(path, value, durable=durable)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        draft = f"{path}.{os.getpid()}"
+        os.symlink(json.dumps(value, separators=(",", ":")), draft)
+        os.rename(draft, path)
+
+
+def read_small(path: str) -> dict[str, Any] | None:
+    """What `replace_small` has written; None: nothing."""
+    try:
+        said = os.readlink(path)
+    except OSError:
+        return read(path)
+    try:
+        value: dict[str, Any] = json.loads(said)
+    except ValueError:
+        return None
+    return value
 
 
 def overwrite(path: str, value: dict[str, Any]) -> None:

@@ -137,7 +137,7 @@ class Faults:
         folder = self._data.attempt(key)
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         theirs = [self._daemon(gpu, uid).log for gpu, uid in plan.get("held", {}).get("mps", ())]
-        over = [name for name in (files.END, files.HALT) if os.path.exists(os.path.join(folder, name))]
+        over = [name for name in (files.END, files.HALT) if os.path.lexists(os.path.join(folder, name))]
         return plan if log in theirs and not over else {}
 
     def _guilty(self, key: str, log: str, fault: Fault, end: dict[str, Any]) -> bool:

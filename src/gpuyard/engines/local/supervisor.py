@@ -174,7 +174,7 @@ class Supervisor:
 
     def _heed(self) -> None:
         """Heed stops and time limits while tasks start: a start may hang, and a stop must not wait for it."""
-        halt = files.read(files.HALT)
+        halt = files.read_small(files.HALT)
         if halt is not None:
             self._halt(halt)
         self._keep_time()
@@ -254,7 +254,7 @@ class Supervisor:
 
     def _obey(self) -> None:
         """Do what the files in the folder ask for."""
-        halt = files.read(files.HALT)
+        halt = files.read_small(files.HALT)
         if halt is not None:
             self._halt(halt)
             return

@@ -180,7 +180,7 @@ class Watcher:
     def _alive(self, key: str, folder: str, seen: _Seen) -> Report:
         news = self._news(folder, seen)
         phase = Phase[news["phase"]] if news else Phase.STARTING
-        if os.path.exists(f"{folder}/{files.HALT}"):
+        if os.path.lexists(f"{folder}/{files.HALT}"):
             phase = Phase.STOPPING
         saved_ms = self._data.inside.time_ms(seen.checkpoint, seen.job_id)
         # Outside the folder a process of the supervisor looks: a path of a job may hang the process that touches it.

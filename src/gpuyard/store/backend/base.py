@@ -112,6 +112,10 @@ class Backend(ABC):
         self.reader.dispose()
 
     @abstractmethod
+    def keep_room(self) -> None:
+        """Have some room on disk for what is to be written when nothing else can be."""
+
+    @abstractmethod
     def announce(self, conn: Connection, head: int) -> None:
         """Tell other processes, once the transaction is committed, that there are events up to `head`."""
 

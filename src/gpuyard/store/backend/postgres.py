@@ -112,6 +112,9 @@ class PostgresBackend(Backend):
         except self.writer.dialect.loaded_dbapi.Error as error:
             raise DBAPIError(None, None, error) from error
 
+    def keep_room(self) -> None:
+        """The disk of a database server is looked after there."""
+
     def announce(self, conn: Connection, head: int) -> None:
         """The server delivers it when the transaction is committed."""
         conn.exec_driver_sql(f"NOTIFY \"{self.channel}\", '{head}'")

@@ -8,6 +8,7 @@ import errno
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ from sqlalchemy.pool import QueuePool
 
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import FileLease, Holder, Lease, file_holder
+from gpuyard.store.backend.room import allocate, part_of
 from gpuyard.store.errors import StoreError, StoreReadOnly
 from gpuyard.store.schema import COUNTERS
 
 _READERS_MAX = 16
+_LOG_BYTES = 16_000_000
+"""Of the write-ahead log: as much as the first part of its index covers, so that nothing else has to grow."""
+_LOG_PART = 16
+"""Of a small file system, no more than this part."""
 _AGAIN_S = 0.01
 """Pause between two tries of a call that SQLite itself does not retry."""
 
@@ -36,6 +42,16 @@ class SqliteBackend(Backend):
         writer = _engine(path, busy_s, 1, "IMMEDIATE", (f"synchronous={synchronous}", "cache_size=-32768"))
         reader = _engine(path, busy_s, _READERS_MAX, "DEFERRED", ("query_only=ON",))
         super().__init__(str(path), writer, reader, busy_s)
+
+    def keep_room(self) -> None:
+        """Blocks for the write-ahead log. No lock is on that file: to open and close it takes none away."""
+        path = f"{self.path}-wal"
+        # It is not there before the first write, and some file systems take no blocks ahead.
+        with suppress(OSError):
+            wanted = part_of(path, _LOG_PART, _LOG_BYTES)
+            # To take what is there already would make the disk write something, again and again.
+            if os.stat(path).st_blocks * 512 < wanted:
+                allocate(path, wanted, keep_size=True)
 
     def announce(self, conn: Connection, head: int) -> None:
         """Nothing to do: SQLite has no notifications, other processes poll."""

@@ -1,0 +1,124 @@
+"""What the yard keeps of its disk, so that a job that fills the disk can still be cancelled.
+
+Two things are taken before they are needed. The store's own blocks, which no job can take away again: what people and
+the loop write then is written there. And a file beside the store, which is given back when the disk is full: for a
+server that is started then, and for what engines and commands put into files.
+
+While the disk is full nothing new is taken in or started: that would use up what is kept for cancels and ends.
+"""
+
+import logging
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from gpuyard.control.places import DataDir
+from gpuyard.store import Store, StoreFull, allocate, part_of
+
+_log = logging.getLogger(__name__)
+
+FREE_BYTES_MIN = 1 << 20
+"""With less room in the data folder no job can be written, and none started."""
+FILE_BYTES = 16 << 20
+"""The file, unless a thirty-second part of the file system is less."""
+PART = 32
+LOOK_S = 0.5
+
+
+class Reserve:
+    """One server's. Any thread may ask."""
+
+    def __init__(self, data: DataDir, path: Path) -> None:
+        self._data = data
+        self._path = path
+        self._store: Store | None = None
+        self._holds = False
+        self._unable = False
+        """Whether this file system takes no blocks ahead."""
+        self.low = False
+        """Whether there is no room for anything new."""
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="yard-reserve", daemon=True)
+        self.look()
+
+    def start(self, store: Store) -> None:
+        """Keep looking, and keep room for this store."""
+        self._store = store
+        # On a full disk too: what was given back just now is the store's before a job can have it.
+        store.keep_room()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more. The file stays, for a start on a full disk."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def has_room(self) -> bool:
+        """Whether something new may be started; a disk that was full is looked at again."""
+        if self.low:
+            self.look()
+        return not self.low
+
+    def check(self) -> None:
+        """Raise where something new cannot be taken in."""
+        if self.low and self._of_store() and not self.has_room():
+            raise StoreFull(
+                f"no space left in {self._data.root}: nothing new is taken in or started",
+                "Free some space; nothing needs to be restarted. Jobs can be cancelled meanwhile.",
+            )
+
+    def _of_store(self) -> bool:
+        """Whether the store is on this disk, too."""
+        with suppress(OSError):
+            return (
+                self._store is not None
+                and self._data.root.stat().st_dev == Path(self._store.place).stat().st_dev
+            )
+        return False
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            try:
+                self.look()
+            except OSError as error:
+                _log.warning("the room in %s cannot be looked at: %s", self._data.root, error)
+                self._stopping.wait(60)
+
+    def look(self) -> None:
+        """Give back what is kept on a disk that is full, and take it again once there is room."""
+        with self._lock:
+            free = self._data.free_bytes()
+            if free < FREE_BYTES_MIN:
+                self._give()
+                return
+            size = 0 if self._unable else part_of(str(self._data.root), PART, FILE_BYTES)
+            roomy = free >= 2 * FREE_BYTES_MIN + (0 if self._holds else size)
+            if roomy and not self._holds:
+                self._take(size)
+            if roomy and self.low:
+                self.low = False
+                _log.info("there is room in %s again", self._data.root)
+            if roomy and self._store is not None:
+                self._store.keep_room()
+
+    def _take(self, size: int) -> None:
+        if not size:
+            return
+        try:
+            allocate(str(self._path), size, create=True)
+            self._holds = True
+        except OSError as error:
+            self._unable = True
+            _log.info("nothing is kept for a full disk: %s", error)
+            with suppress(OSError):
+                self._path.unlink()
+
+    def _give(self) -> None:
+        if not self.low:
+            _log.warning("no space left in %s: nothing new is taken in or started", self._data.root)
+        self.low = True
+        self._holds = False
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
