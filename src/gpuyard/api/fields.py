@@ -17,7 +17,6 @@ WORD_BYTES_MAX = 128 * 1024 - 1
 ENV_NAMES_MAX = 10_000
 PATH_MAX = 4096
 NAME_MAX = 128
-INDEX_MAX = 999_999_999
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999: no library can write a later one."""
 

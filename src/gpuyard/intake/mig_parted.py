@@ -28,7 +28,6 @@ _MODELS = {
     "B200": ("2901",),
 }
 """PCI device numbers by GPU model."""
-_VENDOR = "10DE"
 _FILTER = re.compile(r"(?:0x)?([0-9a-f]{4})10de", re.IGNORECASE)
 
 

@@ -179,10 +179,6 @@ class EventLog:
         with self._backend.reading() as conn:
             return conn.scalar(query) or 0
 
-    def read_until(self, at_ms: int, after_seq: int = 0, limit: int = READ_MAX) -> list[Numbered]:
-        """As `read`, up to the place in the log that belongs to a past time."""
-        return self.read(after_seq, limit, self.seq_at(at_ms))
-
     def wait(self, after_seq: int, timeout_s: float) -> bool:
         """Whether there is an event after this one: as soon as there is, at the latest after the timeout."""
         backend = self._backend

@@ -146,9 +146,9 @@ def test_a_past_time_is_a_place_in_the_log(store: Store) -> None:
     assert 3 == store.seq_at(19)
     assert 2 == store.seq_at(20)
     assert 4 == store.seq_at(99)
-    assert [] == store.read_until(9)
-    assert [(1, Ticked(10)), (2, Ticked(20)), (3, Ticked(19))] == store.read_until(19)
-    assert [(2, Ticked(20))] == store.read_until(20, after_seq=1)
+    assert [] == store.read(0, until_seq=store.seq_at(9))
+    assert [(1, Ticked(10)), (2, Ticked(20)), (3, Ticked(19))] == store.read(0, until_seq=store.seq_at(19))
+    assert [(2, Ticked(20))] == store.read(1, until_seq=store.seq_at(20))
 
 
 def test_events_that_are_gone_are_not_passed_over(store: Store) -> None:

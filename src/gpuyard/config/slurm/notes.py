@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from gpuyard.errors import BadInput
-
 
 @dataclass(slots=True)
 class Notes:
@@ -34,7 +32,3 @@ class Notes:
         if not len(self):
             lines += ["Nothing is left out and nothing was guessed.", ""]
         return "\n".join(lines)
-
-
-class Untold(BadInput):
-    """A site that cannot be written as a file at all."""

@@ -164,11 +164,6 @@ def layouts(mold: Mold) -> Iterator[Held]:
         yield tuple(sorted(held, key=_order))
 
 
-def is_full(mold: Mold, held: Held) -> bool:
-    """Whether no further slice fits."""
-    return not any(starts(mold, held, profile.name) for profile in _plain(mold))
-
-
 class Fitted(NamedTuple):
     """A layout for a GPU, and which of the wanted slices are in it."""
 

@@ -147,7 +147,6 @@ OPTIONS: tuple[Option, ...] = (
 
 BY_NAME = {option.name: option for option in OPTIONS}
 BY_LETTER = {option.short: option for option in OPTIONS if option.short}
-BY_VARIABLE = {option.variable: option for option in OPTIONS if option.variable}
 
 GONE = {"workdir": "chdir", "share": "oversubscribe", "immediate": "", "jobid": "", "jobname": "job-name"}
 """Names of older versions, and what replaced them."""
