@@ -1,4 +1,8 @@
-"""Light declarations for Typer: `Option` and `Argument` as its own, `Called` from its context."""
+"""Light declarations for Typer: `Option` and `Argument` as its own, `Called` from its context.
+
+And the kinds of command that Typer does not have: one that carries another command line, as `yard run -- train.sh`, and
+one that lists its options under headings.
+"""
 
 from collections.abc import Callable
 from inspect import Parameter, signature
@@ -8,7 +12,9 @@ import typer
 from typer.core import TyperCommand
 
 from gpuyard.cli.options import Argument, Called, Option
-from gpuyard.cli.words import DASHES, OPTIONS
+
+DASHES, OPTIONS = "gpuyard.dashes", "gpuyard.options"
+_REST = "Options"
 
 
 def bridged(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,3 +105,33 @@ def bare_values(command: Callable[..., Any]) -> dict[str, str]:
         if isinstance(says, Option) and says.bare
         for name in says.names
     }
+
+
+class WordsCommand(TyperCommand):
+    """Knows whether `--` stood before the words: what follows it is a command line, whatever it looks like."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note the dashes and what stood before them, which are gone afterwards."""
+        typed = list(args)
+        left = super().parse_args(ctx, args)
+        words = ctx.params.get("words") or ()
+        own = typed[: len(typed) - len(words)]
+        ctx.meta[DASHES] = own[-1:] == ["--"]
+        ctx.meta[OPTIONS] = tuple(own[:-1] if own[-1:] == ["--"] else own)
+        return left
+
+
+class SectionedCommand(TyperCommand):
+    """A command with its options in the sections that `rich_help_panel` names."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Those without a section come first, then section by section."""
+        sections: dict[str, list[tuple[str, str]]] = {_REST: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                section = getattr(parameter, "rich_help_panel", None) or _REST
+                sections.setdefault(section, []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)

@@ -82,11 +82,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "submit",
             "Submit a command or a script.",
             no_args_is_help=True,
-            cls="words:WordsCommand",
+            cls="bridge:WordsCommand",
             words=True,
         ),
         "run": Entry(
-            "run", "Run a command and watch it.", no_args_is_help=True, cls="words:WordsCommand", words=True
+            "run", "Run a command and watch it.", no_args_is_help=True, cls="bridge:WordsCommand", words=True
         ),
         "queue": Entry("queue", "Show what runs and what waits, in order."),
         "top": Entry("top", "Watch GPUs, queue and tenants on a full screen."),
@@ -119,7 +119,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "simulate",
             "Compare policies on recorded jobs.",
             no_args_is_help=True,
-            cls="sections:SectionedCommand",
+            cls="bridge:SectionedCommand",
         ),
         "demo": Entry("demo", "See a yard at work, and a week of three teams under two policies."),
         "bench": Entry("bench", "Measure speed on this machine.", "app", no_args_is_help=True),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.slurm.site_options import ForceOption, GpuTypeOption
+from gpuyard.cli.slurm.site_options import ForceOption, GpuTypeOption, write_new
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -89,8 +89,6 @@ def _configured(found: "Config") -> dict[str, str]:
 
 
 def _write(folder: Path, texts: dict[str, str], force: bool) -> None:
-    from gpuyard.cli.slurm.new_files import write_new
-
     write_new(folder, texts, force)
     (folder / "sacctmgr.sh").chmod(0o755)
 

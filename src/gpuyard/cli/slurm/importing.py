@@ -14,6 +14,7 @@ from gpuyard.cli.slurm.site_options import (
     commands,
     days,
     unreachable,
+    write_new,
 )
 from gpuyard.errors import BadInput
 
@@ -156,7 +157,6 @@ def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) ->
 def _write(
     folder: Path, texts: dict[str, str], past: "History | None", site: "Site", notes: "Notes", force: bool
 ) -> None:
-    from gpuyard.cli.slurm.new_files import write_new
     from gpuyard.sim.traces import save
 
     texts["notes.txt"] = notes.text(f"What {site.name} says and yard.yaml does not.")

@@ -1,6 +1,7 @@
-"""Which cluster, and how to ask it: options that import and doctor share."""
+"""Which cluster, how to ask it, and where to write: what the commands for an admin of Slurm share."""
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,3 +77,18 @@ def unreachable(error: "EngineError") -> YardError:
     if "could not establish a configuration source" in str(error).lower():
         return BadInput(message, "Slurm has no slurm.conf here: name it with --conf, or set SLURM_CONF.")
     return YardError(message, "`yard slurm doctor` looks the site over.")
+
+
+def write_new(folder: Path, texts: Mapping[str, str], force: bool, more: Iterable[str] = ()) -> None:
+    """Write them. `more`: names that the caller writes there afterwards."""
+    there = [folder / name for name in (*texts, *more) if (folder / name).exists()]
+    if there and not force:
+        raise BadInput(
+            f"{there[0]} is there already; nothing was written", "Name another --dir, or add --force."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{error.filename or folder}: {error.strerror}", "Choose another --dir.") from None

@@ -15,7 +15,7 @@ import pytest
 from gpuyard.cli.slurm.getopt import read
 from gpuyard.cli.slurm.srun import GRAMMAR
 from gpuyard.cli.slurm.steps.asks import read_ask, with_variables
-from gpuyard.cli.slurm.steps.binding import bound
+from gpuyard.cli.slurm.steps.environments import bound
 from gpuyard.cli.slurm.steps.grants import Held, Never, RoomNode, grant
 
 TELL = 'echo "$SLURM_STEP_ID $SLURM_PROCID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"'
