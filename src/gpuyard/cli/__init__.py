@@ -1,4 +1,4 @@
-"""The command line, `yard`: a face without rules of its own.
+"""The command line, `yard`: an interface without rules of its own.
 
 A command reads its options, calls the packages below and prints. What takes long to import (Typer, Rich,
 pydantic, the simulator) is imported by the command that needs it, so that `yard --help` answers at once.
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """A stream that is closed swallows what is written; one that is not UTF-8 shows `?` for what it lacks."""
+    """A closed stream swallows what is written; one that is not UTF-8 shows `?` for characters that it lacks."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the end)
     if sys.stderr is None:

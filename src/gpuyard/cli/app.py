@@ -1,4 +1,4 @@
-"""All commands of `yard` under one roof, and the way out of every one of them."""
+"""All commands of `yard`, and the way out of every one of them."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from gpuyard.cli.overall_help import ABOUT
 from gpuyard.cli.streams import give_up_output
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
+"""Exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
 
 app = typer.Typer(
     name="yard",
@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Help in plain text reads well at 80 columns and in a pipe, and comes in half the time that Rich takes.
+    # Help in plain text reads well at 80 columns and in a pipe, and takes half the time of Rich.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

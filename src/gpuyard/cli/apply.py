@@ -64,7 +64,7 @@ def rollback(
     """Put an earlier version of the configuration in force again, as a new version."""
     with client() as yard:
         if version is None:
-            # Settled now: what is shown, previewed and restored is then one and the same.
+            # Settle the version now, so that the one that is shown, previewed and restored is the same.
             live: int = yard.config()["version"]
             version = live - 1
             if version < 1:

@@ -1,4 +1,4 @@
-"""`yard audit`: who did what. The log is the audit trail; this reads it backwards."""
+"""`yard audit`: what people did. The log is the audit trail; this reads it backwards."""
 
 from typing import Annotated
 

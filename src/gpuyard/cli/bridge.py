@@ -39,7 +39,7 @@ def bridged(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bridge_group(group: typer.Typer) -> None:
-    """The same for every command of a group, and for what it does without one."""
+    """The same for every command of a group, and for the group's own function."""
     alone = group.registered_callback
     if alone is not None and alone.callback is not None:
         alone.callback = bridged(alone.callback)

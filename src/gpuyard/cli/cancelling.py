@@ -32,7 +32,7 @@ def cancel_all(wanted: Wanted, yes: bool) -> int:
 
 
 def _matching(yard: "Client", wanted: Wanted) -> list[list[Any]]:
-    """Live jobs that match: one's own, unless a user or a tenant is named."""
+    """Live jobs that match: the user's own, unless a user or a tenant is named."""
     user = wanted.user
     if not user and not wanted.tenant:
         user = str(yard.me()["user"])

@@ -1,4 +1,4 @@
-"""A change of the configuration in words: what differs, what stands against it, what it would have done."""
+"""A change of the configuration in words: what differs, what is against it, what it would have done."""
 
 import os
 import sys

@@ -78,7 +78,7 @@ def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
 
 
 def policy_grid(results: Sequence[Result], summaries: Sequence[Summary], title: str = "") -> Grid:
-    """One row a policy; a run that was cut short says so beside its name."""
+    """One row per policy; a run that was cut short says so beside its name."""
     table = terminal_table(results, summaries)
     names = [f"{r.policy} (interrupted)" if r.interrupted else r.policy for r in results]
     _name, *figures = table.columns
@@ -87,7 +87,7 @@ def policy_grid(results: Sequence[Result], summaries: Sequence[Summary], title: 
 
 
 def tenant_grid(names: Sequence[str], summaries: Sequence[Summary], title: str = "") -> Grid:
-    """One row a tenant and policy, the policies of a tenant next to each other."""
+    """One row per tenant and policy, the policies of a tenant next to each other."""
     tenants = sorted({path for summary in summaries for path in summary["tenants"]})
     rows = [
         (tenant, name, summary["tenants"][tenant])

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 def run(words: Sequence[str]) -> int:
-    """`yard _complete SHELL PLACE WORDS…`: print what may stand at that place, a line each."""
+    """`yard _complete SHELL PLACE WORDS…`: print what may stand at that place, one per line."""
     shell, place, *line = words if len(words) >= 2 else ("", "0")
     before, current = _cut(line, int(place) if place.isdecimal() else 0)
     offers = [
@@ -78,7 +78,7 @@ def _line(offer: Offer, shell: str) -> str:
 
 
 def offered(before: Sequence[str], current: str) -> list[Offer]:
-    """Words that may follow those before; files where it may be one."""
+    """Words that may follow those before; files where the word may be a file."""
     if not before:
         more = [Offer("--help"), Offer("--version")] if current.startswith("-") else []
         return more or [Offer(name, each.help) for part in SECTIONS.values() for name, each in part.items()]

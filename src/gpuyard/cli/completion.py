@@ -1,7 +1,6 @@
 """`yard completion`: what a shell needs to complete `yard` on Tab.
 
-The scripts know nothing but how to ask: `yard _complete SHELL PLACE WORDS…` answers (`completing`), so they stay true
-when commands change.
+The scripts only ask `yard _complete SHELL PLACE WORDS…` (`completing`), so they stay correct when commands change.
 """
 
 from enum import StrEnum

@@ -34,7 +34,7 @@ _AGING_MS = 20 * MINUTE_MS
 _AGING_STEP_MS = MINUTE_MS // 2
 
 _GPUS_PER_JOB_MIN = 1
-"""So that enough jobs are made to fill the cluster, and to fill it again while it ages."""
+"""So low that enough jobs are made to fill the cluster, and to fill it again while it ages."""
 
 
 class Crowd:

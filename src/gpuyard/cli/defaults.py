@@ -1,7 +1,7 @@
 """A person's defaults: ~/.config/gpuyard/defaults.yaml, and YARD_TENANT.
 
-The command line goes before the environment, that before the file, and that before what the server has. The file is a
-few lines `name: value`, so it is read here, without the time that a whole YAML parser takes to import.
+The command line overrides the environment, which overrides the file, which overrides the server's defaults. The file
+is a few lines `name: value`, so it is read here, without the time that a whole YAML parser takes to import.
 """
 
 import os
@@ -43,7 +43,7 @@ def defaults() -> dict[str, str]:
 
 
 def _said(kept: dict[str, str]) -> dict[str, str]:
-    """The defaults of the file, and what the environment says before them."""
+    """The defaults of the file, overridden by the environment."""
     return kept | {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
 
 

@@ -18,7 +18,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        # The names are what suggestions for a mistyped one are made from.
+        # Suggestions for a mistyped command are made from the names.
         self.commands = dict.fromkeys(ENTRIES)  # type: ignore[assignment]
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -31,7 +31,7 @@ class LazyGroup(TyperGroup):
         return None if entry is None else built(cmd_name, entry)
 
     def get_help(self, ctx: Any) -> str:
-        """The page that is also printed where Typer is not asked."""
+        """The page that is also printed without Typer."""
         return page()
 
 

@@ -1,4 +1,4 @@
-"""Help and complaints in words for people: `JOB` and `N`, not a language's types; `1 to 100`, not `1<=x<=100`."""
+"""Help and complaints in words for people: `JOB` and `N`, not Python's types; `1 to 100`, not `1<=x<=100`."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def _reword(param: Any) -> None:
 
 
 def usage_of(metavar: str, required: bool, many: bool) -> str:
-    """An argument as the line of usage has it: `JOB`, `[FILE]`, `JOB...`, `[JOB...]`."""
+    """An argument as it appears in the usage line: `JOB`, `[FILE]`, `JOB...`, `[JOB...]`."""
     if " " in metavar:
         return metavar
     plain = metavar.strip("[]")

@@ -175,7 +175,7 @@ HostProcess = Annotated[
 
 
 def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Say that a job asks for no GPUs: most jobs of a yard want one, and `-g 0` says that this one does not."""
+    """Note that a job asks for no GPUs: most jobs want one, and `-g 0` says that this one does not."""
     if fields.get("gpus") or fields.get("gpu_memory_mib") or fields.get("mig"):
         return
     from gpuyard.cli.streams import notice
@@ -189,7 +189,7 @@ def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> No
 
 
 def was_empty(ctx: Called, option: str, value: str) -> bool:
-    """Whether an option was given with nothing in it, as by a variable of a script that is not set."""
+    """Whether an option was given an empty value, as by an unset variable of a script."""
     return not value and was_given(ctx, option)
 
 
@@ -243,7 +243,7 @@ def request(
 
 
 def fallbacks(*, gpus: bool) -> dict[str, Any]:
-    """The fields that a person's defaults make, for what neither the command line nor a file says."""
+    """The fields from a person's defaults, for what neither the command line nor a file says."""
     if not has_defaults():
         return {}
     from gpuyard.cli.defaults import defaults, origin
@@ -343,4 +343,4 @@ OPTION_OF = {
     "open_mode": "--open-mode", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
     "hold": "--hold",
 }  # fmt: skip
-"""The option of `yard submit` for every field of a job in native YAML; a test holds that none is forgotten."""
+"""The option of `yard submit` for every field of a job in native YAML; a test checks that none is missing."""

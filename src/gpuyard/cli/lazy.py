@@ -1,7 +1,7 @@
 """Commands that are imported when they are called, not when they are listed.
 
-Typer builds every command of a program before it runs one. With thirty commands that takes longer than most of them,
-so here a table has their names and what they do, and only the one that is called is built.
+Typer builds every command of a program before it runs one. With thirty commands that takes longer than most of them
+run, so here a table has their names and descriptions, and only the called command is built.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ class Entry(NamedTuple):
     module: str
     help: str
     attribute: str = ""
-    """The function, if it is not called like the command; `app` for a group of commands."""
+    """The function, if its name differs from the command's; `app` for a group of commands."""
     no_args_is_help: bool = False
     cls: str = ""
     """`module:Class` of a command that is more than Typer's own."""

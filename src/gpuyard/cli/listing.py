@@ -182,7 +182,7 @@ def _fitting(grid: Grid, width: int) -> list[tuple[Grid, list[list[str]]]]:
 
 
 def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> "Text":
-    """A line in which the best cells of their columns stand out."""
+    """A line with the best cells of its columns highlighted."""
     from rich.text import Text
 
     text = Text(line)

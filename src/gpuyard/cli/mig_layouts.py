@@ -216,7 +216,7 @@ def _text(file: Path) -> str:
 
     try:
         with file.open("rb") as opened:
-            # A little more than is taken: the reader then says that it is too much. A device has no end.
+            # Read a little more than is allowed: the reader then refuses it. A device has no end.
             return opened.read(BYTES_MAX + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -243,7 +243,7 @@ def _profiles(node: Mapping[str, Any]) -> dict[int, list[str]]:
 def _made(
     yard: "Client", name: str, asked: Mapping[int, Any], wait_s: int
 ) -> tuple[dict[str, Any], dict[int, str]]:
-    """The node once its pins are made, or what keeps them from it; others may pin and release meanwhile."""
+    """The node once its pins are made, or what keeps them from being made; others may pin and release meanwhile."""
     import time
 
     until = time.monotonic() + wait_s

@@ -124,7 +124,7 @@ def _known(value: int | None, unit: str) -> str:
 
 
 def _memory(gpu: Mapping[str, Any]) -> str:
-    """Used and in all; a dash is not nothing, it is not known."""
+    """Used and total; a dash means unknown, not zero."""
     used, whole = gpu["memory_used_mib"], gpu["memory_mib"]
     return f"{'-' if used is None else f'{used / 1024:.1f}'}/{'-' if whole is None else f'{whole >> 10} GiB'}"
 

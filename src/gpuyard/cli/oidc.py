@@ -24,7 +24,7 @@ _PAGE = b"<!doctype html><meta charset=utf-8><title>gpuyard</title><p>%s You can
 
 
 def token_by_login(url: str, ca: str, browser: bool) -> str:
-    """A token of the yard, for the person who logs in at its identity provider."""
+    """A token of the yard, after a login at its identity provider."""
     from gpuyard.api.client import Client
 
     with Client(url, "none", ca=ca) as yard:

@@ -44,7 +44,7 @@ class Option:
         self.max = max
         self.show_default = show_default
         self.bare = bare
-        """The value that is meant when no number follows; empty: one has to follow."""
+        """The value when no number follows; empty: one has to follow."""
 
 
 class Argument:
@@ -59,14 +59,14 @@ class Argument:
 
 
 class Called(NamedTuple):
-    """How a command was called, for those that have to know: a parameter of this type gets it."""
+    """How a command was called, for commands that need it: a parameter of this type gets it."""
 
     dashes: bool = False
     """Whether `--` stood before the words that are not its own."""
     given: frozenset[str] = frozenset()
     """Parameters that were given a value, rather than left at their default."""
     options: tuple[str, ...] = ()
-    """Its options as they were typed, without the `--` behind them; of a command that carries another one."""
+    """Its options as typed, without the `--` after them; for a command that carries another one."""
 
 
 OutputOption = Annotated[

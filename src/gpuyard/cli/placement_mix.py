@@ -1,7 +1,7 @@
 """A fleet and a mix of tasks to time placement on, made of numbers alone: large and small nodes, whole GPUs and shares.
 
-The kinds of node stand in about the proportions of a large production cluster (Alibaba's of 2023), the tasks in
-proportions that are rounder than any real ones.
+The kinds of node have about the proportions of a large production cluster (Alibaba's of 2023), the tasks have rounder
+proportions than real ones.
 """
 
 from gpuyard.packing.tasks import NodeShape, Task
@@ -50,7 +50,7 @@ def mixed_nodes(count: int) -> list[NodeShape]:
 
 
 _VARIANTS = 6
-"""Variants of each row, slightly apart: people who want the same GPU ask for different cores and memory."""
+"""Variants of each row, slightly apart: jobs for the same GPU ask for different cores and memory."""
 
 
 def mixed_tasks() -> list[Task]:

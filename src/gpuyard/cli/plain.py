@@ -33,7 +33,7 @@ class Parameter(NamedTuple):
 
     @property
     def on_off(self) -> tuple[list[str], list[str]]:
-        """Names of an option; of a flag, also those that turn it off."""
+        """Names of an option; for a flag, with the names that turn it off."""
         names = self.says.names if isinstance(self.says, Option) else ()
         pairs = [name.partition("/") for name in names]
         return [on for on, _, _ in pairs], [off for _, _, off in pairs if off]
@@ -70,7 +70,7 @@ def _kind(hint: Any) -> tuple[type, bool]:
 
 
 def read(command: Callable[..., Any], words: Sequence[str], *, carries: bool = False) -> dict[str, Any]:
-    """The arguments for a call of the command. `carries`: after the first word without a name all are its own."""
+    """The arguments for a call of the command. `carries`: all words after the first one without a name are its own."""
     values: dict[str, Any] = {}
     options: dict[str, tuple[Parameter, bool]] = {}
     place: Parameter | None = None
@@ -139,7 +139,7 @@ def _next(parameter: Parameter, left: list[str]) -> str:
     bare = parameter.says.bare if isinstance(parameter.says, Option) else ""
     if bare and not (left and left[0].isdecimal()):
         return bare
-    # A value that looks like an option is rather one that was forgotten: let Typer say what it thinks.
+    # A value that looks like an option usually means that the value was forgotten: let Typer report it.
     return (
         left.pop(0) if left and not (left[0].startswith("-") and left[0] != "-") else _not_plain("no value")
     )

@@ -29,7 +29,7 @@ JOBS_MIN = 5000
 
 @contextmanager
 def busy(what: str) -> Iterator[None]:
-    """A line that stands while something takes its time. It does not move: that would take a thread."""
+    """A line that stays while something takes its time. It does not move: that would take a thread."""
     if not _watched():
         yield
         return

@@ -93,7 +93,7 @@ def _known(names: Sequence[str]) -> list[str]:
 
 
 def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """Tasks of one array that wait one behind the other, and for the same, as one row: `7_[0-199]`, `200 x 1` GPUs."""
+    """Tasks of one array that wait in a row for the same reason, as one row: `7_[0-199]`, `200 x 1` GPUs."""
     from gpuyard.engines.hostnames import indices_folded
 
     def kind(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -113,7 +113,7 @@ def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
 
 def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", tasks: bool = False) -> None:
-    """Straight from the rows: ten thousand of them are printed in the time that objects would take to make."""
+    """Print straight from the rows: making objects would take as long as printing ten thousand rows."""
     from gpuyard.cli.tables import Column, chosen, flat, table
 
     raw = found["rows"] if tasks else list(_folded(found["rows"]))
@@ -134,7 +134,7 @@ def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", 
 
 
 def _cells(rows: Sequence[Sequence[Any]], now_ms: int, full: bool = True) -> list[tuple[str, ...]]:
-    """The cells of the table: full, those of every column and `where or why` as the last."""
+    """The cells of the table: with `full`, those of every column, and `where or why` as the last."""
     from gpuyard.cli.tables import clock, number, span
 
     cells: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""The way round the option parser for commands in plain words, which is nearly all that are ever called."""
+"""Runs commands in plain words without the option parser: nearly all calls."""
 
 import sys
 from collections.abc import Sequence

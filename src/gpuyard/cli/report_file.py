@@ -38,5 +38,5 @@ def write(path: Path, page: str) -> None:
 
 
 def facts(rows: Sequence[tuple[str, str | int]]) -> list[tuple[str, str]]:
-    """Facts for the head of the report, numbers with their thousands apart."""
+    """Facts for the head of the report, numbers with thousands separated."""
     return [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in rows]

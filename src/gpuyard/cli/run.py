@@ -86,7 +86,7 @@ def run(
 
 
 def _look_at_input() -> None:
-    """A job reads nothing from here. Warn a user who sends it something."""
+    """A job reads nothing from here. Warn if the user sends it something."""
     import fcntl
     import stat
     import termios
@@ -94,7 +94,7 @@ def _look_at_input() -> None:
     try:
         status = os.fstat(0)
         if stat.S_ISREG(status.st_mode):
-            # A file that was read from already belongs to a loop around us, as in `while read …; done < list`.
+            # An input that was read from already belongs to a loop around us, as in `while read …; done < list`.
             unread = 0 if os.lseek(0, 0, os.SEEK_CUR) else status.st_size
         elif stat.S_ISFIFO(status.st_mode):
             unread = int.from_bytes(fcntl.ioctl(0, termios.FIONREAD, bytes(4)), sys.byteorder)
@@ -114,7 +114,7 @@ def _look_at_input() -> None:
 
 
 def _look_at_file(words: list[str] | None, dashes: bool) -> None:
-    """Warn a user who runs a file with directives: those are for `yard submit`."""
+    """Warn if the user runs a file with directives: those are for `yard submit`."""
     if words and is_file_to_read(words, dashes):
         if Path(words[0]).suffix in (".yaml", ".yml"):
             raise BadInput(f"{words[0]} holds jobs, and `yard run` runs commands", f"yard submit {words[0]}")

@@ -72,7 +72,7 @@ def command_of(
 
 
 def _name(path: Path) -> str:
-    """A job is called after its script: `train.sh` is `train`."""
+    """The job's name from its script: `train.sh` is `train`."""
     made = "".join([char if char.isalnum() or char in "._-" else "-" for char in path.stem])
     return made.strip("._-")[:100] or "script"
 
@@ -96,7 +96,7 @@ def _refuse_slips(verb: str, words: Sequence[str], options: Sequence[str]) -> No
     word = words[0]
     path = Path(word)
     if "/" not in word and _is_program(word):
-        # The PATH goes before a file or a folder that is called the same.
+        # The PATH comes before a file or a folder of the same name.
         return
     if path.is_dir():
         line = _line(verb, options, ["COMMAND"])
@@ -163,7 +163,7 @@ def refuse_folder(fields: Mapping[str, Any]) -> None:
     try:
         os.stat(folder)
     except PermissionError:
-        # The job may run as a user who can look there.
+        # The job may run as another user, with the right to look there.
         return
     except OSError as error:
         raise BadInput(

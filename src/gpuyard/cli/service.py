@@ -119,7 +119,7 @@ def uninstall(
 
 
 def _checked(words: list[str]) -> tuple[Path | None, list[str]]:
-    """The data folder that the words name, and the words with whole paths; raises what `yard up` would say of them."""
+    """The data folder that the words name, and the words with whole paths; raises the errors of `yard up`."""
     from gpuyard.cli.lazy import ENTRIES, build
 
     if any(word in _FOREGROUND for word in words):
@@ -131,7 +131,7 @@ def _checked(words: list[str]) -> tuple[Path | None, list[str]]:
         value = context.params.get(key)
         if value is None:
             continue
-        # systemd starts it in /, so what was meant from here is written out.
+        # systemd starts it in /, so relative paths are written out.
         for place, word in enumerate(given):
             if word == option:
                 given[place + 1] = str(Path(value).absolute())

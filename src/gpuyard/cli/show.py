@@ -181,7 +181,7 @@ def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """CPU time and memory; what the engine does not know is said to be so."""
+    """CPU time and memory; what the engine does not know is shown as unknown."""
     if "cpu_s" not in used:
         return []
     from gpuyard.cli.tables import size

@@ -6,7 +6,7 @@ such text through here. A job's own output is passed on as it is, like any progr
 """
 
 _BLANKS = "\u00a0\u2007\u202f"
-"""Blanks at which no line breaks: not printable by Python's word, and harmless."""
+"""Non-breaking blanks: not printable for Python, and harmless."""
 
 
 def shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`yard store`: the store itself, whole, apart from any server. For operators: backups, restores, moves."""
+"""`yard store`: the whole store, apart from any server. For operators: backups, restores, moves."""
 
 from typing import Annotated
 

@@ -32,9 +32,9 @@ def err() -> "Console":
 
 
 def notice(text: str, *, before: str = "", style: str = "") -> None:
-    """A line on standard error, with `before` in a style; wrapped on terminals only, for others to search."""
+    """A line on standard error, with `before` in a style; wrapped on terminals only, so that others can search it."""
     text = shown_lines(text)
-    # A result is worth more than the words beside it: if these can go nowhere, they are dropped.
+    # A result is worth more than messages about it: messages that cannot be written are dropped.
     with suppress(OSError):
         if not sys.stderr.isatty():
             print(before + text, file=sys.stderr, flush=True)
@@ -45,13 +45,13 @@ def notice(text: str, *, before: str = "", style: str = "") -> None:
 
 
 def aside(text: str) -> None:
-    """A line for a person who watches; scripts and log files do without."""
+    """A line for a person at a terminal; scripts and log files do without."""
     if sys.stderr.isatty():
         notice(text)
 
 
 def give_up_output() -> int:
-    """Output can go nowhere: its reader has left, as `head` does, or the disk is full."""
+    """Output cannot be written: its reader has gone, as `head` does, or the disk is full."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

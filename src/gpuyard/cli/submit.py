@@ -159,7 +159,7 @@ def _taken_in(
 ) -> tuple[list[dict[str, Any]], bool]:
     """Jobs of a file with directives of its own, and whether it says itself that they are only to be tried.
 
-    What was said on the command line goes before them.
+    The command line overrides them.
     """
     from gpuyard.cli.convert import take
 
@@ -180,7 +180,7 @@ def _taken_in(
 
 
 _ALWAYS_THERE = {"gpus": "gpus", "tasks": "tasks", "cwd": "chdir", "env": ""}
-"""Fields that a request has whether or not anyone asked for them, by the option that asks."""
+"""Fields that a request always has, by the option that sets them."""
 
 
 def _array(text: str) -> dict[str, Any]:

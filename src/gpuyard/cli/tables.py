@@ -1,7 +1,7 @@
 """Listings of the yard: one list of records in five forms, quick for ten thousand of them.
 
 Unlike `listing`, which draws small results richly, this writes plain lines: columns are padded once, a terminal gets a
-bold header, states in colour and lines cut to its width, a pipe gets clean text, and nothing heavy is imported.
+bold header, coloured states and lines cut to its width, a pipe gets clean text, and nothing heavy is imported.
 """
 
 import os
@@ -152,7 +152,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool
 
 
 def _colour_states(texts: list[str], start: int) -> None:
-    """Colour the word that stands at this place in every line but the first."""
+    """Colour the word at this place in every line but the first."""
     for number, text in enumerate(texts[1:], 1):
         word = text[start:].partition(" ")[0]
         colour = STATE_COLOURS.get(word)

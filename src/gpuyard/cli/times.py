@@ -11,7 +11,7 @@ _FORMS = "For example: -2h (two hours ago), 14:05, 2026-03-02T14:05, or millisec
 
 
 def time_ms(option: str, text: str, now_ms: int) -> int:
-    """A time in milliseconds. A time of day is the last one that was; without a zone it is this machine's."""
+    """A time in milliseconds. A time of day is the last such time; without a zone it is this machine's."""
     said = text.strip()
     if said.startswith("-"):
         from gpuyard.config.quantities import duration_positive_ms

@@ -8,7 +8,7 @@ from gpuyard.cli.shown import shown
 _SHOWN_MAX = 20
 _NODES_SHOWN_MAX = 2
 _WHY_WIDTH_MIN = 30
-"""A narrower column is no help: then the terminal breaks the line where it likes."""
+"""A narrower column does not help: then the terminal breaks the line."""
 _HEADS = ("TRY", "STARTED", "RAN", "ON", "END", "WHY")
 
 

@@ -59,7 +59,7 @@ def program() -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line in systemd's own quoting: percent signs and dollars mean something there."""
+    """A word of a command line in systemd's own quoting: percent signs and dollars are special there."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     plain = text == word and word and not any(sign in word for sign in " \t\n'\";")
     return text if plain else '"' + text.replace("\n", "\\n").replace("\t", "\\t") + '"'

@@ -55,7 +55,7 @@ def _simulates(config: "Config", file: Path) -> str:
 
 
 def _runs(config: "Config") -> str:
-    """Whether `yard up` would take the file, by asking what `yard up` asks."""
+    """Whether `yard up` would take the file, by the checks of `yard up`."""
     from gpuyard.control.fleet import chosen
 
     try:

@@ -137,7 +137,7 @@ def checkpoint(
 
 
 def _ask(verb: str, jobs: list[str]) -> int:
-    """Each job by itself: one that is refused does not keep the others from being served."""
+    """Each job by itself: if one is refused, the others are still served."""
     with client() as yard:
         answers = yard.ask_many(verb, jobs)
     return told(answers)

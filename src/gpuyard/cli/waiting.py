@@ -1,7 +1,7 @@
 """The line that says what a job waits for while a user watches: `waiting: no room, 1st in line, likely within 4 min`.
 
 It goes to standard error, for standard output is the job's own. A terminal has one line, drawn again in its place; a
-file or a pipe has one when the wait begins and another when the reason is a different one.
+file or a pipe has one when the wait begins and another when the reason changes.
 """
 
 import os
@@ -25,7 +25,7 @@ _LONG_MS = 60_000
 
 
 class Waiting:
-    """Shows how a job stands; for `with`, so that the line is gone in any case."""
+    """Shows the state of a job; for `with`, so that the line is gone in any case."""
 
     def __init__(self, before: str = "yard: ", *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._before = before
@@ -56,7 +56,7 @@ class Waiting:
             self._said = ""
 
     def clear(self) -> None:
-        """Take the line away: something else is to be written there."""
+        """Erase the line: something else is to be written there."""
         if self._drawn:
             self._drawn = False
             with suppress(OSError):
@@ -120,7 +120,7 @@ def _columns(stream: TextIO) -> int:
 def copied(
     yard: "Client", job_id: int | str, *, before: str = "yard: ", quiet: bool = False, silent: bool = False
 ) -> "End":
-    """Copy what the job writes to standard output until it ends, and say what it waits for on standard error."""
+    """Copy the job's output to standard output until it ends, and say what it waits for on standard error."""
     out = sys.stdout.buffer
     with Waiting(before, quiet=quiet) as line:
         for item in yard.follow(job_id, standing=None if quiet else line.told):

@@ -63,7 +63,7 @@ def _drawn(show: Callable[[], None]) -> str:
 
 
 def _frame(text: str, every_s: int) -> str:
-    """One picture: as many lines as the terminal has, the first says what it is."""
+    """One picture: as many lines as the terminal has; the first says what it is."""
     width, height = os.get_terminal_size(sys.stdout.fileno())
     lines = text.splitlines()
     if len(lines) > height - 2:

@@ -51,7 +51,7 @@ def why(
 
 
 def _estimate(yard: "Client", job: str) -> dict[str, Any]:
-    """When it starts by runs forward. Why it waits is known without: what goes wrong is said beside it."""
+    """When it starts, by runs forward. An error in this does not hide why it waits."""
     from gpuyard.errors import YardError
 
     try:
@@ -176,7 +176,7 @@ _ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})
 
 
 def _place(found: Mapping[str, Any]) -> str:
-    """Where it stands, and why there."""
+    """Its place in line, and why there."""
     from gpuyard.cli.share import ordinal
 
     # What it waits for may end with a blocker and so stand among what is also true.
@@ -187,7 +187,7 @@ def _place(found: Mapping[str, Any]) -> str:
 
 
 def _line(text: str, indent: str) -> None:
-    """A line for a pipe; on a terminal it is wrapped, and goes on under where it began."""
+    """A line for a pipe; on a terminal it is wrapped, and continues under where it began."""
     import shutil
     import sys
 

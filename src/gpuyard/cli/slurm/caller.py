@@ -1,11 +1,11 @@
-"""The user who calls."""
+"""The calling user."""
 
 import os
 import pwd
 
 
 def user_name() -> str:
-    """The name of the user who runs this command."""
+    """The name of the calling user."""
     uid = os.geteuid()
     try:
         return pwd.getpwuid(uid).pw_name

@@ -1,7 +1,7 @@
 """Format strings of `squeue` and `sinfo`: `%.18i %9P` after -o, `JobID:10,Name:.20` after -O.
 
-A field has a width (none: as long as it is), stands left or, after a dot, right, and is cut to its width. What is
-between the fields is printed as it stands.
+A field has a width (none: as long as it is), is aligned left or, after a dot, right, and is cut to its width. Text
+between the fields is printed as it is.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class Column(NamedTuple):
     after: str = ""
 
     def template(self, *, cut: bool) -> str:
-        """Its part of a line for the % operator: one template a line is quicker than piece by piece."""
+        """Its part of a line for the % operator: one template per line is quicker than piece by piece."""
         side = "" if self.right else "-"
         most = f".{self.width}" if cut else ""
         how = f"%{side}{self.width}{most}s" if self.width else "%s"
@@ -103,7 +103,7 @@ def long_format(text: str, fields: Mapping[str, Field]) -> Format:
 
 
 class Cell(NamedTuple):
-    """A field of `sacct` or `sshare`: its heading, its width, and on which side it stands."""
+    """A field of `sacct` or `sshare`: its heading, its width, and its alignment."""
 
     head: str
     width: int

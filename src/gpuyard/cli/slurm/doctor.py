@@ -1,4 +1,4 @@
-"""`yard slurm doctor`: a site looked over, every finding with the line to change."""
+"""`yard slurm doctor`: examines a site; every finding comes with the line to change."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

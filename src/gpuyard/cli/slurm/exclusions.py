@@ -1,6 +1,6 @@
-"""Nodes that a script is not to run on, and that the yard does not have: there is nothing to keep away from.
+"""Drops excluded nodes that the yard does not have: there is nothing to keep away from.
 
-A script of another cluster names the bad nodes of that cluster. Nodes that a script is to run on must be there.
+A script of another cluster excludes the bad nodes of that cluster. Nodes that a script asks for must exist.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A command that is watched until it ends, as `srun` and `salloc` have it."""
+"""Watches a command until it ends, as `srun` and `salloc` do."""
 
 import os
 import signal as signals
@@ -24,7 +24,7 @@ def _interrupt(*_: object) -> None:
 
 
 def watched(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
-    """Show what a job writes until it ends; the exit code to end with. An interrupt cancels it."""
+    """Show a job's output until it ends; gives the exit code. An interrupt cancels it."""
     try:
         return _code(program, copied(yard, job["id"], before=f"{program}: ", quiet=quiet))
     except KeyboardInterrupt:

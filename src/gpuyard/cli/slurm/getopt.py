@@ -57,7 +57,7 @@ class Grammar(NamedTuple):
         return Stop(f"{self.program}: {text}", *more, code=self.code)
 
     def besides(self, own: tuple[Opt, ...], without: frozenset[str]) -> tuple[Opt, ...]:
-        """The options of a command that takes these too, but for some; its own letters come first."""
+        """The options for a command that takes these too, except for some; its own letters come first."""
         taken = {option.short for option in own if option.short}
         kept = [option for option in self.options if option.name not in without]
         return (*[each._replace(short="") if each.short in taken else each for each in kept], *own)
@@ -79,7 +79,7 @@ class Read(NamedTuple):
         return any(key == name for key, _ in self.given)
 
     def listed(self, name: str) -> list[str]:
-        """The parts of a list with commas; the last one that was given holds."""
+        """The parts of a list with commas; if the option was given twice, the last one counts."""
         return [part for part in self.last(name).split(",") if part]
 
 

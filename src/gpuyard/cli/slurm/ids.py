@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
         return [f"{self.id}_{index}" for index in self.indices] or [str(self.id)]
 
     def holds(self, job: SlurmJob) -> bool:
-        """Whether a job is meant. A task has an id of its own as well."""
+        """Whether this includes a job. A task has an id of its own as well."""
         if self.indices:
             return job.array_id == self.id and job.array_index in self.indices
         return self.id in (job.id, job.array_id)

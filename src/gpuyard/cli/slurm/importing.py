@@ -125,7 +125,7 @@ def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) ->
     if "jobs.txt" in site.missing:
         return None
     places = paths(site)
-    # A name that may mean two models means the one that the nodes were taken for.
+    # A name that may mean two models means the model that the nodes were taken for.
     models = {each: model for kind, model in types.chosen.items() for each in models_of(kind)}
     try:
         past = history(

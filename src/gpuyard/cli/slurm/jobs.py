@@ -93,7 +93,7 @@ class SlurmJob:
 
     @property
     def masked(self) -> bool:
-        """Whether it is another tenant's, of which nothing but its state and its GPUs may be known."""
+        """Whether it is another tenant's: then only its state and its GPUs may be shown."""
         return not self.submitted_ms
 
     @property

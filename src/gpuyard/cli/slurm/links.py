@@ -11,7 +11,7 @@ from gpuyard.errors import BadInput, YardError
 
 
 def install(words: Sequence[str]) -> int:
-    """Write them into the one folder that is named, and say what to put on the PATH."""
+    """Write them into the folder, and say what to put on the PATH."""
     from gpuyard.cli.complaints import complain
 
     try:

@@ -21,7 +21,7 @@ class Pools:
         self.listed = listed(pools, self._names)
         """Partitions with their pools, as lists show them."""
         self.known = self.listed | {pool: (pool,) for pool in pools}
-        """Those too that lists leave out: pools that scripts have another name for."""
+        """With the pools that lists leave out because scripts have another name for them."""
         self._told: dict[tuple[str, str], str] = {}
         """Answers so far: most of thousands of jobs have the same."""
         self._all = ",".join(sorted({named(pool, "", self._names) for pool in pools}))
@@ -33,7 +33,7 @@ class Pools:
 
     @property
     def default(self) -> str:
-        """The partition that needs no name: the only one there is."""
+        """The partition that needs no name: the only one."""
         return next(iter(self.listed)) if len(self.listed) == 1 else ""
 
     def partition(self, nodes: Sequence[str], asked: str) -> str:
@@ -51,7 +51,7 @@ class Pools:
         return [name for name, pools in self.listed.items() if pool in pools]
 
     def in_partition(self, job: Any, wanted: Iterable[str]) -> bool:
-        """Whether a job is in one of these partitions. A pool that lists show by another name is known too."""
+        """Whether a job is in one of these partitions. The own name of a renamed pool is known too."""
         unlisted = {name for name in wanted if name in self.known and name not in self.listed}
         if set(wanted) & set(job.partition.split(",")):
             return True

@@ -54,7 +54,7 @@ def run_program(name: str, words: Sequence[str]) -> int:
 
 
 def _write_at_once() -> None:
-    """Keep what is printed until it is flushed, as C programs do: jobs run with PYTHONUNBUFFERED.
+    """Buffer the output until it is flushed, as C programs do: jobs run with PYTHONUNBUFFERED.
 
     Without that, `scontrol show hostnames | head -n 1` under `set -o pipefail` fails now and then: `head` leaves after
     the first line, and what is written later has no reader.

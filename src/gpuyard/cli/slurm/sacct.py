@@ -121,12 +121,12 @@ def _jobs(yard: Client, given: Read) -> list[SlurmJob]:
 def _since(yard: Client, pools: Pools, since_ms: int, name: str = "") -> list[SlurmJob]:
     """Live jobs, and those that have ended since; with a name, ended ones of that name."""
     queue = yard.queue(wide=True)
-    # Slurm's accounting has no lines for what one may know nothing of.
+    # Slurm's accounting has no lines for jobs that a user may not see.
     jobs = {job.id: job for job in of_queue(queue, pools) if not job.masked}
     cursor = None
     while True:
         page = yard.history(since_ms=since_ms, name=name, limit=1000, cursor=cursor)
-        # A job that ended between the two questions is found twice; it has ended.
+        # A job that ended between the two requests is found twice; it has ended.
         jobs |= {each["id"]: of_view(each, pools, queue["at_ms"]) for each in page.jobs}
         cursor = page.next_cursor
         if cursor is None:

@@ -10,7 +10,7 @@ from gpuyard.cli.slurm.times import full_span, stamp
 DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF = "jobid,state,exitcode"
 LONG = "jobid,jobidraw,jobname,partition,ntasks,alloccpus,elapsed,state,exitcode,reqmem,reqtres,alloctres"
-"""Those of -l that a yard has an answer to."""
+"""Fields of -l that a yard can answer."""
 
 _SIGNALS = range(129, 193)
 
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 def state(line: Line) -> str:
-    """The state, with the user who cancelled it if that is known; for the job only, not for its step."""
+    """The state, with the uid that cancelled the job if it is known; for the job only, not for its step."""
     job = line.job
     if job.state == "CANCELLED" and not line.step:
         who = job.said.partition("cancelled by ")[2].partition(" ")[0] or job.user

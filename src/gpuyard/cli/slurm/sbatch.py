@@ -91,7 +91,7 @@ def _script(rest: Sequence[str], *, wrapped: bool) -> tuple[str, str, tuple[str,
 
 
 def _found(name: str) -> str:
-    """The file, or where the PATH has it, as sbatch looks for it."""
+    """The file, or the one on the PATH, as sbatch looks for it."""
     if "/" in name or os.path.isfile(name):
         return name
     for folder in os.environ.get("PATH", "").split(os.pathsep):
@@ -102,7 +102,7 @@ def _found(name: str) -> str:
 
 
 def _text(content: bytes, name: str) -> str:
-    """The script, refused in Slurm's words where Slurm refuses it."""
+    """The script; refused in Slurm's words where Slurm refuses it."""
     from gpuyard.intake import BYTES_MAX, decode
 
     if not content:
@@ -198,7 +198,7 @@ def submitted(
 def _with_more_nodes(
     program: str, yard: Client, taken: "Intake", over: Callable[[int], dict[str, Any]]
 ) -> Any:
-    """The job with the next number of nodes of its range with which it could start; None: there is none."""
+    """The job with the next number of nodes in its range that could start; None: there is none."""
     least = max(1, taken.job.get("nodes_min", 1))
     for nodes in range(least + 1, min(taken.handing.nodes_most, least + _RANGE_TRIED_MAX) + 1):
         with suppress(Refused, Stop):
@@ -223,7 +223,7 @@ def _waited(yard: Client, job_id: int) -> int:
 
 
 def _test_only(fields: dict[str, Any]) -> int:
-    """When and where it would start, in Slurm's words; the time is the one it starts by at even odds."""
+    """When and where it would start, in Slurm's words; the time is that at even odds."""
     from gpuyard.cli.slurm.pools import Pools
     from gpuyard.cli.slurm.times import stamp
     from gpuyard.engines.hostnames import folded

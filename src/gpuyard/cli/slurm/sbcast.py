@@ -53,7 +53,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _copy(source: str, target: str, *, force: bool, preserve: bool) -> None:
-    """Under another name until it is whole: a task that looks for it finds all of it or nothing."""
+    """Copy under another name until it is whole: a task that looks for it finds all of it or nothing."""
     if not force and os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, "is there already; --force replaces it", target)
     draft = f"{target}.{os.getpid()}.sbcast"

@@ -1,4 +1,4 @@
-"""`scancel`: cancel jobs by id, or all that answer a description."""
+"""`scancel`: cancel jobs by id, or all that match."""
 
 import sys
 from collections.abc import Sequence
@@ -148,7 +148,7 @@ def _holds(given: Read, pools: Pools, job: SlurmJob) -> bool:
 
 
 def _report(answers: Sequence[object], given: Read) -> int:
-    """Jobs that are gone are no error to Slurm; those of others are."""
+    """For Slurm it is no error if a job is gone, but it is one if it is another user's."""
     code = 0
     for answer in answers:
         assert isinstance(answer, dict)

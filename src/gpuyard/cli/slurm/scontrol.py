@@ -1,4 +1,4 @@
-"""`scontrol`: look at jobs, nodes and partitions, and the few things that are asked for about them."""
+"""`scontrol`: show jobs, nodes and partitions, and change the few things that a yard can."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Commands and words may be shortened. What a job asked for cannot be changed on a
 
 _VERBS = {"hold": "hold", "uhold": "hold", "release": "release", "requeue": "requeue", "suspend": "suspend",
           "resume": "continue", "top": "top"}  # fmt: skip
-"""Slurm's words for what is asked for about jobs, and the yard's."""
+"""Slurm's verbs for jobs, and the yard's."""
 _OTHERS = ("show", "update", "ping", "version", "help", "quit", "exit")
 _ADMIN = ("abort", "cancel_reboot", "create", "delete", "errnumstr", "fsdampeningfactor", "getaddrs", "listpids",
           "notify", "power", "reboot", "reconfigure", "requeuehold", "scontrol", "setdebug", "setdebugflags",
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _whole(word: str) -> str:
-    """The command that a word stands for; it may be shortened."""
+    """The command for a word, which may be shortened."""
     known = (*_VERBS, *_OTHERS)
     found = [name for name in known if name == word.lower()] or [
         name for name in known if name.startswith(word.lower())
@@ -79,7 +79,7 @@ def _ask(name: str, words: list[str]) -> int:
             raise Stop("Invalid job id specified", f"scontrol: error: {part!r} is no job id")
         labels += wanted.labels()
     if name == "top":
-        # The one that is moved last comes first.
+        # The job that is moved last comes first.
         labels.reverse()
     with Client() as yard:
         answers = yard.ask_many(_VERBS[name], labels)
@@ -137,7 +137,7 @@ def _update(words: list[str]) -> int:
 
 
 def _update_priority(fields: dict[str, str]) -> int:
-    """Priority 0 is how Slurm holds a job. Other numbers mean nothing here: the order is that of class and share."""
+    """Slurm holds a job with priority 0. Other numbers mean nothing here: class and share decide the order."""
     job = fields.get("jobid") or fields.get("job", "")
     if fields.get("priority") == "0" and "nice" not in fields:
         return _ask("hold", [job])

@@ -110,7 +110,7 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
     array = f" ArrayJobId={job.array_id} ArrayTaskId={job.array_index}" if job.array_id else ""
     gid, group = group_of(job.user)
     pending = job.state == "PENDING"
-    # Slurm's tasks are ranks, of which a task of the yard may have several.
+    # Slurm's tasks are ranks; a task of the yard may have several.
     ranks = (view.get("files") or {}).get("ranks") or job.tasks
     cpus = max(1, round(job.cpus * job.tasks / ranks))
     lines = [
@@ -137,7 +137,7 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
         *([f"TresPerNode={job.tres_per_node()}"] if job.gpus else []),
     ]
     said = [f"{why['by']}: {why['text']}" for why in view.get("why", [])] if pending else []
-    # Slurm shows a comment here, which a yard does not keep; it knows better why the job waits.
+    # Slurm shows a comment here, which a yard does not keep; the reason for waiting is more useful.
     return [*lines, *([f"Comment={'; '.join(said)}"] if said else [])]
 
 

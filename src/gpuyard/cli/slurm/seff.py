@@ -1,4 +1,4 @@
-"""`seff`: what became of a job and what it used, as far as a yard knows; what is not measured is called unknown."""
+"""`seff`: how a job ended and what it used, as far as a yard knows; what is not measured is called unknown."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -56,7 +56,7 @@ def _why(group: Group) -> str:
 
 
 def _user(group: Group) -> str:
-    """The user who drained it: the yard's own reason names them, unless another was given."""
+    """The user in the yard's own reason for a drain, unless another reason was given."""
     return _first(group).why.partition("drained by ")[2] or "Unknown"
 
 
@@ -129,7 +129,7 @@ _GROUPING = {
     "n": lambda node: node.name, "o": lambda node: node.name, "O": lambda node: node.name,
     "f": lambda node: node.features, "b": lambda node: node.features,
 }  # fmt: skip
-"""Fields that differ from node to node: nodes of one line have the same of those that are shown."""
+"""Fields that differ from node to node: nodes of one line have the same values in those that are shown."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -220,7 +220,7 @@ def _wanted(nodes: list[SlurmNode], given: Read) -> list[SlurmNode]:
 
 
 def _states(text: str) -> set[str]:
-    """States that a word of -t stands for."""
+    """The states for a word of -t."""
     word = text.lower()
     if word in ("drain", "drained", "draining", "drng"):
         both = {"draining", "drained"}

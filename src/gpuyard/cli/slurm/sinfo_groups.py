@@ -100,7 +100,7 @@ class Group(NamedTuple):
 
 
 NOTHING = SlurmNode("", "", NO_NODE, "", "", 0, 0, 0, 0, 0, 0, 0, "(null)")
-"""Stands for the nodes of a line that has none."""
+"""A placeholder for the nodes of a line without any."""
 
 _ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")
 """As Slurm has them in a partition."""

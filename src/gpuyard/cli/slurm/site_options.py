@@ -70,7 +70,7 @@ def unreachable(error: "EngineError") -> YardError:
     from gpuyard.engines.slurm.commands import OutOfReach
 
     lines = str(error).splitlines() or ["no answer"]
-    # The first line names the command; where Slurm has more to say, its last word is the one that counts.
+    # The first line names the command; if there are more lines, the last one counts.
     message = lines[0] if len(lines) == 1 else f"{lines[0].partition(':')[0]}: {lines[-1].strip()}"
     if isinstance(error, OutOfReach):
         return YardError(message, "Is slurmctld running? `scontrol ping` and `yard slurm doctor` tell more.")

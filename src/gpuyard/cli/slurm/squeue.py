@@ -192,7 +192,7 @@ def _ended(yard: Client, pools: Pools, now_ms: int, states: set[str]) -> list[Sl
 
 
 def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob], now_ms: int) -> None:
-    """One id that is no job's is an error; of several, those that are there are shown."""
+    """A single id without a job is an error; of several, those that exist are shown."""
     if len(ids) > 1 or any(ids[0].holds(job) for job in jobs):
         return
     try:
@@ -201,13 +201,13 @@ def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob], now_ms: in
         if refusal.status != 404:
             raise
         raise Stop("slurm_load_jobs error: Invalid job id specified") from None
-    # Slurm has forgotten a job a while after its end; so have we, for `squeue`.
+    # Slurm forgets a job a while after its end; so does this `squeue`.
     if (found.get("ended_ms") or now_ms) < now_ms - _ENDED_MS:
         raise Stop("slurm_load_jobs error: Invalid job id specified")
 
 
 def _guess(yard: Client, jobs: list[SlurmJob]) -> None:
-    """When each is expected to start. One question for each, so not for thousands."""
+    """When each is expected to start. One request for each, so not for thousands."""
     for job in jobs[:100]:
         if not job.begin_ms and job.reason in ("Resources", "Priority", "None"):
             with suppress(Refused):

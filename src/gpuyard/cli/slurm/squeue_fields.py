@@ -16,7 +16,7 @@ START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 
 @cache
 def uid_of(user: str) -> int:
-    """The number of a user; -1: this machine does not know them."""
+    """The uid of a user; -1: this machine does not know them."""
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
@@ -148,7 +148,7 @@ BY_NAME = {name: Field(head, text, name not in _WHOLE) for _, name, head, text i
 BY_LETTER = {letter: BY_NAME[name] for letter, name, _, _ in _TABLE if letter}
 
 NOT_HERE = frozenset("HIJoOpQsZ")
-"""Letters that `squeue` has and a yard has no answer to: sockets, the command, priorities, the folder."""
+"""Letters of `squeue` that a yard cannot answer: sockets, the command, priorities, the folder."""
 NAMES_NOT_HERE = frozenset({"priority", "prioritylong", "command", "workdir", "stdout", "stderr", "network"})
 
 _NO_FIELD = {

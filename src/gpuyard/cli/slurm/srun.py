@@ -44,7 +44,7 @@ _SILENT = frozenset(
         "preserve-env", "threads", "msg-timeout", "quit-on-interrupt", "whole", "slurmd-debug",
     }
 )  # fmt: skip
-"""Options that say how to start and watch, and ask for nothing of the job."""
+"""Options for how to start and watch; they ask for no resources."""
 _ITS_OWN_GPUS = 'CUDA_VISIBLE_DEVICES=$YARD_TASK_GPUS; export CUDA_VISIBLE_DEVICES; exec "$@"'
 """Tasks of a gang see all GPUs of the job on their node, for programs that choose by LOCAL_RANK. With GPUs by task,
 Slurm shows each its own."""

@@ -41,7 +41,7 @@ class Row(NamedTuple):
     of_all: float = 0
     """Its part of what the whole yard was charged."""
     factor: float | None = None
-    """Its rank among all ends of the tree: 1 is served first. None for those above, or where not all are to be seen."""
+    """Its rank among all ends of the tree: 1 is served first. None for tenants above, or if some are hidden."""
 
     @property
     def level(self) -> float:
@@ -112,7 +112,7 @@ def rows_of(tenants: Sequence[Mapping[str, Any]]) -> list[Row]:
         parent, _, name = path.rpartition("/")
         leaf = path not in parents and bool(parent)
         account = parent.rpartition("/")[2] if leaf else name or "root"
-        # A tenant's own jobs, beside those of the tenants below it, stand under a dash.
+        # A tenant's own jobs, beside those of the tenants below it, are listed under a dash.
         user = "" if not leaf or name == "-" else name
         of_all = charged[path] / charged[""] if charged.get("") else 0
         rows.append(Row(account, user, tenant["depth"], tenant, charged[path], of_all, factors.get(path)))
@@ -120,7 +120,7 @@ def rows_of(tenants: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _factors(tenants: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Ranks as a fair tree gives them: level by level the one that is served first, down to the ends of the tree."""
+    """Ranks as a fair tree gives them: level by level, the tenant to be served first, down to the ends of the tree."""
     below: dict[str, list[Mapping[str, Any]]] = {}
     for tenant in tenants:
         if tenant["path"]:
@@ -140,7 +140,7 @@ def _factors(tenants: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _of_accounts(rows: list[Row], names: Sequence[str], pools: Pools) -> list[Row]:
-    """Tenants with one of these names on their way down the tree, and those that yard.yaml gives such a name."""
+    """Tenants with one of these names in their path, and those with such a name in yard.yaml."""
     paths = [(row, row.tenant["path"]) for row in rows]
     return [row for row, path in paths if set(names) & set(path.split("/")) or pools.of_account(path, names)]
 

@@ -43,7 +43,7 @@ def _is_of(pid: str, job_id: int, started_ms: int) -> bool:
         [word.startswith(b"YARD_ATTEMPT_KEY=") for word in words]
     ):
         return False
-    # Another yard of this machine may have a job of the same number.
+    # Another yard of this machine may have a job with the same number.
     start = next(
         (word.partition(b"=")[2] for word in words if word.startswith(b"SLURM_JOB_START_TIME=")), b""
     )

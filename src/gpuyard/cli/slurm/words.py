@@ -13,7 +13,7 @@ CODES = {
 
 LIVE = ("PENDING", "RUNNING", "SUSPENDED")
 YARDS = frozenset({*LIVE, "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
-"""Those that a job of a yard can be in; nothing is ever found in the others but COMPLETING and CONFIGURING."""
+"""States that a job of a yard can be in; of the others only COMPLETING and CONFIGURING are ever found."""
 
 REASONS = {
     "about to start": "None",
@@ -41,7 +41,7 @@ REASONS = {
     "as many tasks of its array run as may": "JobArrayTaskLimit",
     "waits to be tried again": "BeginTime",
 }
-"""Why a job waits, as `yard queue` says it and as Slurm does."""
+"""Why a job waits, in the words of `yard queue` and in Slurm's."""
 
 
 def reason(text: str) -> str:

@@ -18,7 +18,7 @@ from gpuyard.cli.top.side_panes import GpusPane, TenantsPane
 from gpuyard.errors import YardError
 
 NARROW = 104
-"""Columns below which GPUs and tenants do not stand side by side."""
+"""Fewer columns than this: GPUs and tenants are not shown side by side."""
 
 KEYS = [
     ("up down pgup pgdn", "move in the queue (also j k g G)"),
@@ -261,7 +261,7 @@ class Top(App[None]):
             self.ask(verb, row[1], f" ({row[2]}, {row[3]})")
 
     def ask(self, verb: str, label: str, about: str = "") -> None:
-        """Act on a job; what cannot be undone, only after a question."""
+        """Act on a job; if it cannot be undone, ask first."""
         if verb != "cancel":
             self._act(verb, label)
             return

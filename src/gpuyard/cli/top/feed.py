@@ -108,7 +108,7 @@ class Feed:
             self._news.wait(max(0.0, self._every_s - apart_s))
 
     def _listen(self) -> None:
-        """News of the yard, for users who may watch its events."""
+        """News of the yard, if the user may watch its events."""
         while not self._closing.is_set():
             try:
                 with Client(timeout_s=LOOK_S, patience_s=0) as yard:

@@ -71,7 +71,7 @@ class QueuePane(ScrollView, can_focus=True):
         self._colours = colours
         self._all: list[list[Any]] = []
         self.rows: list[list[Any]] = []
-        """Those that pass the filter."""
+        """Jobs that pass the filter."""
         self.wanted = ""
         """The filter, in lower case."""
         self.now_ms = 0
@@ -83,7 +83,7 @@ class QueuePane(ScrollView, can_focus=True):
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def fill(self, rows: list[list[Any]], now_ms: int) -> None:
-        """New rows. The cursor stays on its job, or where it was if that is gone."""
+        """New rows. The cursor stays on its job, or where it was if the job is gone."""
         kept = self.selected
         self._all = rows
         self.now_ms = now_ms
@@ -93,7 +93,7 @@ class QueuePane(ScrollView, can_focus=True):
         self._settle()
 
     def sift(self, wanted: str) -> None:
-        """Show only jobs in which this text stands somewhere."""
+        """Show only jobs that contain this text somewhere."""
         kept = self.selected
         self.wanted = wanted.strip().lower()
         self._sift()
@@ -225,7 +225,7 @@ class QueuePane(ScrollView, can_focus=True):
 
 
 def fitting(width: int, natural: list[int]) -> list[Fit]:
-    """Columns for this width: as wide as their content up to a bound; what matters least goes first."""
+    """Columns for this width: as wide as their content up to a bound; the least important go first."""
     wide = iter(natural)
     kept = []
     for head, least, most, right, going in _COLUMNS:

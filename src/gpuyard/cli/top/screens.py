@@ -47,7 +47,7 @@ def on_screen(screen: Screen[Any], call: Callable[[], object]) -> bool:
 
 
 class JobScreen(ModalScreen[None]):
-    """Everything about one job, why it waits included, kept up to date."""
+    """Everything about one job, including why it waits, kept up to date."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "back"),
@@ -221,7 +221,7 @@ def said(error: YardError) -> str:
 
 
 def act(verb: str, label: str) -> str:
-    """Ask the yard for something about a job; what became of it, in a sentence."""
+    """Act on a job; gives the result in a sentence."""
     with Client(timeout_s=10, patience_s=2) as yard:
         done: Any = yard.ask(verb, label)
     changed = done.get("jobs", 1)

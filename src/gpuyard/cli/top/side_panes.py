@@ -53,7 +53,7 @@ class LinesPane(ScrollView):
 
 
 class GpusPane(LinesPane):
-    """Nodes, each with a square for every GPU; small ones stand side by side."""
+    """Nodes, each with a square for every GPU; small ones are side by side."""
 
     def made(self, data: Sequence[NodeGpus], width: int) -> list[list[Segment]]:
         """As many nodes in a line as fit."""
@@ -95,7 +95,7 @@ class GpusPane(LinesPane):
 
 
 class TenantsPane(LinesPane):
-    """Tenants, what they use against what they are promised and may have at most."""
+    """Tenants, their use against their guarantee and their limit."""
 
     def made(self, data: Sequence[TenantUse], width: int) -> list[list[Segment]]:
         """A line for each: name, bar, GPUs, jobs."""

@@ -43,12 +43,12 @@ class Ask:
     on_nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
     first_node: int = 0
-    """`--relative`: how many of the job's nodes are passed over."""
+    """`--relative`: how many of the job's nodes are skipped."""
     cpus: int = 1
     """Of each task."""
     cpus_said: bool = False
     whole: bool = True
-    """Whether it takes all cores of its nodes, as a step does that is not `--exact`."""
+    """Whether it takes all cores of its nodes, as every step does without `--exact`."""
     overlap: bool = False
     overcommit: bool = False
     gpus: int | None = None
@@ -71,12 +71,12 @@ class Ask:
 
 
 def with_variables(given: Read, environment: Mapping[str, str]) -> Read:
-    """The command line with the options that variables stand for in front, so that what is typed holds."""
+    """The command line, with the options from variables in front, so that typed ones win."""
     more = [(name, environment[each]) for name, each in _VARIABLES.items() if environment.get(each)]
     switches = ("label", "overlap", "exact")
     kept = [(name, value) for name, value in more if name not in switches or value.lower() not in _FALSE]
     if any(given.has(name) for name in ("gpus", "gpus-per-node", "gres", "gpus-per-task")):
-        # A step that names its GPUs in one way does not want the job's other way on top.
+        # A step that names its GPUs in one way does not want the job's other way as well.
         kept = [pair for pair in kept if pair[0] != "gpus-per-task"]
     return Read([*kept, *given.given], given.rest)
 
@@ -156,7 +156,7 @@ def _gpus(given: Read) -> tuple[int | None, int | None, int | None, tuple[str, .
 
 
 def _bind(given: Read, environment: Mapping[str, str]) -> str:
-    """Tasks that are counted by GPU share one each, unless it is said how they are bound."""
+    """Tasks that are counted by GPU share one GPU, unless a binding is given."""
     said = given.last("gpu-bind")
     if said or given.has("gpus-per-task"):
         return said

@@ -25,7 +25,7 @@ class TaskPlan:
 def task_plans(
     step: int, ask: Ask, granted: Sequence[NodeGrant], room: Sequence[RoomNode], base: Mapping[str, str]
 ) -> list[TaskPlan]:
-    """The tasks by rank; `ValueError` with a binding that cannot be."""
+    """The tasks by rank; `ValueError` for an impossible binding."""
     shared = _of_step(step, granted) | ({"SLURM_CPUS_PER_TASK": str(ask.cpus)} if ask.cpus_said else {})
     found = []
     for number, each in enumerate(granted):

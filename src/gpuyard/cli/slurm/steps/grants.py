@@ -91,7 +91,7 @@ def grant(ask: Ask, room: Sequence[RoomNode], held: Mapping[str, Held]) -> tuple
 
 
 def number_of_nodes(ask: Ask, candidates: int, room: int) -> int:
-    """Over how many nodes it is spread: all of the job's, unless it says so or has fewer tasks."""
+    """Over how many nodes it is spread: all of the job's, unless it names a number or has fewer tasks."""
     if ask.nodes_min > room:
         raise Never(f"Only allocated {room} nodes asked for {ask.nodes_min}")
     said = min(max(ask.nodes_min, ask.nodes_max), candidates) if ask.nodes_min else candidates
@@ -239,7 +239,7 @@ def _ranks(counts: list[int], *, cyclic: bool) -> list[tuple[int, ...]]:
 
 
 def _why_never(ask: Ask, room: Sequence[RoomNode], candidates: list[int]) -> Never:
-    """The first of Slurm's reasons that holds, with the numbers."""
+    """The first of Slurm's reasons that applies, with the numbers."""
     nodes = [room[place] for place in candidates]
     most = max(len(node.gpus) for node in nodes)
     total = sum(len(node.gpus) for node in nodes)

@@ -75,7 +75,7 @@ class Ledger:
             book["live"] = [each for each in book["live"] if each["step"] != number]
 
     def _lives(self, step: dict[str, Any]) -> bool:
-        """Whether a step holds anything still. Tasks that lost their `srun` are ended first."""
+        """Whether a step still holds anything. Tasks that lost their `srun` are ended first."""
         if processes.lives(processes.Identity(step["pid"], step["ticks"], step["boot"]), self._boot):
             return True
         left = _processes_of(self._folder, step["step"])
@@ -100,7 +100,7 @@ def _written(each: NodeGrant) -> dict[str, Any]:
 
 
 def _processes_of(folder: str, step: int) -> set[int]:
-    """Processes of this very step, by what they were started with."""
+    """Processes of this very step, by their environment."""
     wanted = {f"YARD_ATTEMPT_DIR={folder}".encode(), f"SLURM_STEP_ID={step}".encode()}
     found = set()
     for pid in processes.all_pids():

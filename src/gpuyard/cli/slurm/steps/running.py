@@ -27,7 +27,7 @@ _FORWARDED = tuple(
     )
 )  # fmt: skip
 _KILL_S = 30.0
-"""Between TERM and KILL for tasks that are ended because another one failed."""
+"""Seconds between TERM and KILL for tasks that are ended because another one failed."""
 
 _libc = ctypes.CDLL(None)
 
@@ -122,7 +122,7 @@ class Tasks:
     # -- starting
 
     def _start(self, plan: TaskPlan, files: Files) -> tuple[int, list[tuple[int, int]]]:
-        """Fork one task; its rank, and what is to be copied to where."""
+        """Fork one task; gives its rank, and the descriptors to copy between."""
         stdin = self._input(files.stdin)
         stdout, out_source = self._output(files.stdout, 1)
         stderr, err_source = self._output(files.stderr, 2)

@@ -1,4 +1,4 @@
-"""`srun` inside a job: read what is asked for, wait for room among the job's other steps, run, give the room back."""
+"""`srun` inside a job: read its options, wait for room among the job's other steps, run, give the room back."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ _ASKS_NOTHING = frozenset(
         "qos", "comment", "propagate", "cpu-freq", "acctg-freq", "resv-ports", "network",
     }
 )  # fmt: skip
-"""Options that change nothing about what a step is or gets on a yard."""
+"""Options without an effect on a step of a yard."""
 _PMI = ("none", "list")
 
 
@@ -70,7 +70,7 @@ def _warn(given: Read, read: Read) -> None:
 
 
 def _check_types(ask: Ask, nodes: tuple[RoomNode, ...]) -> None:
-    """A type that the job's GPUs are not of would never be there."""
+    """Refuse a type that the job's GPUs do not have: it would never come."""
     models = {node.gpu_model for node in nodes if node.gpus and node.gpu_model}
     if not ask.gpu_types or not models:
         return
@@ -143,7 +143,7 @@ def _ran(read: Read, ask: Ask, step: int, granted: tuple[NodeGrant, ...], nodes:
 
 
 def _base(read: Read) -> dict[str, str]:
-    """The environment that goes along: all of it, or as --export says; what describes the job always does."""
+    """The environment of the step: all of it, or as --export says; variables about the job always go along."""
     if not read.has("export"):
         return dict(os.environ)
     try:
