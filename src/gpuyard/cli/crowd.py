@@ -43,7 +43,7 @@ class Crowd:
     def __init__(self, yard: BenchYard, waiting: int, passes: int, seed: int) -> None:
         self.state = State()
         self.decide_ns = array("q")
-        """Of the decisions timed so far."""
+        """How long each decision so far took."""
         self.starts = self.stops = 0
         self._policy = build(yard.policy)
         self._waiting = waiting

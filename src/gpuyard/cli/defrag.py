@@ -25,8 +25,8 @@ def defrag(
 ) -> None:
     """List moves of jobs that would free whole GPUs or nodes, the best first, with what they would destroy.
 
-    A job can be moved that saves its work, may be preempted and holds whole GPUs or shares of one node. What is lost
-    is its work since the last checkpoint and its restart, in seconds of a GPU. Nothing is moved: `yard requeue JOB`
+    A job can be moved if it saves its work, may be preempted and holds whole GPUs or shares of one node. It loses
+    its work since the last checkpoint and a restart, in GPU seconds. Nothing is moved: `yard requeue JOB`
     stops a job, and the scheduler then starts it where it fits best, which need not be where the plan has it.
     """
     from gpuyard.cli.tables import emit, write_document

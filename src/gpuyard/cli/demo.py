@@ -19,7 +19,7 @@ POLICIES = ("fifo", "default")
 """First come, first served, against classes and fair shares with guarantees."""
 
 _WIDTH = 88
-"""Of running text, where the terminal has that much."""
+"""The width of running text, if the terminal is that wide."""
 
 _NBSP = "\u00a0"
 

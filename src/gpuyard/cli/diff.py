@@ -13,7 +13,7 @@ DIFFERS = 1
 def diff(file: FileOption, output: OutputOption = Output.TABLE) -> None:
     """Compare a yard.yaml with the configuration in force: what it says, not how it is written.
 
-    Exit code 0 if nothing would change, 1 if something would, 2 or more if it cannot be told.
+    Exit code 0 if nothing would change, 1 if something would, 2 or more if that is unknown.
     """
     wanted = read(file)
     with client() as yard:

@@ -111,7 +111,7 @@ def move(
     top: Annotated[bool, Option("--top", help="Before all others that wait.")] = False,
     back: Annotated[bool, Option("--back", help="Back to where the order has them.")] = False,
 ) -> int:
-    """Move waiting jobs to the top of the line, or back. For administrators: everybody else waits longer for it.
+    """Move waiting jobs to the top of the line, or back. For administrators: all others wait longer for it.
 
     The first of them comes first. Class, fair share and age no longer count for it until it starts; quotas do.
     """

@@ -177,7 +177,7 @@ class Report:
     outcome: Outcome | None = None
     """How it ended; only with ENDED."""
     exit_code: int = 0
-    """Of the first task that failed, 128 + signal if a signal ended it; 0 otherwise."""
+    """The exit code of the first task that failed, 128 + signal if a signal ended it; 0 otherwise."""
     started_ms: int = 0
     ended_ms: int = 0
     checkpoint_ms: int = 0
@@ -345,7 +345,7 @@ class TellsUsage(Protocol):
     """An engine that knows how much the processes of an attempt used."""
 
     def usage(self, key: str) -> Usage:
-        """Of an attempt that ended, even after it is forgotten; of a running one, as far as it can be seen."""
+        """The usage of an ended attempt, even after it is forgotten; of a running one, as far as it can be seen."""
         ...
 
 

@@ -76,7 +76,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def run_admin(name: str, words: Sequence[str]) -> int:
-    """Run one of `COMMANDS`, whose options Typer reads; its exit code."""
+    """Run one of `COMMANDS`, with options that Typer reads; its exit code."""
     import typer
     from typer.main import get_command
 

@@ -14,7 +14,7 @@ class Wanted(NamedTuple):
 
     id: int
     indices: tuple[int, ...] = ()
-    """Of the tasks; empty: all, or no array."""
+    """Indices of the tasks; empty: all, or no array."""
 
     @property
     def label(self) -> str:

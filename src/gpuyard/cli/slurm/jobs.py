@@ -72,10 +72,10 @@ class SlurmJob:
     """0: none."""
     tasks: int
     cpus: float
-    """Of each task."""
+    """Cores of each task."""
     memory_mib: int
     indices: list[int]
-    """Of the tasks that are folded into this one; empty: it is one job."""
+    """Indices of the tasks that are folded into this one; empty: it is one job."""
     array_id: int
     array_index: int
     array_limit: int

@@ -11,7 +11,7 @@ class Usage(NamedTuple):
 
     processes: int
     cpu_s: float
-    """Of the processes that live, and of their children that have ended."""
+    """CPU time of the live processes, and of their children that have ended."""
     rss_kib: int
     peak_kib: int
     """The most that the largest of them had at any time."""

@@ -108,7 +108,7 @@ class Pretended:
 
     nodes: tuple[Node, ...]
     memory_mib: Mapping[str, int] = field(default_factory=dict)
-    """Of a GPU by model, where the catalogue does not know the model."""
+    """Memory of a GPU by model, for models that the catalogue does not have."""
 
     @property
     def emulated(self) -> bool:

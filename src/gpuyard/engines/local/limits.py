@@ -24,7 +24,7 @@ _NAMES = {
     "Max address space": resource.RLIMIT_AS,
 }
 _WIDTH = 26
-"""Of a name in the kernel's table."""
+"""The width of a name in the kernel's table."""
 
 _OOM = "/proc/self/oom_score_adj"
 """How readily the kernel ends a process when memory runs out, -1000 to 1000; its children inherit it."""

@@ -42,13 +42,13 @@ class Seat:
 
     node: str
     uuids: tuple[str, ...]
-    """Of the node's GPUs, in order."""
+    """UUIDs of the node's GPUs, in order."""
     devices: tuple[str, ...] | None = None
     """The names by which its tasks see their GPUs or slices; None: the UUIDs of their GPUs."""
     environment: dict[str, str] = field(default_factory=dict)
     """The variables that they need to use them."""
     gpu_model: str = ""
-    """Of the node's GPUs."""
+    """The model of the node's GPUs."""
 
     def devices_of(self, part: Part) -> tuple[str, ...]:
         """The names by which a job sees the GPUs or slices that it has there."""

@@ -45,19 +45,19 @@ class Ask:
     first_node: int = 0
     """`--relative`: how many of the job's nodes are skipped."""
     cpus: int = 1
-    """Of each task."""
+    """Cores of each task."""
     cpus_said: bool = False
     whole: bool = True
     """Whether it takes all cores of its nodes, as every step does without `--exact`."""
     overlap: bool = False
     overcommit: bool = False
     gpus: int | None = None
-    """Of the whole step. None, with the next two: all that the job has on the step's nodes."""
+    """GPUs of the whole step. None here and in the next two: all that the job has on the step's nodes."""
     gpus_per_node: int | None = None
     gpus_per_task: int | None = None
     gpu_types: tuple[str, ...] = ()
     memory_mib: int | None = None
-    """Of each node; None: not said, so that it shares what the job has."""
+    """Memory of each node; None: not given, so that the step shares the job's."""
     memory_per: str = ""
     bind: str = ""
     cyclic: bool = False

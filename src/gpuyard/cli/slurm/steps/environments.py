@@ -18,7 +18,7 @@ class TaskPlan:
     rank: int
     node: str
     node_number: int
-    """Of its node in the step."""
+    """The place of its node in the step."""
     environment: Mapping[str, str]
 
 

@@ -34,7 +34,7 @@ class NodeGrant:
 
     node: str
     place: int
-    """Of the node among the job's."""
+    """The node's place among the job's."""
     ranks: tuple[int, ...]
     gpus: tuple[int, ...]
     """Places in the node's list."""

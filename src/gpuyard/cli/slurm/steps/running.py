@@ -46,7 +46,7 @@ class Manner:
     """How a step is run, apart from what it gets."""
 
     argvs: Sequence[Sequence[str]]
-    """Of every task, by rank."""
+    """The command of every task, by rank."""
     limit_s: int = 0
     """When the step is ended; 0: with the job."""
     folder: str = ""
