@@ -60,7 +60,7 @@ def seal(folder: str) -> None:
 
 
 def strip(folder: str) -> None:
-    """Remove the environment, which may hold secrets, from a launch of an earlier release."""
+    """Remove the environment, which may hold secrets, from an earlier release's launch; keep the output paths."""
     plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
     kept: dict[str, object] = {
         name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan
