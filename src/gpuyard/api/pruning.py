@@ -43,13 +43,13 @@ def routes(yard: Yard) -> APIRouter:
     async def rebuild(request: Request, name: str) -> Response:
         """As far back as the log reaches, or from a checkpoint where it was cut. It goes on after the answer."""
         await in_thread(yard.projections.rebuild, name)
-        _log.info("%s has projection %s filled anew", asker(request.scope).name, name)
+        _log.info("%s has projection %s filled again", asker(request.scope).name, name)
         found = await in_thread(yard.projections.status)
         return answer(next(each for each in found if each["name"] == name), 202)
 
     add(router, "GET", "/projections", projections, Action.REBUILD, "How far projections have come",
         ProjectionsReply)  # fmt: skip
-    add(router, "POST", "/projections/{name}/rebuild", rebuild, Action.REBUILD, "Fill a projection anew",
+    add(router, "POST", "/projections/{name}/rebuild", rebuild, Action.REBUILD, "Fill a projection again",
         ProjectionReply, status=202, problems=(404,))  # fmt: skip
     add(router, "POST", "/prune", prune, Action.PRUNE, "Remove what is kept of old jobs", PruneReply,
         body=PruneRequest, body_required=False)  # fmt: skip

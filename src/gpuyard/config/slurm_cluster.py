@@ -42,7 +42,7 @@ class SlurmKeys(Entry):
         example="/shared/gpuyard",
     )
     handoff: PositiveMs | None = key(
-        "Slurm only: a job that Slurm has not started after so long is taken back and decided anew.",
+        "Slurm only: a job that Slurm has not started after so long is taken back and decided again.",
         default=duration_text(HANDOFF_MS),
     )
     gpu_types: Annotated[dict[str, Word], OrNothing()] | None = key(

@@ -86,7 +86,7 @@ DOES = {
     Action.MANAGE_NODES: "drain and resume nodes",
     Action.MANAGE_CONFIG: "see or change the configuration",
     Action.PRUNE: "remove what is kept of ended jobs",
-    Action.REBUILD: "fill projections anew",
+    Action.REBUILD: "fill projections again",
     Action.SEE_ALL: "see what everybody did",
 }
 """What each of them lets someone do, for people."""

@@ -178,7 +178,7 @@ def _preemption(classes: tuple[JobClass, ...]) -> list[str]:
             lines.append(f"change qos where name={klass.name} set preempt={','.join(victims)}")
         elif others:
             last.append(f"change qos where name={klass.name} set preempt-={','.join(others)}")
-    said = "# If Slurm sees a loop of preemption where there is none, start slurmdbd anew and run this again."
+    said = "# If Slurm sees a loop of preemption where there is none, restart slurmdbd and run this again."
     return [said, *lines, *last] if lines or last else []
 
 

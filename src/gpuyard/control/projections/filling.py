@@ -93,7 +93,7 @@ class Filler:
             return self._begin(projection, cursor, epoch)
         events = self._events(cursor)
         if events is None:
-            _log.warning("projection %s lacks events after %d: it is filled anew", name, cursor.seq)
+            _log.warning("projection %s lacks events after %d: it is filled again", name, cursor.seq)
             store.fill_anew(name, projection.version, self._now_ms())
             return True
         if not events:
