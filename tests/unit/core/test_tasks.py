@@ -1,5 +1,7 @@
 """Tasks of an array, told in one line of the log: they come to what each of them would by itself."""
 
+import sys
+
 import pytest
 
 from gpuyard.core import InvalidEvent, apply
@@ -10,7 +12,9 @@ from gpuyard.model import (
     Ask,
     Event,
     Job,
+    JobCancelled,
     JobHeld,
+    JobReleased,
     JobSpec,
     JobSubmitted,
     TasksSubmitted,
@@ -82,3 +86,27 @@ def test_no_task_has_an_id_that_was_given_out_before() -> None:
     here.submit(1)
     with pytest.raises(InvalidEvent):
         apply(here.state, TasksSubmitted(0, Job(1, ALONE, 0, array_id=1), (0, 1)))
+
+
+def test_the_next_begin_time_is_found_without_a_look_at_every_held_task() -> None:
+    """Each step of the leader asks for it while it keeps everybody from writing, however many tasks a user holds."""
+    state = Yard("fifo", nodes(1)).state
+    held = TasksSubmitted(1, Job(11, ALONE, 1, begin_ms=500, array_id=10), tuple(range(3000)), held=True)
+    later = [JobSubmitted(1, Job(5000 + n, ALONE, 1, begin_ms=9000 - n)) for n in range(3)]
+    for event in (held, *later, JobCancelled(2, 5002)):
+        apply(state, event)
+    assert 8999 == state.wake_ms()
+    calls = 0
+
+    def count(_frame: object, _what: str, _argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        state.wake_ms()
+    finally:
+        sys.setprofile(None)
+    assert calls < 100
+    apply(state, JobReleased(3, 20))
+    assert 500 == state.wake_ms(), "a task that is released waits for its begin time again"

@@ -259,6 +259,12 @@ class JobRecord:
             self._rarely().doomed = value
 
     @property
+    def only_begins(self) -> bool:
+        """Whether nothing but its begin time keeps the job from the queue: it is not held and waits for no other."""
+        rare = self.rare
+        return rare is None or not (rare.held or rare.pending or rare.doomed)
+
+    @property
     def wanted(self) -> Verb | None:
         """What a user requested for the current attempt and is not done yet."""
         return (self.rare or _NOTHING_RARE).wanted

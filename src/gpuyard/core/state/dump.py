@@ -244,7 +244,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
             state.leaving[record.id] = record
         _hold_again(state, record)
     if row["deferred"]:
-        state.deferred[record.id] = record
+        state.defer(record)
     if row["earmark"]:
         record.earmark = from_plain(Earmark, row["earmark"])
         state.earmarks[record.id] = record
@@ -300,6 +300,7 @@ def derived(state: State) -> dict[str, Any]:
         "running": sorted(state.running),
         "leaving": sorted(state.leaving),
         "deferred": sorted(state.deferred),
+        "wake_ms": state.wake_ms(),
         "earmarks": sorted(state.earmarks),
         "tenants": {path: _derived_tenant(tenants, number, fair) for number, path in tenants.places()},
         # A seat without running jobs stays known until the settings change, but a dump does not have it.

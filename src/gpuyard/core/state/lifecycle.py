@@ -65,10 +65,10 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     if waits:
         dependencies.enter(state, record)
         if record.pending or record.doomed or record.begin_ms > at_ms:
-            state.deferred[job_id] = record
+            state.defer(record)
             return record
     if job[5] > at_ms:
-        state.deferred[job_id] = record
+        state.defer(record)
         return record
     queue, quiet = state.queue, state.quiet
     queue.add(record)
@@ -210,7 +210,7 @@ def end(
     record.state = JobState.PENDING
     record.wanted = None
     if record.held or record.begin_ms > at_ms:
-        state.deferred[record.id] = record
+        state.defer(record)
     else:
         state.queue.add(record)
 
@@ -261,10 +261,11 @@ def gone(state: State, record: JobRecord, at_ms: int) -> None:
 
 def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
     """Put a deferred job back in the queue if nothing keeps it out."""
-    if (
-        record.id in state.deferred
-        and not (record.held or record.pending or record.doomed)
-        and record.begin_ms <= at_ms
-    ):
-        del state.deferred[record.id]
-        state.queue.add(record)
+    if record.id not in state.deferred or not record.only_begins:
+        return
+    if record.begin_ms > at_ms:
+        # From now on only time keeps it out.
+        state.defer(record)
+        return
+    del state.deferred[record.id]
+    state.queue.add(record)

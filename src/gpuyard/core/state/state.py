@@ -4,6 +4,8 @@ Whatever goes beyond the log (free-count sets, sorted queues, cached answers) is
 event and one rebuilt from its dump give the same plan.
 """
 
+from heapq import heappop, heappush
+
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Expected, Shape, rate_on
 from gpuyard.core.fleet.ways import Shapes
@@ -53,6 +55,9 @@ class State:
         """The running jobs that are being stopped."""
         self.deferred: dict[int, JobRecord] = {}
         """Pending jobs that are held, wait for other jobs, or are before their begin time."""
+        self._begins: list[tuple[int, int]] = []
+        """A heap of begin times and ids: every deferred job that only its begin time keeps from the queue is in it,
+        among others that are removed when they come to the top. Derived."""
         self.earmarks: dict[int, JobRecord] = {}
         """Jobs that have an earmark."""
         self.ends: dict[int, JobState] = {}
@@ -161,6 +166,24 @@ class State:
         return number
 
     # -- queue -------------------------------------------------------------------------------------------------
+
+    def defer(self, record: JobRecord) -> None:
+        """Keep a pending job out of the queue, until its begin time if it has one."""
+        self.deferred[record.id] = record
+        if record.begin_ms:
+            heappush(self._begins, (record.begin_ms, record.id))
+
+    def _next_begin(self) -> list[int]:
+        """The earliest begin time that time alone will bring, if there is one."""
+        # A look at every deferred job would take longer than the rest of a step where 100,000 are held.
+        begins = self._begins
+        while begins:
+            begin_ms, job_id = begins[0]
+            record = self.deferred.get(job_id)
+            if record is not None and record.begin_ms == begin_ms and record.only_begins:
+                return [begin_ms]
+            heappop(begins)
+        return []
 
     def reindex(self, order: Order) -> None:
         """Sort the waiting jobs in another order. The queue is an index: nothing that is dumped changes."""
@@ -306,7 +329,7 @@ class State:
     def wake_ms(self) -> int | None:
         """When time alone may change a decision: a begin time, an earmark's expiry, shares or budgets."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
-        times += [r.begin_ms for r in self.deferred.values() if not (r.held or r.pending or r.doomed)]
+        times += self._next_begin()
         tenants, queue = self.tenants, self.queue
         if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
             times.append(tenants.due_ms)
