@@ -1,6 +1,6 @@
 """A configuration for Slurm: the script of sacctmgr commands."""
 
-from gpuyard.config import loads
+from gpuyard.config.reading import loads
 from gpuyard.config.slurm.exporting_accounts import people, script
 from gpuyard.config.slurm.notes import Notes
 
