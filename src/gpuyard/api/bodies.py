@@ -21,7 +21,8 @@ MARKS_MAX = 60_000
 """Commas, colons and opening brackets of a body. A library in C reads all of it in one go, and the loop serves no
 other request meanwhile; an environment and three lists of 10,000 each have 50,000.
 """
-_BEGINNING = 256 * 1024
+_BEGINNING = 128 * 1024
+_OTHER_BYTES = bytes(set(range(256)) - set(b'",:[{'))
 _DIGITS_MAX = 18
 """A length with more digits is too long, and slow to read as a number."""
 
@@ -98,14 +99,22 @@ def object_of(body: bytes) -> dict[str, Any]:
 
 
 def _check_count(body: bytes) -> None:
-    """Refuse a body with too many values before it is read: counting takes a tenth of the time."""
+    """Refuse a body with too many values before it is parsed: counting takes a twentieth of the time."""
     # Mostly the beginning will do.
-    for part in (body[:_BEGINNING], body):
-        if not _few(part):
-            # A script may be full of marks: text within quotation marks does not count.
-            bare = part.replace(b"\\\\", b"").replace(b'\\"', b"")
-            if _count(bare, b'"') > 2 * MARKS_MAX or not _few(b"".join(bare.split(b'"')[::2])):
-                raise Problem(400, f"the body has more than {KEYS_MAX} keys, or more than {MARKS_MAX} parts")
+    for part in (body[:_BEGINNING], body) if len(body) > _BEGINNING else (body,):
+        if not _few(part) and not _few_outside_strings(part):
+            raise Problem(400, f"the body has more than {KEYS_MAX} keys, or more than {MARKS_MAX} parts")
+
+
+def _few_outside_strings(text: bytes) -> bool:
+    """The same for a script full of marks: text within quotation marks does not count."""
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    signs = text.translate(None, _OTHER_BYTES)
+    if _count(signs, b'"') > 2 * MARKS_MAX:
+        return False
+    # Most strings are empty by now. Between two strings there is always a mark, so no pair belongs to two of them.
+    return _few(b"".join(signs.replace(b'""', b"").split(b'"')[::2]))
 
 
 def _few(text: bytes) -> bool:
