@@ -6,7 +6,6 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from gpuyard.api.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
-from gpuyard.api.logins import OidcLogin, TokenRequest
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.replies import (
@@ -19,7 +18,7 @@ from gpuyard.api.replies import (
     UnboundReply,
 )
 from gpuyard.api.routes import CURSOR, USER, add, limit
-from gpuyard.api.schemas import checked
+from gpuyard.api.schemas import OidcLogin, TokenRequest, checked
 from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
 from gpuyard.control.audit import audit
 from gpuyard.control.labels import row_label

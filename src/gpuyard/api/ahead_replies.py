@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gpuyard.api.caps_replies import CapsReply
+from gpuyard.api.config_replies import CapsReply
 
 
 class BlockerReply(BaseModel):

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
-from gpuyard.api.prune_replies import ProjectionReply, ProjectionsReply, PruneReply, PruneRequest
+from gpuyard.api.replies import ProjectionReply, ProjectionsReply, PruneReply, PruneRequest
 from gpuyard.api.routes import add
 from gpuyard.api.schemas import checked
 from gpuyard.api.wire import answer

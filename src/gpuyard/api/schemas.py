@@ -7,7 +7,7 @@ and texts that will become names are held to characters that mean nothing to a s
 import re
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gpuyard.api.fields import (
     NAME_MAX,
@@ -27,8 +27,10 @@ from gpuyard.api.fields import (
     features,
     indices,
     script_of,
+    tenant_path,
 )
 from gpuyard.api.problems import Problem
+from gpuyard.config.access import ROLE_WORDS
 from gpuyard.config.problems import remedy
 from gpuyard.control.dependencies import KINDS, SINGLETON, Dependency
 from gpuyard.control.labels import label_of
@@ -42,6 +44,9 @@ _FIELDS_MAX = 100
 CONFIG_MAX = 1 << 20
 PREVIEW_DAYS = 7
 PREVIEW_DAYS_MAX = 365
+DAYS_MAX = 3660
+"""Of a token."""
+_USER = r"^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}$"
 
 
 _NOTHING: Any = ()
@@ -410,3 +415,28 @@ class ConfigRequest(BaseModel):
     days: int = Field(
         PREVIEW_DAYS, ge=1, le=PREVIEW_DAYS_MAX, description="Preview: how many days of history."
     )
+
+
+class TokenRequest(BaseModel):
+    """A token to be made."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    user: Annotated[str, Field(pattern=_USER)] = Field(description="The user that the token is for.")
+    role: Annotated[str, Field(json_schema_extra={"enum": ROLE_WORDS})] | None = Field(
+        None, description="Left out: what the user has in yard.yaml, else user."
+    )
+    tenant: Annotated[str, Field(max_length=512), AfterValidator(tenant_path)] | None = Field(
+        None, description="Where the role holds; empty: the whole yard. Left out: where the user's own does."
+    )
+    days: int | None = Field(None, ge=1, le=DAYS_MAX, description="Left out: as yard.yaml says.")
+    note: Annotated[Word, Field(max_length=200)] = Field("", description="What it is for.")
+
+
+class OidcLogin(BaseModel):
+    """What the identity provider says about a person."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id_token: Annotated[str, Field(min_length=1, max_length=64_000)]
+    nonce: Annotated[str, Field(min_length=16, max_length=200)]
