@@ -6,8 +6,7 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Rest, SlurmCluster
-from gpuyard.control.fleet import chosen
-from gpuyard.control.slurm_fleet import client_of, slurm_engine
+from gpuyard.control.fleet import chosen, client_of, slurm_engine
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.slurm.client import CommandClient
 from gpuyard.engines.slurm.rest import RestClient
