@@ -119,6 +119,7 @@ class Node(TypedDict):
 class Queue(TypedDict):
     """Live jobs as rows, in the order of the scheduler."""
 
+    seq: int
     at_ms: int
     running: int
     waiting: int

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import access, configs, foresight, jobs, lists, partitions, pruning, streams, why
+from gpuyard.api import access, changes, configs, foresight, jobs, lists, partitions, pruning, streams, why
 from gpuyard.api.front import add_front
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker_if_known
@@ -53,6 +53,7 @@ def build(yard: Yard) -> FastAPI:
     )
     # Before the routes of jobs, which would take `logs` for an id.
     app.include_router(streams.routes(yard), prefix=PREFIX)
+    app.include_router(changes.routes(yard), prefix=PREFIX)
     app.include_router(foresight.routes(yard, turns), prefix=PREFIX)
     app.include_router(jobs.routes(yard, turns), prefix=PREFIX)
     app.include_router(lists.routes(yard), prefix=PREFIX)

@@ -250,6 +250,13 @@ class Client(Caller):
         for _name, data in self._events(f"{API}/events{_query(query)}"):
             yield data
 
+    def changes(self, after: str = "") -> Iterator[tuple[str, Any]]:
+        """The queue as it changes: `start`, then `rows`, `order` and `again`, until the connection is lost.
+
+        `after` is `seq` of a list; `api.replica.Replica` keeps the list up to date with them.
+        """
+        yield from self._events(f"{API}/changes{_query({'after': after})}")
+
     # -- the server ----------------------------------------------------------------------------------------------
 
     def ready(self) -> tuple[bool, dict[str, Any]]:

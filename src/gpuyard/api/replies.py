@@ -196,6 +196,8 @@ class JobsReply(BaseModel):
 class QueueReply(BaseModel):
     """Live jobs as rows. A job of a tenant that is not yours has its id, state and GPUs, and nothing else."""
 
+    seq: int
+    """The last event that it shows: `/changes?after=` goes on from there."""
     at_ms: Milliseconds
     running: int
     waiting: int

@@ -92,7 +92,7 @@ class _Streams:
             pulse: Pulse = request.app.state.pulse
             stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
             place = (stream, max(attempt, 1), offset)
-            return _events(self._follow(pulse, who, label, owner, place, stands))
+            return events(self._follow(pulse, who, label, owner, place, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         gate = self._gate(owner)
         _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
@@ -129,7 +129,7 @@ class _Streams:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
         stream, attempt, offset = place
         look_s, quiet_s = LOOK_S_MIN, 0.0
-        while not pulse.closed and await self._still(who):
+        while not pulse.closed and await still(self._yard, who):
             charge(TURN_S)
             await rest()
             view, piece, after = await in_thread(
@@ -137,20 +137,20 @@ class _Streams:
             )
             told = await stands.news(view) if stands is not None else None
             if told:
-                yield _event("standing", told)
+                yield event("standing", told)
             if piece:
                 # Counted from its end: words in place of what is left out are shorter than that.
-                yield _event("log", {"attempt": attempt, "offset": after - len(piece), **_piece(piece)})
+                yield event("log", {"attempt": attempt, "offset": after - len(piece), **_piece(piece)})
                 full, offset, look_s = after - offset >= PIECE_BYTES_MAX, after, LOOK_S_MIN
                 if full or view["attempts"] > attempt or view["ended_ms"] is not None:
                     continue
             elif view["attempts"] > attempt:
                 attempt, offset = attempt + 1, 0
-                yield _event("attempt", {"attempt": attempt})
+                yield event("attempt", {"attempt": attempt})
                 continue
             elif view["ended_ms"] is not None:
                 keys = ("id", "label", "state", "exit_code", "reason", "attempts")
-                yield _event("end", {key: view[key] for key in keys})
+                yield event("end", {key: view[key] for key in keys})
                 return
             await pulse.next(look_s)
             quiet_s += look_s
@@ -164,22 +164,17 @@ class _Streams:
         store = self._yard.store
         text = request.headers.get("last-event-id") or request.query_params.get("after")
         after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
-        return _events(self._watch(request.app.state.pulse, asker(request.scope), after))
-
-    async def _still(self, who: Person) -> bool:
-        """Whether they would still be let in: a revoked token ends what goes on with it."""
-        office = self._yard.office
-        return office is None or not who.token or await in_thread(office.holds, who)
+        return events(self._watch(request.app.state.pulse, asker(request.scope), after))
 
     async def _watch(self, pulse: Pulse, who: Person, after: int) -> AsyncIterator[bytes]:
         store = self._yard.store
         yield b": watching\n\n"
-        while not pulse.closed and await self._still(who):
+        while not pulse.closed and await still(self._yard, who):
             new = await in_thread(store.read, after, EVENTS_MAX)
-            for seq, event in new:
+            for seq, found in new:
                 after = seq
-                kind = type(event).__name__
-                yield _event(kind, {"seq": seq, "kind": kind, "event": to_plain(event)}, seq)
+                kind = type(found).__name__
+                yield event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
             if not new:
                 await pulse.next(QUIET_S if not who.token else LOOK_S_MAX)
                 yield b": still here\n\n"
@@ -217,6 +212,12 @@ class Standing:
         return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
 
 
+async def still(yard: Yard, who: Person) -> bool:
+    """Whether they would still be let in: a revoked token ends what goes on with it."""
+    office = yard.office
+    return office is None or not who.token or await in_thread(office.holds, who)
+
+
 def _said_yes(text: str) -> bool:
     return text.lower() in ("1", "true", "yes")
 
@@ -233,13 +234,16 @@ def _piece(piece: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(piece).decode()}
 
 
-def _event(name: str, data: Any, number: int | None = None) -> bytes:
+def event(name: str, data: Any, number: int | str = "") -> bytes:
+    """A server-sent event; `data` is a value, or JSON already."""
     # One line, whatever is in it: JSON escapes line breaks.
-    head = b"" if number is None else b"id: %d\n" % number
-    return head + b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+    head = f"id: {number}\n" if number != "" else ""
+    text = data if isinstance(data, bytes) else encoded(data)
+    return f"{head}event: {name}\ndata: ".encode() + text + b"\n\n"
 
 
-def _events(content: AsyncIterator[bytes]) -> StreamingResponse:
+def events(content: AsyncIterator[bytes]) -> StreamingResponse:
+    """Events as an answer, as they come."""
     return StreamingResponse(
         content,
         media_type="text/event-stream",

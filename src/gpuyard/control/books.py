@@ -10,7 +10,7 @@ long is folded inside a transaction, for which everybody who writes would wait.
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition, RLock
 from typing import Any
@@ -35,6 +35,8 @@ PIECE = 500
 READ_ROWS = 100
 """Events that are read at one go, with the lock held."""
 PAUSE_S = 0.0005
+FRESH_MAX = 20_000
+"""Events that are remembered until the books are published."""
 TRIED_MAX = 5
 """How often a write stands back for what has to be folded first; then it is folded as a part of the write."""
 
@@ -107,6 +109,8 @@ class Books:
         """The last event that is folded in."""
         self.judged = Judged()
         """What the last pass said of those that wait: of this process while it leads, else of the leader's."""
+        self.fresh: list[Event] | None = None
+        """Events that were folded since the books were last published; None: they never were, or it was too much."""
         self._saved_seq = 0
         self._policy: tuple[PolicySpec, Policy] | None = None
         self._saving: tuple[int, Aside] | None = None
@@ -128,7 +132,7 @@ class Books:
     def reload(self) -> None:
         """Read everything anew, from the last snapshot on."""
         with self.lock, _reading_much():
-            self._wrong = True
+            self._wrong, self.fresh = True, None
             found = self.store.latest_snapshot()
             self.state, self.seq = (load(found.plain), found.seq) if found is not None else (State(), 0)
             del found
@@ -163,20 +167,33 @@ class Books:
         folded = 0
         for seq, event in new:
             if folded >= PIECE:
-                self._turn.wait(PAUSE_S)
+                self.pause()
                 folded = 0
-                if self._wrong:
-                    self.reload()
             if seq > self.seq:
                 # Not folded by somebody else in a pause.
                 apply(self.state, event)
                 self.seq = seq
                 folded += _jobs(event)
+                self._remember((event,))
 
     def _fold(self, new: Iterable[tuple[int, Event]]) -> None:
         for seq, event in new:
             apply(self.state, event)
             self.seq = seq
+            self._remember((event,))
+
+    def _remember(self, events: Sequence[Event]) -> None:
+        fresh = self.fresh
+        if fresh is not None:
+            fresh += events
+            if len(fresh) > FRESH_MAX:
+                self.fresh = self.state.touched = None
+
+    def pause(self) -> None:
+        """Let others have the lock for a moment. Called with it; what was looked at before may have changed."""
+        self._turn.wait(PAUSE_S)
+        if self._wrong:
+            self.reload()
 
     def commit(self, epoch: int | None, make: Callable[[Draft], None]) -> list[Event]:
         """Write what `make` adds to the draft, durably, with the rows that its events make.
@@ -211,7 +228,10 @@ class Books:
                 raise
             if seqs:
                 self.seq = seqs[-1]
-            return draft.events if draft is not None else []
+            if draft is None:
+                return []
+            self._remember(draft.events)
+            return draft.events
 
     def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:
         """Save the state if so many events have come since the last time, and wait for it."""

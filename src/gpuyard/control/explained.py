@@ -13,6 +13,7 @@ from gpuyard.control.books import Books
 from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.plain_views import View, caps_view, gpus_number, time_text
+from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.tries import last_try
@@ -29,15 +30,6 @@ from gpuyard.store import HistoryRow, Store, StoreDamaged
 
 _FUTURE_MS = 2000
 """Clocks are never quite alike: a time so little ahead is now."""
-
-
-Said = Callable[[JobRecord], str]
-"""Why a job waits in the words of whoever decides about it, where that is not the yard."""
-
-
-def unsaid(_record: JobRecord) -> str:
-    """The yard decides."""
-    return ""
 
 
 class Explained:

@@ -1,13 +1,15 @@
 """Ids as people write them, and the live jobs they stand for."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from gpuyard.config.problems import quoted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.model import Job
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import HistoryRow, Store
 
@@ -58,23 +60,57 @@ def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
     return max(rows, key=lambda row: row.id) if rows else None
 
 
-def live(state: State, label: Label) -> list[JobRecord]:
+class HasJob(Protocol):
+    """A live job, in the books or as it was published."""
+
+    @property
+    def job(self) -> Job:
+        """What was submitted."""
+
+
+H_co = TypeVar("H_co", bound=HasJob, covariant=True)
+
+
+class ById(Protocol[H_co]):
+    """Live jobs by their ids."""
+
+    def get(self, job_id: int, /) -> H_co | None:
+        """One of them."""
+
+    def values(self) -> Iterable[H_co]:
+        """All of them."""
+
+
+class Known(Protocol[H_co]):
+    """The books' state, or what was published of it."""
+
+    @property
+    def jobs(self) -> ById[H_co]:
+        """Live jobs only."""
+
+    @property
+    def last_job_id(self) -> int:
+        """The highest that was given."""
+
+
+def live(state: Known[H_co], label: Label) -> list[H_co]:
     """The live jobs of a label: one, all of an array, or none."""
+    jobs, last_job_id = state.jobs, state.last_job_id
     if label.index is None:
-        record = state.jobs.get(label.id)
+        record = jobs.get(label.id)
         if record is not None:
             return [record]
-    if state.last_job_id >= FIRST_ELSEWHERE > label.id:
+    if last_job_id >= FIRST_ELSEWHERE > label.id:
         # Jobs that were seen in another system have its ids, in no order.
         return [
             record
-            for record in state.jobs.values()
+            for record in jobs.values()
             if record.job.array_id == label.id and label.index in (None, record.job.array_index)
         ]
     # Ids of tasks follow that of their array; those that ended are gaps.
     tasks = []
-    for job_id in range(label.id + 1, min(label.id + ARRAY_TASKS_MAX, state.last_job_id) + 1):
-        record = state.jobs.get(job_id)
+    for job_id in range(label.id + 1, min(label.id + ARRAY_TASKS_MAX, last_job_id) + 1):
+        record = jobs.get(job_id)
         if record is None:
             continue
         if record.job.array_id != label.id:

@@ -1,5 +1,9 @@
-"""The whole yard in one answer: every GPU and who is on it, every tenant and what it holds. For `yard top`."""
+"""The whole yard in one answer: every GPU and who is on it, every tenant and what it holds. For `yard top`.
 
+It is made once for everybody (`Fleet`), with the books locked; what somebody may see of it is taken from that.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.plain_views import View, gpus_number, node_state
@@ -15,28 +19,59 @@ FOREIGN = "foreign"
 """Stands for the job on a GPU that someone outside the yard uses."""
 
 
-def overview(state: State, at_ms: int, sight: Sight = ALL) -> View:
-    """Counts, nodes with their GPUs, tenants with their use. Called with the books locked.
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Nodes and tenants at one event, as they are for somebody who sees everything."""
 
-    A job that is not there for whoever asks has its number and no tenant, as in the queue.
-    """
+    seq: int = -1
+    now_ms: int = 0
+    running: int = 0
+    waiting: int = 0
+    set_aside: int = 0
+    nodes_in_all: int = 0
+    nodes: tuple[View, ...] = ()
+    """A GPU has how much of it is used, the tenant, the label of the job, and the job's number (0: none)."""
+    tenants: tuple[View, ...] = ()
+
+
+def fleet_of(state: State, seq: int) -> Fleet:
+    """Counts, nodes with their GPUs, tenants with their use. Called with the books locked."""
     nodes = state.nodes
+    return Fleet(
+        seq,
+        state.now_ms,
+        len(state.running),
+        state.queue.count,
+        len(state.deferred),
+        len(nodes.node),
+        tuple([_node(state, number) for number in range(min(NODES_MAX, len(nodes.node)))]),
+        tuple(_tenants(state)),
+    )
+
+
+def overview(fleet: Fleet, at_ms: int, sight: Sight = ALL) -> View:
+    """What somebody may see. A job that is not there for them has its number and no tenant, as in the queue."""
     return {
-        "at_ms": at_ms,
-        "running": len(state.running),
-        "waiting": state.queue.count,
-        "set_aside": len(state.deferred),
-        "nodes_in_all": len(nodes.node),
-        "nodes": [_node(state, number, sight) for number in range(min(NODES_MAX, len(nodes.node)))],
-        "tenants": _tenants(state, sight),
+        "at_ms": max(at_ms, fleet.now_ms),
+        "running": fleet.running,
+        "waiting": fleet.waiting,
+        "set_aside": fleet.set_aside,
+        "nodes_in_all": fleet.nodes_in_all,
+        "nodes": [{**node, "gpus": [_cell(cell, sight) for cell in node["gpus"]]} for node in fleet.nodes],
+        "tenants": [each for each in fleet.tenants if sight.knows(each["tenant"])],
     }
 
 
-def _node(state: State, number: int, sight: Sight) -> View:
+def _cell(cell: list[Any], sight: Sight) -> list[Any]:
+    milli, tenant, label, job_id = cell
+    return [milli, "", str(job_id)] if job_id and not sight.sees(tenant) else [milli, tenant, label]
+
+
+def _node(state: State, number: int) -> View:
     nodes, node = state.nodes, state.nodes.node[number]
     foreign, _by = nodes.foreign.get(number, (0, ""))
     gpus: list[list[Any]] = [
-        [MILLI, "", FOREIGN] if foreign >> gpu & 1 else [0, "", ""] for gpu in range(node.gpus)
+        [MILLI, "", FOREIGN, 0] if foreign >> gpu & 1 else [0, "", "", 0] for gpu in range(node.gpus)
     ]
     for job_id, (_end_ms, grant) in sorted(nodes.on[number].items()):
         record = state.jobs.get(job_id)
@@ -46,9 +81,7 @@ def _node(state: State, number: int, sight: Sight) -> View:
             cell = gpus[gpu]
             # Of several that share a GPU the first gives its name; what they use is added up.
             if not cell[2]:
-                seen = sight.sees(record.job.spec.tenant)
-                cell[1] = record.job.spec.tenant if seen else ""
-                cell[2] = record.job.label if seen else str(job_id)
+                cell[1:] = [record.job.spec.tenant, record.job.label, job_id]
             cell[0] = min(MILLI, cell[0] + grant.milli)
     state_word, why = node_state(state, number)
     return {
@@ -60,7 +93,7 @@ def _node(state: State, number: int, sight: Sight) -> View:
     }
 
 
-def _tenants(state: State, sight: Sight) -> list[View]:
+def _tenants(state: State) -> list[View]:
     tenants = state.tenants
     waiting = [0] * len(tenants.path)
     wanted_milli = [0] * len(tenants.path)
@@ -72,7 +105,7 @@ def _tenants(state: State, sight: Sight) -> list[View]:
     found = []
     for path, number in sorted(tenants.number.items()):
         limit = tenants.limit[number][0]
-        if number != ROOT and sight.knows(path):
+        if number != ROOT:
             found.append(
                 {
                     "tenant": path,

@@ -1,16 +1,16 @@
 """Jobs and nodes as plain values, for whoever shows them: one form for live jobs and for ended ones."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from gpuyard.control.labels import row_label
-from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.explain.caps import Caps
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.jobs.records import JobRecord, waited_ms
-from gpuyard.model import Ask
+from gpuyard.model import Ask, Node
 from gpuyard.model.requests import request_text
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
@@ -73,10 +73,9 @@ def limit_s(limit_ms: int) -> int | None:
     return None if limit_ms >= NO_LIMIT_MS else limit_ms // SECOND_MS
 
 
-def live_job(state: State, record: JobRecord, reason: str) -> View:
+def live_job(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
     """A job that has not ended."""
     job, spec = record.job, record.job.spec
-    nodes = state.nodes.node
     return {
         "id": job.id,
         "label": job.label,
@@ -107,7 +106,7 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
         "preemptions": record.preemptions,
         "restarts": max(0, record.attempt - 1),
         "exit_code": None,
-        "waits_for": waits_for(state, record) if record.pending else "",
+        "waits_for": waits_for,
         "held": record.held,
         "moved_by": record.moved_by,
         "wanted": record.wanted.value if record.wanted else None,
@@ -117,9 +116,8 @@ def live_job(state: State, record: JobRecord, reason: str) -> View:
     }
 
 
-def live_task(state: State, record: JobRecord) -> View:
+def live_task(nodes: Sequence[Node], record: JobRecord) -> View:
     """A task of an array that has not ended, where all of them are told: what differs from one to the next."""
-    nodes = state.nodes.node
     return {
         "id": record.id,
         "label": record.job.label,
@@ -131,12 +129,11 @@ def live_task(state: State, record: JobRecord) -> View:
     }
 
 
-def ended_job(state: State, row: HistoryRow) -> View:
+def ended_job(nodes: Sequence[Node], row: HistoryRow) -> View:
     """A job that has ended."""
     spec = row.detail.get("spec", {})
     ask = spec.get("ask", {})
     grants = row.detail.get("grants", [])
-    nodes = state.nodes.node
     array = row.array_id > 0
     ran_ms = row.detail.get("ran_ms", 0) + (row.ended_ms - row.started_ms if row.started_ms else 0)
     return {

@@ -1,5 +1,6 @@
 """The rows of the queue: what is in each, and why a job waits in a few words."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.control.plain_views import gpus_number, node_state
@@ -7,7 +8,7 @@ from gpuyard.control.slurm_views import NOTHING_MORE, throttled
 from gpuyard.core import State
 from gpuyard.core.explain.room_reasons import full_text
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.model import AttemptState, ReasonCode
+from gpuyard.model import AttemptState, Node, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
 
 REASON_TEXTS = {
@@ -42,7 +43,7 @@ QUEUE_COLUMNS = (
 )  # fmt: skip
 
 
-def queue_row(record: JobRecord, nodes: list[Any], reason: str) -> tuple[Any, ...]:
+def queue_row(record: JobRecord, nodes: Sequence[Node], reason: str) -> tuple[Any, ...]:
     job = record.job
     spec = job.spec
     limit_ms = record.limit_ms

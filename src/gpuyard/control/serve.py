@@ -25,7 +25,6 @@ from gpuyard.control.committer import Committer
 from gpuyard.control.configs import Configurations, StartFile
 from gpuyard.control.desk import Desk
 from gpuyard.control.doors import Doors
-from gpuyard.control.explained import unsaid
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.foresight.follower import Follower
 from gpuyard.control.foresight.thought import Beside
@@ -37,6 +36,7 @@ from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.projections.filling import Filler
 from gpuyard.control.projections.following import Projection, checked, registered
+from gpuyard.control.reading.model import unsaid
 from gpuyard.control.reserve import Reserve
 from gpuyard.control.retention import Keeper
 from gpuyard.control.tokens import Office

@@ -17,7 +17,7 @@ NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0
 """The same of a job of which others may know nothing."""
 
 
-def more(state: State, record: JobRecord) -> tuple[Any, ...]:
+def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
     """The values of one job."""
     job, spec = record.job, record.job.spec
     ask = spec.ask
@@ -29,7 +29,7 @@ def more(state: State, record: JobRecord) -> tuple[Any, ...]:
         cpu_milli // MILLI if cpu_milli % MILLI == 0 else cpu_milli / MILLI,
         ask.memory_mib,
         record.begin_ms,
-        waits_for(state, record) if record.pending else "",
+        waits,
         job.array_id,
         job.array_index,
         _array_limit(record) if spec.after and job.array_id else 0,

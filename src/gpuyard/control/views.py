@@ -7,23 +7,21 @@ thousand waiting jobs: rows, not mappings, and the reason of each from the last 
 from collections.abc import Callable, Iterator, Sequence
 
 from gpuyard.control.books import Books
-from gpuyard.control.explained import Said, no_job, unsaid, why_view
+from gpuyard.control.explained import no_job, why_view
 from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
 from gpuyard.control.overview import overview
 from gpuyard.control.plain_views import View, ended_job, live_job, live_task, node_view
-from gpuyard.control.queue_list import EVERYTHING, Filter, Owners, QueueList, Reason
-from gpuyard.control.queue_rows import NEW_TEXT, REASON_TEXTS, closed_text, running_text, waits_text
+from gpuyard.control.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
+from gpuyard.control.reading.model import Said, unsaid
+from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import files, recipe_of
 from gpuyard.control.tries import tries_of
-from gpuyard.core import State
 from gpuyard.core.estimate.estimate import estimate
-from gpuyard.core.jobs.queue_position import ahead
-from gpuyard.core.jobs.records import JobRecord
-from gpuyard.model import JobState, ReasonCode
+from gpuyard.model import JobState, Node
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 
 PAGE_MAX = 1000
@@ -51,9 +49,8 @@ class Views:
         self._books = books
         self._think = think or Beside(books)
         self._now_ms = now_ms
-        self._said = said
-        self._late = late
-        self._owners = Owners()
+        self.reading = Publisher(books, late, said)
+        """What is published of the books: lists take it from there, without a lock."""
 
     # -- one job -------------------------------------------------------------------------------------------------
 
@@ -72,35 +69,30 @@ class Views:
         return view
 
     def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
-        books = self._books
-        told: tuple[View, int] | None = None
-        with books.lock:
-            books.catch_up()
-            state = books.state
-            records = [record for record in live(state, label) if sight.sees(record.job.spec.tenant)]
-            if len(records) == 1 and (records[0].job.label == str(label) or records[0].id == label.id):
-                reason = "" if brief else self._reasons(state)(records[0], None)
-                view = live_job(state, records[0], reason)
-                if not explained:
-                    return view
-                view["files"] = files(books.store, records[0].job.spec.recipe)
-                told = (view, max(self._now_ms(), state.now_ms))
-            # Of an array everything is told once, and of its tasks what differs.
-            records.sort(key=lambda record: record.job.array_index)
-            tasks = [live_job(state, record, "") for record in records[:1]]
-            tasks += [live_task(state, record) for record in records[1:]]
-        if told is not None:
+        model, store = self.reading.latest(), self._books.store
+        nodes = model.nodes
+        found = [row for row in live(model, label) if sight.sees(row.job.spec.tenant)]
+        if len(found) == 1 and (found[0].job.label == str(label) or found[0].id == label.id):
+            (row,) = found
+            view = live_job(nodes, row.record, "" if brief else model.reason(row), row.waits_for)
+            if not explained:
+                return view
+            view["files"] = files(store, row.job.spec.recipe)
             # Beside the books, for it takes longer than they should be locked.
-            view, now_ms = told
+            now_ms = max(self._now_ms(), model.now_ms)
             return {**view, **self._think(_told, view["id"], now_ms, sight)}
+        # Of an array everything is told once, and of its tasks what differs.
+        found.sort(key=lambda row: row.job.array_index)
+        tasks = [live_job(nodes, row.record, "", row.waits_for) for row in found[:1]]
+        tasks += [live_task(nodes, row.record) for row in found[1:]]
         if label.index is not None:
             rows = self._books.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
                 return self._ended(seen_elsewhere(self._books.store, label) or rows[0], explained)
             return None
-        row = self._books.store.history(label.id) or seen_elsewhere(self._books.store, label)
-        if row is not None:
-            return self._ended(row, explained)
+        ended = store.history(label.id) or seen_elsewhere(store, label)
+        if ended is not None:
+            return self._ended(ended, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
         return _array(label.id, tasks) if tasks else None
 
@@ -112,8 +104,12 @@ class Views:
             removed |= self._recipe_removed(recipe, recipe_of(self._books.store, recipe))
         if removed:
             more["removed"] = removed
-        with self._books.lock:
-            return ended_job(self._books.state, row) | more
+        return ended_job(self._nodes, row) | more
+
+    @property
+    def _nodes(self) -> Sequence[Node]:
+        """Needs no lock: there are only ever more of them, and their names stay."""
+        return self._books.state.nodes.node
 
     def ends(self, labels: Sequence[Label], sight: Sight = ALL) -> dict[Label, Refusal]:
         """Why nothing can be asked of jobs that are not live any more: they have ended, or never were."""
@@ -195,30 +191,29 @@ class Views:
 
         From the plan that the queue is shown with, for it is asked again and again.
         """
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            state = books.state
-            record = state.jobs.get(job_id)
-            if record is None:
-                return {}
-            in_line = record.phase is None and job_id not in state.deferred
-            place = ahead(state.queue, record) if in_line else None
-            reason = self._reasons(state)(record, place)
-            now_ms = max(self._now_ms(), state.now_ms)
-            # A few bookings, and the state is only read: those further back are not told a time.
-            near = place is not None and place < NEAR_MAX
-            by_ms = estimate(state, books.policy, now_ms, record).at_ms if near else None
-            return {
-                "state": record.state.value,
-                "label": record.job.label,
-                "reason": reason,
-                "place": None if place is None else place + 1,
-                "starts_by_ms": by_ms if by_ms is None or by_ms >= now_ms else None,
-                "nodes": [state.nodes.node[grant.node].name for grant in record.grants],
-                "submitted_ms": record.job.submitted_ms,
-                "now_ms": now_ms,
-            }
+        books, model = self._books, self.reading.latest()
+        row = model.jobs.get(job_id)
+        if row is None:
+            return {}
+        record, now_ms = row.record, max(self._now_ms(), model.now_ms)
+        place = model.order.places.get(job_id) if record.phase is None and not row.aside else None
+        by_ms = None
+        if place is not None and place < NEAR_MAX:
+            with books.lock:
+                # A few bookings, and the state is only read: those further back are not told a time.
+                waits = books.state.jobs.get(job_id)
+                if waits is not None and waits.phase is None:
+                    by_ms = estimate(books.state, books.policy, now_ms, waits).at_ms
+        return {
+            "state": record.state.value,
+            "label": record.job.label,
+            "reason": model.reason(row, place),
+            "place": None if place is None else place + 1,
+            "starts_by_ms": by_ms if by_ms is None or by_ms >= now_ms else None,
+            "nodes": [model.nodes[grant.node].name for grant in record.grants],
+            "submitted_ms": record.job.submitted_ms,
+            "now_ms": now_ms,
+        }
 
     # -- many jobs -----------------------------------------------------------------------------------------------
 
@@ -236,22 +231,14 @@ class Views:
         return page, ids[limit - 1] if len(ids) > limit else None
 
     def _live_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            state = books.state
-            reasons = self._reasons(state)
-            page = []
-            # Live jobs stand in the order in which they came.
-            for job_id in reversed(state.jobs):
-                if before_id is not None and job_id >= before_id:
-                    continue
-                record = state.jobs[job_id]
-                if wanted.live(record):
-                    page.append(live_job(state, record, reasons(record, None)))
-                    if len(page) == limit:
-                        break
-            return page
+        model = self.reading.latest()
+        page = []
+        for row in model.jobs.newest_first(before_id):
+            if wanted.live(row.record):
+                page.append(live_job(model.nodes, row.record, model.reason(row), row.waits_for))
+                if len(page) == limit:
+                    break
+        return page
 
     def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
         states = sorted(wanted.states & ENDED_STATES)
@@ -264,9 +251,7 @@ class Views:
             before_id=before_id,
             limit=limit,
         )
-        rows = self._books.store.find_history(query)
-        with self._books.lock:
-            return [ended_job(self._books.state, row) for row in rows]
+        return [ended_job(self._nodes, row) for row in self._books.store.find_history(query)]
 
     def history(
         self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
@@ -283,8 +268,7 @@ class Views:
             limit=min(limit + 1, PAGE_MAX),
         )
         rows = self._books.store.find_history(query)
-        with self._books.lock:
-            page = [ended_job(self._books.state, row) for row in rows[:limit]]
+        page = [ended_job(self._nodes, row) for row in rows[:limit]]
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None
 
@@ -295,39 +279,9 @@ class Views:
 
         Wide: with the columns that only Slurm's commands show.
         """
-        return QueueList(self._books, self._reasons, self._owners, wanted, limit, wide, self._now_ms)
-
-    def _reasons(self, state: State) -> Reason:
-        """Why each job waits, in a few words, as the last pass of the leader has it. Called with the books locked."""
-        judged = self._books.judged
-        codes, last_job_id = judged.by_id(), judged.last_job_id
-        texts = {int(code): text for code, text in REASON_TEXTS.items()}
-        texts[ReasonCode.ROOM] += closed_text(state)
-        earmarks, deferred = state.earmarks, state.deferred
-        observed = self._said is not unsaid
-
-        def reason(record: JobRecord, place: int | None) -> str:
-            if record.phase is not None:
-                return self._late(record) or running_text(record)
-            if observed and (said := self._said(record)):
-                return f"Slurm: {said}"
-            if record.id in deferred:
-                if record.held:
-                    return texts[ReasonCode.HELD]
-                if record.pending or record.doomed:
-                    return waits_text(record)
-                retried = record.begin_ms > record.job.begin_ms
-                return "waits to be tried again" if retried else texts[ReasonCode.BEGIN]
-            code = codes.get(record.id)
-            if code is not None and code != ReasonCode.NOT_EXAMINED:
-                return texts[code]
-            if record.id in earmarks:
-                return texts[ReasonCode.EARMARK]
-            if record.id > last_job_id and not observed:
-                return NEW_TEXT
-            return "in line" if place is None else f"in line, {place} ahead"
-
-        return reason
+        model = self.reading.latest()
+        own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
+        return QueueList(model, own, wanted, limit, wide, self._now_ms())
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -351,10 +305,7 @@ class Views:
 
     def overview(self, sight: Sight = ALL) -> View:
         """GPUs and tenants, for a screen."""
-        with self._books.lock:
-            self._books.catch_up()
-            state = self._books.state
-            return overview(state, max(self._now_ms(), state.now_ms), sight)
+        return overview(self.reading.fleet(), self._now_ms(), sight)
 
 
 def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:

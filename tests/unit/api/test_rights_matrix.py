@@ -52,6 +52,7 @@ GET    /api/v1/jobs/{id}/why         200 200 200 404  200 200 200 404  200 200 2
 GET    /api/v1/jobs/{id}/eta         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/jobs/dry-run          403 403 403 403  200 200 200 403  200 200 200 403  200 200 200 200
 GET    /api/v1/queue                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/changes               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/history               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/nodes                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/overview              200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -260,7 +261,7 @@ def asked(yard: Team, method: str, path: str, role: str, relation: str) -> Answe
         if answer.status == 200:
             answer.status = answer.json["results"][0]["status"]
         return answer
-    return yard.call(method, path, token, most_s=0.3 if path.endswith("/events") else 20)
+    return yard.call(method, path, token, most_s=0.3 if path.endswith(("/events", "/changes")) else 20)
 
 
 @pytest.mark.parametrize(("method", "path", "expected"), ROWS, ids=[f"{m} {p}" for m, p, _ in ROWS])

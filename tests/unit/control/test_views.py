@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from gpuyard.control.labels import label_of
 from gpuyard.control.plain_views import View, live_job, time_text
 from gpuyard.control.queue_list import Filter
 from gpuyard.control.queue_rows import NEW_TEXT, QUEUE_COLUMNS
+from gpuyard.control.reading import publisher
+from gpuyard.control.reading.model import Model
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.rights import Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
-from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Outcome, Settings, Verb, Whole
+from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
 from rigs.desk import ROOT, Rig, granted, listed, rig
 
@@ -184,7 +185,7 @@ def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
     assert spent_s < QUEUE_CPU_S_MAX
 
 
-def test_others_have_the_books_between_two_pieces_of_a_long_list(
+def test_a_long_list_shows_one_moment_and_keeps_nobody_waiting(
     yard: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_list, "PIECE", 2)
@@ -199,9 +200,39 @@ def test_others_have_the_books_between_two_pieces_of_a_long_list(
     granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [f"{array}_3"]))
     rows = json.loads(f"[{first}{''.join(pieces)}]")
 
-    assert [array + 1, array + 2, array + 3, single] == [row[0] for row in rows]
-    assert ["PENDING", "PENDING", "RUNNING", "PENDING"] == [row[QUEUE_COLUMNS.index("state")] for row in rows]
-    assert ["", "", "n1", ""] == [row[QUEUE_COLUMNS.index("nodes")] for row in rows]
+    assert [array + 1, array + 2, array + 3, array + 4, single] == [row[0] for row in rows]
+    assert {"PENDING"} == {row[QUEUE_COLUMNS.index("state")] for row in rows}
+    later = listed(yard.views)["rows"]
+    assert [array + 3, array + 1, array + 2, single] == [row[0] for row in later]
+    assert ["n1", "", "", ""] == [row[QUEUE_COLUMNS.index("nodes")] for row in later]
+
+
+def test_a_list_needs_no_books_where_nothing_has_happened(yard: Rig) -> None:
+    yard.submit(gpus=8)
+    before = listed(yard.views)
+    with yard.books.lock:
+        # Held by whoever writes, or decides.
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(listed(yard.views)))
+        thread.start()
+        thread.join(10)
+    assert [before["rows"]] == [each["rows"] for each in found]
+
+
+def test_a_list_has_what_was_published_where_the_books_are_busy_for_long(
+    yard: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "WAIT_S", 0.05)
+    first = yard.submit(gpus=8)
+    assert [first] == [row[0] for row in listed(yard.views)["rows"]]
+    second = yard.submit(gpus=8)
+    with yard.books.lock:
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(listed(yard.views)))
+        thread.start()
+        thread.join(10)
+    assert [[first]] == [[row[0] for row in each["rows"]] for each in found]
+    assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]
 
 
 def threading_free(lock: Any) -> bool:
@@ -232,21 +263,23 @@ def test_tasks_of_an_array_are_listed_as_other_jobs_are(yard: Rig) -> None:
     assert [row[: len(QUEUE_COLUMNS)] for row in wide["rows"]] == narrow["rows"]
 
 
-def test_a_user_has_what_came_and_not_what_ended(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_list, "PIECE", 0)
-    owners, state = queue_list.Owners(), yard.books.state
+def test_a_user_has_what_came_and_not_what_ended(yard: Rig) -> None:
+    reading = yard.views.reading
+
+    def own(user: str, most: int = 9) -> list[int] | None:
+        reading.latest()
+        return reading.own(user, most)
+
     ids = [yard.submit(gpus=1) for _ in range(4)]
-    yard.books.catch_up()
-    assert ids == [record.id for record in owners.of(state, "root")]
-    assert [] == owners.of(state, "ana")
+    assert (ids, [], None) == (own("root"), own("ana"), own("root", 3))
     for job_id in ids[:3]:
         yard.start(job_id)
         yard.end(job_id)
     later = yard.submit(gpus=1)
-    yard.books.catch_up()
-    assert [ids[3], later] == [record.id for record in owners.of(state, "root")]
-    # What is remembered of jobs that ended does not grow.
-    assert owners._size <= 2 * len(state.jobs) + 1
+    assert [ids[3], later] == own("root")
+    granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [str(ids[3]), str(later)]))
+    assert [] == own("root")
+    assert {} == reading._owned, "nothing is remembered of those whose jobs have all ended"
 
 
 def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
@@ -264,7 +297,7 @@ def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
     everybodys = listed(yard.views)["rows"]
     user = QUEUE_COLUMNS.index("user")
 
-    monkeypatch.setattr("gpuyard.control.queue_list.in_order", None)
+    monkeypatch.setattr(Model, "line", None)
 
     for name, count in (("ana", 6), ("root", 1)):
         own = listed(yard.views, Filter(user=name))["rows"]
@@ -292,9 +325,9 @@ def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
     """Everything of each of ten thousand tasks would keep the books locked for a sixth of a second."""
     whole: list[int] = []
 
-    def counted(state: State, record: JobRecord, reason: str) -> View:
+    def counted(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
         whole.append(record.id)
-        return live_job(state, record, reason)
+        return live_job(nodes, record, reason, waits_for)
 
     monkeypatch.setattr(views, "live_job", counted)
     array = yard.submit(array=(9, 5, 7), name="sweep")

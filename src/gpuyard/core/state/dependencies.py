@@ -264,6 +264,7 @@ def _settle(state: State, waiting_id: int, good: list[After], broken: str, ready
     record = state.jobs.get(waiting_id)
     if record is None or not (good or broken):
         return
+    state.touch(record)
     pending, done = record.pending, False
     for after in good:
         if after in pending:
@@ -292,6 +293,7 @@ def _drop(state: State, waiting_id: int, after: After) -> bool:
     if record is None or after not in record.pending:
         return False
     del record.pending[after]
+    state.touch(record)
     return True
 
 
@@ -345,6 +347,7 @@ def _heed_failure(
                 broken = broken or _broken(after, record.job.label, record.state)
         elif after.kind is _FAILED and after in waiting.pending:
             del waiting.pending[after]
+            state.touch(waiting)
             settled = After(_ENDED, after.job_id, after.delay_ms, after.tasks)
             if settled not in waiting.pending:
                 waiting.pending[settled] = None

@@ -269,3 +269,4 @@ def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
         return
     del state.deferred[record.id]
     state.queue.add(record)
+    state.touch(record)

@@ -91,6 +91,8 @@ class State:
         """Grows with every event that might change a decision."""
         self.quiet: Quiet | None = None
         """Cache: the last pass, if it decided nothing."""
+        self.touched: set[int] | None = None
+        """Jobs that events about others have changed, for readers of the state; None: there are none. Never dumped."""
         self.caches: dict[str, object] = {}
         """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
         self.configure(self.settings)
@@ -309,6 +311,12 @@ class State:
             self.nodes.freed += 1
             record.earmark = None
             del self.earmarks[record.id]
+            self.touch(record)
+
+    def touch(self, record: JobRecord) -> None:
+        """Something about a job is otherwise than before."""
+        if self.touched is not None:
+            self.touched.add(record.id)
 
     def recharge(self, record: JobRecord, at_ms: int) -> None:
         """The GPUs of a running attempt have a new name: from now on it counts under that name, at its rate."""

@@ -1,0 +1,196 @@
+"""The read model: what the books said at one event, immutable, for any number of readers without a lock.
+
+Rows are kept in chunks by their ids. The next model shares every chunk in which nothing has changed, so that publishing
+costs by what a commit touched and not by how many jobs wait. The order is apart (`Order`) and may be a little older.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, repeat
+
+from gpuyard.control.queue_rows import NEW_TEXT, REASON_TEXTS, running_text, waits_text
+from gpuyard.control.reading.rows import Alike, Row
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.model import Node, ReasonCode
+
+_BITS = 8
+"""A chunk has the jobs of so many ids: two to the power of this."""
+
+TEXTS = {int(code): text for code, text in REASON_TEXTS.items()}
+_ROOM, _UNSEEN = int(ReasonCode.ROOM), int(ReasonCode.NOT_EXAMINED)
+
+Said = Callable[[JobRecord], str]
+"""Something of a job in the words of another: of the engine that is to start it, of the Slurm that decides about it."""
+Line = Iterator[tuple[int | None, Row]]
+"""Jobs as a list has them, each with its place in line if it is in line."""
+
+
+def unsaid(_record: JobRecord) -> str:
+    """The yard decides."""
+    return ""
+
+
+class Rows:
+    """Rows by id. Never changed: `with_changes` makes another one."""
+
+    __slots__ = ("_chunks", "count")
+
+    def __init__(self, chunks: Mapping[int, Mapping[int, Row]] | None = None, count: int = 0) -> None:
+        self._chunks = chunks or {}
+        self.count = count
+
+    def get(self, job_id: int) -> Row | None:
+        """The row of a job, if it is live."""
+        chunk = self._chunks.get(job_id >> _BITS)
+        return None if chunk is None else chunk.get(job_id)
+
+    def values(self) -> Iterator[Row]:
+        """All of them, in no order that matters."""
+        for chunk in self._chunks.values():
+            yield from chunk.values()
+
+    def newest_first(self, before_id: int | None = None) -> Iterator[Row]:
+        """By id, the highest first."""
+        top = None if before_id is None else before_id >> _BITS
+        for key in sorted(self._chunks, reverse=True):
+            if top is None or key <= top:
+                chunk = self._chunks[key]
+                for job_id in sorted(chunk, reverse=True):
+                    if before_id is None or job_id < before_id:
+                        yield chunk[job_id]
+
+    def with_changes(self, changes: Iterable[tuple[int, Row | None]]) -> "Rows":
+        """The same with some rows changed or (None) gone."""
+        chunks: dict[int, Mapping[int, Row]] = dict(self._chunks)
+        own: dict[int, dict[int, Row]] = {}
+        count = self.count
+        for job_id, row in changes:
+            key = job_id >> _BITS
+            chunk = own.get(key)
+            if chunk is None:
+                chunk = own[key] = dict(chunks.get(key, ()))
+                chunks[key] = chunk
+            count -= job_id in chunk
+            if row is not None:
+                chunk[job_id] = row
+                count += 1
+            else:
+                chunk.pop(job_id, None)
+        for key, chunk in own.items():
+            if not chunk:
+                del chunks[key]
+        return Rows(chunks, count)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Jobs in the order of a list, as it was at one event."""
+
+    seq: int = 0
+    running: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    """As the scheduler will look at them."""
+    aside: tuple[int, ...] = ()
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """How many are ahead of each that is in line."""
+        return {job_id: place for place, job_id in enumerate(self.waiting)}
+
+
+@dataclass(frozen=True)
+class Model:
+    """The yard at one event."""
+
+    seq: int
+    version: int
+    """Grows with every model of this process, also where only reasons have changed."""
+    now_ms: int
+    jobs: Rows
+    last_job_id: int
+    running: int
+    waiting: int
+    set_aside: int
+    nodes: Sequence[Node]
+    """Only ever grows, and none of them changes its name."""
+    codes: Mapping[int, int]
+    """What the leader's last pass said of those that wait."""
+    judged_id: int
+    """Jobs with higher ids have come since."""
+    room: str
+    """What is more to be said of a job that has no room."""
+    order: Order
+    moved: frozenset[int]
+    """Jobs that have changed since the order was made."""
+    late: Said = unsaid
+    said: Said = unsaid
+    alike: Alike = field(default_factory=Alike)
+
+    def reason(self, row: Row, place: int | None = None) -> str:
+        """Why a job waits, in a few words, as far as it still holds; of one that runs, what is to be known of it."""
+        record = row.record
+        if record.phase is not None:
+            return self.late(record) or running_text(record)
+        if self.said is not unsaid and (said := self.said(record)):
+            return f"Slurm: {said}"
+        if row.aside:
+            if record.held:
+                return TEXTS[ReasonCode.HELD]
+            if record.pending or record.doomed:
+                return waits_text(record)
+            retried = record.begin_ms > record.job.begin_ms
+            return "waits to be tried again" if retried else TEXTS[ReasonCode.BEGIN]
+        code = self.codes.get(record.id)
+        if code is not None and code != _UNSEEN:
+            return TEXTS[code] + self.room if code == _ROOM else TEXTS[code]
+        if row.earmarked:
+            return TEXTS[ReasonCode.EARMARK]
+        if record.id > self.judged_id and self.said is unsaid:
+            return NEW_TEXT
+        return "in line" if place is None else f"in line, {place} ahead"
+
+    def line(self) -> Line:
+        """All jobs: those that run, those that wait, and those set aside."""
+        order, jobs, moved = self.order, self.jobs, self.moved
+        running: Iterable[int] = order.running
+        waiting: Iterable[int] = order.waiting
+        aside: Iterable[int] = order.aside
+        if moved:
+            rows = [row for job_id in sorted(moved) if (row := jobs.get(job_id)) is not None]
+            runs = [row.id for row in rows if row.record.phase is not None]
+            waits = {row.id: None for row in rows if row.record.phase is None and not row.aside}
+            old = order.places
+            running = self._by_start([job_id for job_id in running if job_id not in moved] + runs)
+            waiting = [job_id for job_id in waiting if job_id not in moved or job_id in waits]
+            waiting += [job_id for job_id in waits if job_id not in old]
+            aside = sorted(
+                [job_id for job_id in aside if job_id not in moved] + [r.id for r in rows if r.aside]
+            )
+        return self._rows(chain(zip(repeat(None), running), enumerate(waiting), zip(repeat(None), aside)))
+
+    def _by_start(self, ids: list[int]) -> list[int]:
+        rows = [row for job_id in ids if (row := self.jobs.get(job_id)) is not None]
+        return [row.id for row in sorted(rows, key=lambda row: (row.record.started_ms, row.id))]
+
+    def _rows(self, line: Iterable[tuple[int | None, int]]) -> Line:
+        get = self.jobs.get
+        for place, job_id in line:
+            row = get(job_id)
+            if row is not None:
+                yield place, row
+
+    def own(self, ids: Iterable[int]) -> Line:
+        """A few jobs in the same order, without a look at all the others."""
+        rows = [row for job_id in ids if (row := self.jobs.get(job_id)) is not None]
+        runs = sorted(
+            [r for r in rows if r.record.phase is not None], key=lambda r: (r.record.started_ms, r.id)
+        )
+        aside = sorted([r for r in rows if r.aside], key=lambda r: r.id)
+        places, behind = self.order.places, len(self.order.waiting)
+        waits = sorted(
+            [(places.get(r.id, behind), r.id, r) for r in rows if r.record.phase is None and not r.aside],
+            key=lambda each: each[:2],
+        )
+        line = [(place, row) for place, _id, row in waits]
+        return chain(zip(repeat(None), runs), line, zip(repeat(None), aside))

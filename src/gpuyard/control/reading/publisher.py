@@ -1,0 +1,299 @@
+"""Publishing: a read model of the books as soon as somebody reads, and the next one for what has been touched since.
+
+While nobody reads, nothing is made and next to nothing remembered: the books keep the last few thousand events for the
+next reader, and drop them when they are too many; then the next reader has a model made anew. A model that is made anew
+is made piece by piece, and others have the books in between.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import Any, Generic, TypeVar
+
+from gpuyard.control.books import Books
+from gpuyard.control.overview import Fleet, fleet_of
+from gpuyard.control.queue_rows import closed_text
+from gpuyard.control.reading.changes import Window
+from gpuyard.control.reading.judged import Judged
+from gpuyard.control.reading.model import Model, Order, Rows, Said, unsaid
+from gpuyard.control.reading.rows import Row, row_of
+from gpuyard.core import State
+from gpuyard.core.jobs.queue_position import in_order
+from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted
+
+PIECE = 2500
+"""Rows that are made in one hold of the books' lock."""
+WAIT_S = 1.0
+"""How long a reader waits for the newest; then it has what was published last."""
+SHARE = 20
+"""The order, and the fleet, are made no sooner again than after so many times as long as it took."""
+FEW_IDS = 50_000
+"""Jobs whose reasons may change at once, and be told one by one."""
+
+_EDGES = frozenset({AttemptState.STARTING, AttemptState.STOPPING, AttemptState.UNKNOWN})
+"""In these states an attempt may be late, in the words of its engine."""
+_ROOM = int(ReasonCode.ROOM)
+
+T = TypeVar("T")
+
+
+def touched(event: Event) -> Iterable[int] | None:
+    """The jobs that an event is about; None: all of them. What else it changes, the fold tells (`State.touched`)."""
+    if isinstance(event, JobSubmitted):
+        return (event.job.id,)
+    if isinstance(event, TasksSubmitted):
+        return range(event.job.id, event.job.id + len(event.indices))
+    if isinstance(event, ConfigSet):
+        return None
+    job_id = getattr(event, "job_id", 0)
+    return (job_id,) if job_id else ()
+
+
+class _Seldom(Generic[T]):
+    """Something that takes long to make, made anew only where it has not just been made."""
+
+    def __init__(self, first: T, now_s: Callable[[], float]) -> None:
+        self.value = first
+        self._now_s = now_s
+        self._next_s = float("-inf")
+
+    def renew(self, make: Callable[[], T], must: bool = False) -> bool:
+        """Whether it was made anew."""
+        began_s = self._now_s()
+        if began_s < self._next_s and not must:
+            return False
+        self.value = make()
+        ended_s = self._now_s()
+        self._next_s = ended_s + SHARE * (ended_s - began_s)
+        return True
+
+
+class Publisher:
+    """The models of one process. Any thread may ask, as long as it does not hold the books' lock."""
+
+    def __init__(
+        self,
+        books: Books,
+        late: Said = unsaid,
+        said: Said = unsaid,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._books = books
+        self._late, self._said = late, said
+        self._lock = RLock()
+        """Taken before the books' lock, by the reader that makes the next model."""
+        self._model: Model | None = None
+        self._state: State | None = None
+        self._judged = Judged()
+        self._moved: set[int] = set()
+        self._order = _Seldom(Order(), now_s)
+        self._fleet = _Seldom(Fleet(), now_s)
+        self._owned: dict[str, dict[int, None]] = {}
+        """The live jobs of each user."""
+        self._edge: dict[int, str] = {}
+        """Jobs that may be late, and what was said of them."""
+        self.window = Window()
+        """What has changed of late, for followers."""
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def latest(self, *, spoken: bool = False) -> Model:
+        """The yard as it is now; where the books are busy for long, as it was published last.
+
+        `spoken`: followers are told as well what engines say by now.
+        """
+        books, model = self._books, self._model
+        if not spoken and model is not None and self._stands(model) and books.store.head() == model.seq:
+            return model
+        if not self._lock.acquire(timeout=-1 if model is None else WAIT_S):
+            return self._model or self.latest()
+        try:
+            if not books.lock.acquire(timeout=-1 if model is None else WAIT_S):
+                assert self._model is not None
+                return self._model
+            try:
+                books.catch_up()
+                return self._publish()
+            finally:
+                books.lock.release()
+        finally:
+            self._lock.release()
+
+    def _stands(self, model: Model) -> bool:
+        books = self._books
+        return (
+            books.seq == model.seq
+            and books.state is self._state
+            and books.judged is self._judged
+            and model.order.seq == model.seq
+        )
+
+    def fleet(self) -> Fleet:
+        """Nodes, what is on them, and tenants."""
+        books = self._books
+        with self._lock:
+            if self._fleet.value.seq != books.store.head():
+                with books.lock:
+                    books.catch_up()
+                    self._fleet.renew(lambda: fleet_of(books.state, books.seq))
+            return self._fleet.value
+
+    def own(self, user: str, most: int) -> list[int] | None:
+        """The live jobs of a user, as of the last model; None: more than so many."""
+        with self._lock:
+            found = self._owned.get(user, {})
+            return list(found) if len(found) <= most else None
+
+    # -- publishing ----------------------------------------------------------------------------------------------
+
+    def _publish(self) -> Model:
+        """Called with both locks."""
+        books = self._books
+        ids = self._touched()
+        changes: list[tuple[int, Row | None]]
+        if ids is None:
+            rows, changed = self._anew(), None
+        else:
+            state = books.state
+            changes = [(i, row_of(state, state.jobs[i]) if i in state.jobs else None) for i in ids]
+            assert self._model is not None
+            rows, changed = self._model.jobs.with_changes(changes) if changes else self._model.jobs, ids
+            for job_id, row in changes:
+                self._index(job_id, row, self._model.jobs.get(job_id))
+        return self._put(rows, changed)
+
+    def _touched(self) -> set[int] | None:
+        """What was touched since the last model; None: nobody knows."""
+        books, state = self._books, self._books.state
+        events = books.fresh
+        if self._model is None or state is not self._state or events is None or state.touched is None:
+            return None
+        ids, state.touched, books.fresh = state.touched, set(), []
+        for event in events:
+            found = touched(event)
+            if found is None:
+                return None
+            ids.update(found)
+        return ids
+
+    def _anew(self) -> Rows:
+        """All rows. The books are free between two pieces; what is touched meanwhile is made once more."""
+        books = self._books
+        while True:
+            state = books.state
+            state.touched, books.fresh = set(), []
+            self._owned, self._edge, rows = {}, {}, Rows()
+            ids = list(state.jobs)
+            for first in range(0, len(ids), PIECE):
+                if first:
+                    books.pause()
+                if books.state is not state or books.fresh is None:
+                    break
+                some = [
+                    (i, row_of(state, state.jobs[i])) for i in ids[first : first + PIECE] if i in state.jobs
+                ]
+                rows = rows.with_changes(some)
+                for job_id, row in some:
+                    self._index(job_id, row, None)
+            else:
+                self._state, self._model = state, self._model or _nothing(books)
+                more = self._touched()
+                if more is None:
+                    continue
+                now = [(i, row_of(state, state.jobs[i]) if i in state.jobs else None) for i in more]
+                for job_id, changed in now:
+                    self._index(job_id, changed, rows.get(job_id))
+                return rows.with_changes(now)
+
+    def _index(self, job_id: int, row: Row | None, before: Row | None) -> None:
+        if row is None:
+            if before is not None:
+                own = self._owned.get(before.job.spec.user, {})
+                own.pop(job_id, None)
+                if not own:
+                    self._owned.pop(before.job.spec.user, None)
+            self._edge.pop(job_id, None)
+            return
+        if before is None:
+            self._owned.setdefault(row.job.spec.user, {})[job_id] = None
+        if row.record.phase in _EDGES:
+            self._edge.setdefault(job_id, "")
+        else:
+            self._edge.pop(job_id, None)
+
+    def _put(self, rows: Rows, changed: set[int] | None) -> Model:
+        books, before = self._books, self._model
+        state, judged = books.state, books.judged
+        assert before is not None
+        room = closed_text(state)
+        codes = before.codes if judged is self._judged else judged.by_id()
+        told = None if changed is None else changed | self._spoken(before, rows, judged, codes, room)
+        ordered = before.order
+        if ordered.seq != books.seq or changed is None:
+            if self._order.renew(lambda: _order(state, books), changed is None):
+                self._moved = set()
+            elif changed:
+                self._moved |= changed
+        self._judged = judged
+        same = told is not None and not told and before.seq == books.seq and self._order.value is ordered
+        if same and before.codes is codes:
+            return before
+        model = self._model = Model(
+            seq=books.seq,
+            version=before.version + 1,
+            now_ms=state.now_ms,
+            jobs=rows,
+            last_job_id=state.last_job_id,
+            running=len(state.running),
+            waiting=state.queue.count,
+            set_aside=len(state.deferred),
+            nodes=state.nodes.node,
+            codes=codes,
+            judged_id=judged.last_job_id,
+            room=room,
+            order=self._order.value,
+            moved=frozenset(self._moved),
+            late=self._late,
+            said=self._said,
+            alike=before.alike,
+        )
+        self.window.put(model, told)
+        return model
+
+    def _spoken(self, before: Model, rows: Rows, judged: Judged, codes: Any, room: str) -> set[int]:
+        """The jobs of which other words are said than before, though nothing has happened to them."""
+        found: set[int] = set()
+        old = before.codes
+        if codes is not old:
+            found.update([i for i, code in codes.items() if old.get(i) != code])
+            found.update([i for i in old if i not in codes])
+            since = range(before.judged_id + 1, judged.last_job_id + 1)
+            found.update(since if len(since) <= FEW_IDS else [row.id for row in rows.values()])
+        if room != before.room:
+            found.update([i for i, code in codes.items() if code == _ROOM])
+        for job_id, words in self._edge.items():
+            row = rows.get(job_id)
+            if row is not None and (now := self._late(row.record)) != words:
+                self._edge[job_id] = now
+                found.add(job_id)
+        return {job_id for job_id in found if rows.get(job_id) is not None}
+
+
+def _nothing(books: Books) -> Model:
+    """Before the first model."""
+    return Model(
+        books.seq, 0, 0, Rows(), 0, 0, 0, 0, books.state.nodes.node, {}, 0, "", Order(-1), frozenset()
+    )
+
+
+def _order(state: State, books: Books) -> Order:
+    if state.queue.order is not books.policy.order:
+        # This process has decided nothing yet: the books are sorted as the leader sorts its own.
+        state.reindex(books.policy.order)
+    running = sorted(state.running.values(), key=lambda record: (record.started_ms, record.id))
+    return Order(
+        books.seq,
+        tuple([record.id for record in running]),
+        tuple([record.id for record in in_order(state.queue)]),
+        tuple(sorted(state.deferred)),
+    )

@@ -1,0 +1,104 @@
+"""A live job as it was when it was published: a copy that nothing changes any more, and what a list shows of it.
+
+A row holds neither its place in line nor its age: one start would change every row behind it.
+"""
+
+import json
+from collections.abc import Sequence
+from json.encoder import encode_basestring
+from typing import Any
+
+from gpuyard.control.queue_rows import QUEUE_COLUMNS, queue_row
+from gpuyard.control.slurm_views import waits_for
+from gpuyard.core import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.model import Job, JobClass, JobSpec, JobState, Node
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+_REASON = len(QUEUE_COLUMNS) - 1
+
+
+class Row:
+    """One job. What is made of it for a list is remembered, as text."""
+
+    __slots__ = ("_middle", "aside", "earmarked", "record", "waits_for")
+
+    def __init__(self, record: JobRecord, aside: bool, waits: str) -> None:
+        self.record = record
+        self.aside = aside
+        """Whether it is set aside, and not in line."""
+        self.earmarked = record.earmark is not None
+        self.waits_for = waits
+        """The jobs that it still waits for, as Slurm writes them."""
+        self._middle = ""
+
+    @property
+    def id(self) -> int:
+        """The number of the job."""
+        return self.record.id
+
+    @property
+    def job(self) -> Job:
+        """What was submitted."""
+        return self.record.job
+
+    def text(self, nodes: Sequence[Node], reason: str, alike: "Alike") -> str:
+        """The row as JSON."""
+        job, middle = self.record.job, self._middle
+        if not middle:
+            middle = self._middle = alike.middle(self.record, nodes)
+        return f"[{job.id},{encode_basestring(job.label)},{middle},{encode_basestring(reason)}]"
+
+    def same(self, other: "Row") -> bool:
+        """Whether both tell the same of a job."""
+        return told(self) == told(other)
+
+
+class Alike:
+    """What tasks of one array that wait have in common, made once for all that stand one behind the other."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: tuple[JobSpec | None, JobClass | None, int, int, str] = (None, None, 0, 0, "")
+
+    def middle(self, record: JobRecord, nodes: Sequence[Node]) -> str:
+        """A row as JSON without the id and label before it, and without the reason behind it."""
+        job, klass = record.job, record.klass
+        task = job.array_id and record.phase is None and not job.spec.origin
+        if task:
+            spec, of, limit_ms, at_ms, found = self._last
+            if spec is job.spec and of is klass and limit_ms == record.limit_ms and at_ms == job.submitted_ms:
+                return found
+        made = encode(queue_row(record, nodes, "")[2:_REASON])[1:-1]
+        if task:
+            self._last = (job.spec, klass, record.limit_ms, job.submitted_ms, made)
+        return made
+
+
+def told(row: Row) -> tuple[Any, ...]:
+    """Everything that is shown of a job, but for the reason."""
+    record = row.record
+    return (
+        record.job, record.klass, record.state, record.phase, record.grants, record.started_ms, record.limit_ms,
+        record.attempt, record.preemptions, record.begin_ms, record.held, record.moved_by, record.ran_ms,
+        record.wanted, record.cause, tuple(record.pending), record.doomed, row.aside, row.earmarked, row.waits_for,
+    )  # fmt: skip
+
+
+def row_of(state: State, record: JobRecord) -> Row:
+    """A job as it is now. Called with the books locked."""
+    copy = JobRecord(record.job, record.shape, record.klass, record.leaf, record.party)
+    copy.state, copy.phase, copy.attempt = record.state, record.phase, record.attempt
+    copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
+    copy.begin_ms, copy.earmark = record.begin_ms, record.earmark
+    waits = ""
+    if record.rare is not None:
+        copy.held, copy.ran_ms, copy.cause = record.held, record.ran_ms, record.cause
+        copy.doomed, copy.wanted = record.doomed, record.wanted
+        copy.move(record.boost, record.moved_by)
+        if record.pending:
+            copy.pending = dict(record.pending)
+            waits = waits_for(state, record)
+    return Row(copy, record.state is JobState.PENDING and record.id in state.deferred, waits)

@@ -1,0 +1,188 @@
+"""What is published commit by commit is what would be published of the books as they are, whatever happens."""
+
+import json
+import random
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from gpuyard.api.replica import Replica
+from gpuyard.control.queue_list import Filter, QueueList
+from gpuyard.control.reading.judged import Judged
+from gpuyard.control.reading.model import Model
+from gpuyard.control.reading.publisher import Publisher
+from gpuyard.control.reading.rows import told
+from gpuyard.control.rights import ALL, Sight
+from gpuyard.core import load
+from gpuyard.core.state.dump import dump
+from gpuyard.model import After, AfterKind, Event, Job, JobSubmitted, Plan, PolicySpec
+from gpuyard.policies.registry import PRESETS
+from harness.machines.machine import YardMachine, picks, run
+from harness.yard import Yard
+
+SIGHTS = (ALL, Sight(("a",)), Sight(("t", "u/v")))
+
+
+class Shelf:
+    """Books as a publisher needs them, over a state that somebody else folds into."""
+
+    def __init__(self, yard: "PublishedYard") -> None:
+        self.yard, self.lock = yard, threading.RLock()
+        self.fresh: list[Event] | None = None
+        self.judged = Judged()
+        self.store = SimpleNamespace(head=lambda: self.seq)
+
+    @property
+    def seq(self) -> int:
+        return len(self.yard.log)
+
+    @property
+    def policy(self) -> Any:
+        return self.yard.policy
+
+    @property
+    def state(self) -> Any:
+        return self.yard.state
+
+    def catch_up(self) -> int:
+        return 0
+
+    def pause(self) -> None:
+        pass
+
+
+def shown(model: Model, sight: Sight = ALL) -> list[Any]:
+    """A list of everything that somebody may see."""
+    found = QueueList(model, None, Filter(sight=sight), None, False, 0)
+    return [found.head, json.loads(f"[{''.join(found.pieces())}]")]
+
+
+class PublishedYard(Yard):
+    """Publishes after every event, and now and then after several; its followers look when they like."""
+
+    clock_s = 0.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.random = random.Random(7)
+        self.shelf: Any = None
+        super().__init__(*args, **kwargs)
+        self.shelf = Shelf(self)
+        # By this clock the order takes long to make: it is often older than the rows.
+        self.reading = Publisher(self.shelf, now_s=self.steady_s)
+        self.replicas = [(Replica(), sight, [0, 0]) for sight in SIGHTS]
+        for replica, sight, at in self.replicas:
+            self.begin(replica, sight, at)
+
+    def steady_s(self) -> float:
+        self.clock_s += 0.01
+        return self.clock_s
+
+    def begin(self, replica: Replica, sight: Sight, at: list[int]) -> None:
+        model = self.reading.latest()
+        head, rows = shown(model, sight)
+        replica.fill({**head, "rows": rows})
+        at[0], _model, on = self.reading.window.start(str(head["seq"]))
+        assert on
+        at[1] = 0
+
+    def cut(self) -> None:
+        """The books are read anew, as after a write that failed."""
+        self.state = load(json.loads(json.dumps(dump(self.state))))
+
+    def apply(self, event: Event) -> None:
+        super().apply(event)
+        if self.shelf is not None:
+            if self.shelf.fresh is not None:
+                self.shelf.fresh.append(event)
+            if self.random.random() < 0.7:
+                self.check()
+
+    def commit(self, plan: Plan) -> None:
+        super().commit(plan)
+        if self.shelf is not None:
+            self.shelf.judged = Judged(len(self.log), self.state.last_job_id, plan.examined, plan.codes)
+            self.check()
+
+    def check(self) -> None:
+        model = self.reading.latest(spoken=True)
+        state, shelf = self.state, Shelf(self)
+        shelf.judged = self.shelf.judged
+        touched, state.touched = state.touched, None
+        anew = Publisher(shelf).latest()  # type: ignore[arg-type]
+        state.touched = touched
+        assert {row.id: told(row) for row in anew.jobs.values()} == {
+            row.id: told(row) for row in model.jobs.values()
+        }
+        assert len(state.jobs) == model.jobs.count
+        head, rows = shown(anew)
+        now, own = shown(model)
+        assert head == now
+        assert sorted(row[:13] for row in rows) == sorted(row[:13] for row in own)
+        assert [anew.reason(r) for r in anew.jobs.newest_first()] == [
+            model.reason(r) for r in model.jobs.newest_first()
+        ]
+        if not model.moved:
+            assert rows == own
+        for replica, sight, at in self.replicas:
+            if self.random.random() < 0.3:
+                self.follow(model, replica, sight, at)
+
+    def follow(self, model: Model, replica: Replica, sight: Sight, at: list[int]) -> None:
+        window = self.reading.window
+        found = window.since(at[0], sight)
+        if found is None:
+            self.begin(replica, sight, at)
+        else:
+            at[0], _seq, text = found
+            if text:
+                replica.heed("rows", json.loads(text))
+        at[1], _seq, text = window.order(at[1])
+        if text:
+            replica.heed("order", json.loads(text))
+        _head, rows = shown(model, sight)
+        if model.moved:
+            assert sorted(row[:13] for row in rows) == sorted(row[:13] for row in replica.rows())
+        elif sight is ALL:
+            assert rows == replica.rows()
+        else:
+            # Of jobs out of sight nobody learns when they started.
+            assert sorted(rows[: model.running]) == sorted(replica.rows()[: model.running])
+            assert rows[model.running :] == replica.rows()[model.running :]
+        if sight is not ALL:
+            names = {row[3] for row in replica.rows() if row[3]}
+            assert all(sight.sees(name) for name in names)
+
+
+class PublishedMachine(YardMachine):
+    """The same histories as for the scheduler, and jobs that wait for others."""
+
+    yard: PublishedYard
+
+    @initialize()
+    def nothing(self) -> None:
+        """Another yard is made in `begin`."""
+
+    @rule(pick=picks, on=picks, kind=st.sampled_from(AfterKind), one=st.booleans())
+    def submit_after(self, pick: int, on: int, kind: AfterKind, one: bool) -> None:
+        """A job that waits for another one."""
+        ids = sorted(self.yard.state.jobs)
+        if not ids or kind is AfterKind.ALONE:
+            return
+        afters = tuple(dict.fromkeys(After(kind, ids[(on + n) % len(ids)]) for n in range(2)))
+        spec = replace(self.specs[pick % len(self.specs)], after=afters, after_one=one)
+        now_ms = self.now()
+        self.last_id += 1
+        self.yard.apply(JobSubmitted(now_ms, Job(self.last_id, spec, now_ms, 10_000)))
+        self.yard.step()
+
+
+@pytest.mark.parametrize("name", ["fifo", "default", "fair"])
+def test_what_is_published_is_what_the_books_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.machines.machine.CheckedYard", PublishedYard)
+    spec: PolicySpec = PRESETS[name]
+    run(spec, examples=4, steps=25, shrink=False, base=PublishedMachine)

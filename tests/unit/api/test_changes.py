@@ -1,0 +1,213 @@
+"""Followers of the queue: right rows for everybody, also after a lost connection, and nothing of other tenants."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuyard.api import changes
+from gpuyard.api.changes import Beat, _Changes
+from gpuyard.api.replica import Replica
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.people import Person
+from gpuyard.control.reading import changes as window_module
+from gpuyard.control.rights import EVERYTHING, Sight
+from gpuyard.model import Verb
+from rigs.desk import ROOT, Rig, granted, listed, rig
+from rigs.teams import ADMIN, ROLES, Team, team
+
+OWNERS = {"ulla": "research", "dora": "research/vision", "erik": "product"}
+FOLLOWED_S = 1.5
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team(tmp_path_factory.mktemp("changes")) as made:
+        yield made
+        made.end_jobs()
+
+
+def events_in(body: bytes) -> list[tuple[str, Any, str]]:
+    """Name, data and id of every event."""
+    found = []
+    for block in body.decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and line[0] != ":")
+        if "data" in fields:
+            found.append((fields["event"], json.loads(fields["data"]), fields.get("id", "")))
+    return found
+
+
+def submit(yard: Team, user: str, **fields: Any) -> int:
+    person = Person(ADMIN.uid, ADMIN.gid, user, False, ADMIN.name, EVERYTHING)
+    new = NewJob(
+        **{
+            "command": ("true",),
+            "gpus": 1,
+            "name": f"of-{user}",
+            "tenant": OWNERS[user],
+            "hold": True,
+            **fields,
+        }
+    )
+    return int(yard.yard.desk.submit(person, new).result(10).first_id)
+
+
+def wish(yard: Team, verb: Verb, *ids: int) -> None:
+    granted(yard.yard.desk, yard.yard.desk.wish(ADMIN, verb, [str(job_id) for job_id in ids]))
+
+
+def in_order(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: row[0])
+
+
+@pytest.mark.parametrize("role", [*ROLES, "of another tenant"])
+def test_a_follower_of_any_role_has_the_rows_of_its_list_and_nothing_else(yard: Team, role: str) -> None:
+    token = yard.tokens[ROLES.get(role, "erik")]
+    replica = Replica()
+    before = [submit(yard, user) for user in OWNERS]
+    replica.fill(yard.call("GET", "/api/v1/queue", token).json)
+    stream = yard.later("GET", f"/api/v1/changes?after={replica.seq}", token, most_s=FOLLOWED_S)
+    time.sleep(0.3)
+    ids = [submit(yard, user, name=f"new-{user}") for user in OWNERS]
+    wish(yard, Verb.CANCEL, *before)
+    wish(yard, Verb.TOP, ids[1])
+    body = stream.result(20).body
+    found = events_in(body)
+
+    assert "start" == found[0][0]
+    assert "again" not in [name for name, _data, _id in found]
+    for name, data, _id in found:
+        assert not replica.heed(name, data)
+    assert in_order(yard.call("GET", "/api/v1/queue", token).json["rows"]) == in_order(replica.rows())
+    seen = {"admin": OWNERS, "of another tenant": ("erik",)}.get(role, ("ulla", "dora"))
+    assert [f"new-{user}" in body.decode() for user in OWNERS] == [user in seen for user in OWNERS]
+    wish(yard, Verb.CANCEL, *ids)
+
+
+def test_a_follower_that_lost_its_connection_goes_on_where_it_was(
+    yard: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, replica = yard.tokens["ulla"], Replica()
+    replica.fill(yard.call("GET", "/api/v1/queue", token).json)
+    first = submit(yard, "ulla")
+    (_start, *rest) = events_in(
+        yard.call("GET", f"/api/v1/changes?after={replica.seq}", token, most_s=0.7).body
+    )
+    for name, data, _id in rest:
+        assert not replica.heed(name, data)
+    assert [first] == [row[0] for row in replica.rows() if row[2]]
+    last = next(number for _name, _data, number in reversed(rest) if number)
+    second = submit(yard, "ulla")
+    wish(yard, Verb.CANCEL, first)
+
+    missed = yard.call("GET", "/api/v1/changes", token, most_s=0.7, headers={"Last-Event-ID": last}).body
+    for name, data, _id in events_in(missed):
+        assert not replica.heed(name, data)
+    assert [second] == [row[0] for row in replica.rows() if row[2]]
+    assert in_order(yard.call("GET", "/api/v1/queue", token).json["rows"]) == in_order(replica.rows())
+
+    # Of another process, or further back than is kept: the list has to be read again.
+    for after in (f"{replica.seq}-abcdef", "1", str(replica.seq + 1000)):
+        told = events_in(yard.call("GET", f"/api/v1/changes?after={after}", token, most_s=0.4).body)
+        assert ["start", "again"] == [name for name, _data, _id in told[:2]]
+    assert 422 == yard.call("GET", "/api/v1/changes?after=yesterday", token).status
+    wish(yard, Verb.CANCEL, second)
+
+
+def test_a_revoked_token_ends_the_stream(yard: Team) -> None:
+    token = yard.token("ulla")
+    stream = yard.later("GET", "/api/v1/changes", token, most_s=15)
+    time.sleep(0.3)
+    began_s = time.monotonic()
+    ids = {
+        each["id"]: each for each in yard.call("GET", "/api/v1/tokens", yard.tokens["adam"]).json["tokens"]
+    }
+    mine = max((each for each in ids.values() if each["user"] == "ulla"), key=lambda each: each["created_ms"])
+    yard.call("DELETE", f"/api/v1/tokens/{mine['id']}", yard.tokens["adam"])
+    stream.result(20)
+    assert time.monotonic() - began_s < 5
+
+
+def test_rights_that_may_have_changed_end_the_stream(yard: Team) -> None:
+    stream = yard.later("GET", "/api/v1/changes", yard.tokens["ulla"], most_s=15)
+    time.sleep(0.3)
+    began_s = time.monotonic()
+    for each in yard.yard.doors._told:
+        each(yard.yard.doors.access)
+    stream.result(20)
+    assert time.monotonic() - began_s < 5
+
+
+# -- without a server ---------------------------------------------------------------------------------------
+
+
+class Quiet:
+    """A pulse without news: followers look by themselves."""
+
+    closed = False
+
+    async def next(self, timeout_s: float) -> None:
+        await asyncio.sleep(0.01)
+
+
+def follower(here: Rig, sight: Sight, after: str) -> Any:
+    doors = SimpleNamespace(when_renewed=lambda _call: None)
+    yard: Any = SimpleNamespace(views=here.views, office=None, doors=doors)
+    who: Any = SimpleNamespace(sight=sight, token="")
+    beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True))  # type: ignore[arg-type]
+    return _Changes(yard).follow(beat, who, after)
+
+
+def test_a_slow_follower_gets_each_row_once_as_it_is_by_then(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "APART_S", 0.0)
+    monkeypatch.setattr(window_module, "IDS_MAX", 60)
+
+    async def main(here: Rig) -> None:
+        window = here.views.reading.window
+        job_id = here.submit(hold=True)
+        seq = here.views.queue().head["seq"]
+        stream = follower(here, Sight(), str(seq))
+        assert b"event: start" in await anext(stream)
+        for round_ in range(25):
+            verb = Verb.HOLD if round_ % 2 else Verb.RELEASE
+            granted(here.desk, here.desk.wish(ROOT, verb, [str(job_id)]))
+            here.views.reading.latest()
+        while not (text := await anext(stream)).startswith(b"id:"):
+            pass
+        (found,) = events_in(text)
+        assert [job_id] == [row[0] for row in found[1]["rows"]], "once, whatever has happened to it meanwhile"
+
+        # It sleeps on, and more changes than are kept.
+        array = here.submit(array=tuple(range(50)), hold=True)
+        for verb in (Verb.RELEASE, Verb.HOLD):
+            granted(here.desk, here.desk.wish(ROOT, verb, [str(array)]))
+            here.views.reading.latest()
+        assert window._ids <= 60
+        told = []
+        while not any(name == "again" for name, _data, _id in told):
+            told += events_in(await anext(stream))
+        await stream.aclose()
+
+    with rig(tmp_path) as here:
+        asyncio.run(asyncio.wait_for(main(here), 30))
+
+
+def test_followers_with_the_same_sight_share_one_text(tmp_path: Any) -> None:
+    with rig(tmp_path) as here:
+        seq = here.views.queue().head["seq"]
+        reading = here.views.reading
+        version, _model, _on = reading.window.start(str(seq))
+        here.submit(tenant="a")
+        reading.latest()
+        whole, part = Sight(), Sight(("a",))
+        first = reading.window.since(version, whole)
+        assert first is not None
+        assert first is reading.window.since(version, Sight())
+        assert reading.window.since(version, part) is reading.window.ready(version, Sight(("a",)))
+        assert listed(here.views)["rows"] == json.loads(first.text)["rows"]
