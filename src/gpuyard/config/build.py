@@ -175,6 +175,8 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["attempts_per_user"] = file.attempts_per_user
     if file.attempts_per_node is not None:
         given["attempts_per_node"] = file.attempts_per_node
+    if file.waiting_per_user is not None:
+        given["waiting_per_user"] = file.waiting_per_user
     if file.mps_users is not None:
         given["mps_users"] = file.mps_users
     if file.partitions is not None:

@@ -228,6 +228,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "whole_gpus": str(settings.whole_gpus),
         "attempts_per_user": str(settings.attempts_per_user or _NO_LIMIT),
         "attempts_per_node": str(settings.attempts_per_node or _NO_LIMIT),
+        "waiting_per_user": str(settings.waiting_per_user or _NO_LIMIT),
         "mps_users": settings.mps_users,
         **{
             f"retention {kind}": kept_text(getattr(settings.retention, f"{kind}_ms"))

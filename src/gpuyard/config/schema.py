@@ -57,6 +57,7 @@ Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
 NodeCount = Annotated[int, *_whole(1, q.NODES_MAX)]
 GroupSize = Annotated[int, *_whole(0, q.GPUS_PER_NODE_MAX)]
 AttemptCount = Annotated[int, *_whole(0, 1_000_000)]
+WaitingCount = Annotated[int, *_whole(0, 1_000_000_000)]
 NumaDomains = Annotated[int, *_whole(1, 64)]
 NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
 CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
@@ -326,6 +327,10 @@ class YardFile(_Entry):
         f"Attempts that one node may have at a time; 0 for any number. Left out: {ATTEMPTS_PER_NODE} where the yard is "
         "one machine, else any number.",
         example=2000,
+    )
+    waiting_per_user: WaitingCount | None = _key(
+        "Jobs of one user that may wait, tasks of arrays among them; 0 for any number.",
+        default=_SETTINGS.waiting_per_user,
     )
     mps_users: SharersName | None = _key(
         "Whose shares one GPU may have at a time: those of one user, or of many, who then take turns.",

@@ -12,6 +12,7 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
 from gpuyard.control.concrete import concrete
+from gpuyard.control.crowding import Crowding
 from gpuyard.control.dependencies import Resolved, look_up, resolve
 from gpuyard.control.labels import Label, label_of, live
 from gpuyard.control.newjobs import (
@@ -77,6 +78,7 @@ class Desk:
         self._now_ms = now_ms
         self._allow_root = allow_root
         self._check_room = check_room
+        self._crowding = Crowding()
         self._observed = observed
         """The cluster that is only looked at; empty: there is none."""
 
@@ -116,8 +118,14 @@ class Desk:
                 raise whole
             spec = spec_of(whole, who, tenant, name, waits.after)
             spec = owned(spec, account, state.settings)
+
+            def events(first_id: int) -> Sequence[Event]:
+                jobs = 1 if new.array is None else len(new.array)
+                self._crowding.check(who, jobs, first_id + new.ids - 1, state)
+                return events_of(new, spec, first_id, now_ms, waits.own or {})
+
             return Submission(
-                make=lambda first_id: events_of(new, spec, first_id, now_ms, waits.own or {}),
+                make=events,
                 ids=new.ids,
                 blobs={name: recipe},
                 idempotency=key,

@@ -97,11 +97,10 @@ def _tenants(state: State) -> list[View]:
     tenants = state.tenants
     waiting = [0] * len(tenants.path)
     wanted_milli = [0] * len(tenants.path)
-    for record in state.jobs.values():
-        if record.phase is None:
-            for number in tenants.chain[record.leaf]:
-                waiting[number] += 1
-                wanted_milli[number] += record.shape.gpu_milli
+    for count in state.counts.waiting():
+        for number in tenants.chain[count.leaf]:
+            waiting[number] += count.jobs
+            wanted_milli[number] += count.jobs * count.gpu_milli
     found = []
     for path, number in sorted(tenants.number.items()):
         limit = tenants.limit[number][0]

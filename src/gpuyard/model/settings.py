@@ -124,6 +124,8 @@ class Settings:
     """The users that may share one GPU: `one` or `many`."""
     attempts_per_user: int = 0
     """How many attempts one user may have at a time, over all nodes; 0: any number."""
+    waiting_per_user: int = 100_000
+    """How many jobs of one user may wait, tasks of arrays among them; 0: any number."""
     attempts_per_node: int = 0
     """How many attempts one node may have at a time; 0: any number."""
     partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.values import Config
 from gpuyard.engines.slurm.forms import duration_text, models_of
 from gpuyard.errors import BadInput
-from gpuyard.model import CATALOGUE, GpuModel, Market, Node, PolicySpec, Pool
+from gpuyard.model import CATALOGUE, GpuModel, Market, Node, PolicySpec, Pool, Settings
 from gpuyard.model.units import MICRO_USD, MILLI, MINUTE_MS
 
 HEAD = "# Made by `yard slurm export` from {source}. "
@@ -277,6 +277,8 @@ def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
         notes.leave("prices: Slurm knows no money; usage is weighted by list price")
     if config.settings.attempts_per_user:
         notes.leave("attempts_per_user: Slurm limits users by QOS (MaxJobsPerUser)")
+    if config.settings.waiting_per_user != Settings().waiting_per_user:
+        notes.leave("waiting_per_user: Slurm limits users by QOS (MaxSubmitJobsPerUser)")
     if config.settings.attempts_per_node:
         notes.leave("attempts_per_node: Slurm has no such limit")
     if config.settings.whole_gpus:

@@ -89,7 +89,7 @@ def told(row: Row) -> tuple[Any, ...]:
 
 def row_of(state: State, record: JobRecord) -> Row:
     """A job as it is now. Called with the books locked."""
-    copy = JobRecord(record.job, record.shape, record.klass, record.leaf, record.party)
+    copy = JobRecord(record.job, record.shape, record.klass, record.leaf, record.party, record.count)
     copy.state, copy.phase, copy.attempt = record.state, record.phase, record.attempt
     copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
     copy.begin_ms, copy.earmark = record.begin_ms, record.earmark

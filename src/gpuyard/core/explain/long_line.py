@@ -54,6 +54,7 @@ def shorten(state: State, record: JobRecord) -> Cut:
     in_line = record.phase is None and record.id not in state.deferred
     before_it = ahead(state.queue, record) if in_line else state.queue.count
     state.jobs = {job_id: kept[job_id] for job_id in sorted(kept)}
+    state.recount()
     state.deferred = {job_id: r for job_id, r in state.deferred.items() if job_id in kept}
     state.doomed = {job_id: r for job_id, r in state.doomed.items() if job_id in kept}
     state.dependents, state.arrays, state.namesakes = {}, {}, {}

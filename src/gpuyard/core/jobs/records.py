@@ -6,6 +6,7 @@ Ended jobs leave the state; the log and the tables made from it keep them.
 from typing import Any
 
 from gpuyard.core.fleet.shapes import Shape
+from gpuyard.core.jobs.counts import Count
 from gpuyard.core.quota.charges import Bill
 from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
@@ -70,6 +71,7 @@ class JobRecord:
         "begin_ms",
         "bill",
         "checkpoint_ms",
+        "count",
         "earmark",
         "end_ms",
         "entry",
@@ -91,8 +93,10 @@ class JobRecord:
         "stream",
     )
 
-    def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int, party: int) -> None:
+    def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int, party: int, count: Count) -> None:
         self.job = job
+        self.count = count
+        """Where it is counted while it waits."""
         self.id = job[0]
         self.shape = shape
         self.klass = klass

@@ -225,7 +225,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     )
     leaf = state.tenants.number[row["leaf"]]
     party = state.tenants.party(leaf, spec.user)
-    record = JobRecord(job, state.shape_of(spec.ask), state.klass_of(spec.klass), leaf, party)
+    shape = state.shape_of(spec.ask)
+    count = state.counts.find(leaf, spec.user, shape.gpu_milli)
+    record = JobRecord(job, shape, state.klass_of(spec.klass), leaf, party, count)
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
     record.state = _STATES[row["state"]]
@@ -236,6 +238,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     if row["phase"]:
         record.phase = from_plain(AttemptState, row["phase"])
     state.jobs[record.id] = record
+    state.count(record)
     if row["grants"]:
         record.bill = Bill(party, row["model"], record.shape.gpu_milli, row["rate"])
         record.grants = from_plain(tuple[Grant, ...], row["grants"])
@@ -310,6 +313,11 @@ def derived(state: State) -> dict[str, Any]:
             if tenants.running[seat]
         },
         "queue": _derived_queue(state.queue, tenants),
+        "waiting": {
+            f"{tenants.path[leaf]}:{user}:{milli}": [count.jobs, count.of_user.jobs]
+            for (leaf, user, milli), count in sorted(state.counts.known.items())
+            if count.jobs
+        },
         "jobs": {
             job_id: [record.estimate_ms, record.klass.name, record.shape.gpu_milli, len(record.shape.ways)]
             for job_id, record in sorted(state.jobs.items())

@@ -147,6 +147,8 @@ def _cancel(state: State, record: JobRecord) -> None:
     if state.deferred.pop(record.id, None) is None:
         state.queue.remove(record)
     record.state = JobState.CANCELLED
+    record.count.jobs -= 1
+    record.count.of_user.jobs -= 1
     gone(state, record, state.now_ms)
 
 

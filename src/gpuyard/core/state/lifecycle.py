@@ -55,8 +55,10 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     intake = state.intake.get(id(spec))
     if intake is None or intake[0] is not spec:
         intake = state.take_in(spec)
-    _spec, shape, klass, leaf, party, waits = intake
-    state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party)
+    _spec, shape, klass, leaf, party, waits, count = intake
+    state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party, count)
+    count.jobs += 1
+    count.of_user.jobs += 1
     arrived = state.arrived
     arrived[shape] = arrived.get(shape, 0) + 1
     state.arrivals += 1
@@ -101,7 +103,8 @@ def submit_tasks(
         spec = task.spec
         if first is not None and spec is not first.job.spec:
             # It differs from the first task only in what it waits for.
-            intake[id(spec)] = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after))
+            known = (first.shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
+            intake[id(spec)] = (spec, *known)
         record = submit(state, at_ms, task)
         if first is None:
             first = record
@@ -153,6 +156,9 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         record.move(0, "")
     record.attempt = attempt
     record.phase = _STARTING
+    count = record.count
+    count.jobs -= 1
+    count.of_user.jobs -= 1
     record.state = _RUNNING
     if attempt > 1:
         record.checkpoint_ms = 0
@@ -208,6 +214,8 @@ def end(
     record.for_job = 0
     record.keep(saved_ms)
     record.state = JobState.PENDING
+    record.count.jobs += 1
+    record.count.of_user.jobs += 1
     record.wanted = None
     if record.held or record.begin_ms > at_ms:
         state.defer(record)

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Expected, Shape, rate_on
 from gpuyard.core.fleet.ways import Shapes
+from gpuyard.core.jobs.counts import Count, Counts
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import JobRecord
@@ -30,6 +31,10 @@ FIFO = Order((), False, ())
 
 class InvalidEvent(Exception):
     """An event that cannot follow what the log says so far: a bug in the code that wrote it."""
+
+
+Intake = tuple[JobSpec, Shape, JobClass, int, int, bool, Count]
+"""What a spec means here: shape, class, tenant, party, whether it waits for other jobs, and where it is counted."""
 
 
 class State:
@@ -83,7 +88,9 @@ class State:
         """Time of the last event."""
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
-        self.intake: dict[int, tuple[JobSpec, Shape, JobClass, int, int, bool]] = {}
+        self.counts = Counts()
+        """How many jobs wait, by user and tenant. Derived."""
+        self.intake: dict[int, Intake] = {}
         """Cache: what a spec means here, by `id()` of the spec (the value holds the spec, so its id stays unique)."""
         self.no_room: dict[int, int] = {}
         """Cache: way -> `nodes.freed` when the way was found to have no room."""
@@ -129,12 +136,12 @@ class State:
             record.leaf = self.tenants.leaf(record.job.spec.tenant)
             record.party = self.tenants.party(record.leaf, record.job.spec.user)
             record.klass = self.klass_of(record.job.spec.klass)
+        self.recount()
         for record in self.running.values():
             self._count_running(record)
         for number in range(len(self.tenants.path)):
             self.tenants.rekey(number)
         self.tenants.set_due()
-        self.intake.clear()
         self.recompile()
         self.reindex(self.queue.order)
         self.nodes.freed += 1
@@ -195,7 +202,21 @@ class State:
             if record.state is JobState.PENDING and job_id not in self.deferred:
                 self.queue.add(record)
 
-    def take_in(self, spec: JobSpec) -> tuple[JobSpec, Shape, JobClass, int, int, bool]:
+    def recount(self) -> None:
+        """Count all jobs that wait: after a change of the tenants, or of the jobs other than by an event."""
+        self.counts = Counts()
+        self.intake.clear()
+        for record in self.jobs.values():
+            self.count(record)
+
+    def count(self, record: JobRecord) -> None:
+        """Count a job that no event brought: one that is counted again, or comes from a dump."""
+        record.count = self.counts.find(record.leaf, record.job.spec.user, record.shape.gpu_milli)
+        if record.phase is None:
+            record.count.jobs += 1
+            record.count.of_user.jobs += 1
+
+    def take_in(self, spec: JobSpec) -> Intake:
         """What a spec means under the settings in force: shape, class, tenant, and whether it has dependencies."""
         tenants = len(self.tenants.number)
         leaf = self.tenants.leaf(spec.tenant)
@@ -205,7 +226,10 @@ class State:
         if len(self.intake) >= _INTAKE_MAX:
             self.intake.clear()
         party = self.tenants.party(leaf, spec.user)
-        known = (spec, self.shape_of(spec.ask), self.klass_of(spec.klass), leaf, party, bool(spec.after))
+        shape = self.shape_of(spec.ask)
+        user, gpu_milli = spec.user, shape.gpu_milli
+        count = self.counts.known.get((leaf, user, gpu_milli)) or self.counts.find(leaf, user, gpu_milli)
+        known = (spec, shape, self.klass_of(spec.klass), leaf, party, bool(spec.after), count)
         self.intake[id(spec)] = known
         return known
 

@@ -1,0 +1,118 @@
+"""How many jobs of one user may wait, and that jobs that wait are counted right."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuyard.control import people
+from gpuyard.control.crowding import Crowding
+from gpuyard.control.newjobs import NewJob
+from gpuyard.control.overview import fleet_of, overview
+from gpuyard.control.people import Person
+from gpuyard.control.refusals import Impossible
+from gpuyard.core import State
+from gpuyard.core.state.dump import dump, load
+from gpuyard.model import Outcome, Settings, Tenant, Verb
+from gpuyard.policies.registry import PRESETS
+from gpuyard.store import Idempotency
+from rigs.desk import ANA, ROOT, granted, rig
+
+BOB = Person(1002, 1002, "bob", False)
+
+
+@pytest.fixture(autouse=True)
+def server_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people.os, "geteuid", lambda: 0)
+
+
+def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
+    settings = Settings(waiting_per_user=10, policy=PRESETS["default"])
+    with rig(tmp_path, settings) as desk:
+        first = desk.submit(ANA)
+        array = desk.submit(ANA, array=tuple(range(6)), hold=True)
+        with pytest.raises(Impossible) as refusal:
+            desk.submit(ANA, array=tuple(range(4)))
+        assert (
+            "7 jobs of ana wait already, and these would be 4 more; a user may have 10"
+            == refusal.value.message
+        )
+        assert "`waiting_per_user` in yard.yaml" in refusal.value.hint
+        key = Idempotency("ana", "k", "h")
+        two = NewJob(command=("true",), gpus=1, array=(1, 2))
+        accepted = desk.desk.submit(ANA, two, key).result(10)
+        desk.submit(ANA)
+        with pytest.raises(Impossible, match="10 jobs of ana wait already; a user may have 10"):
+            desk.submit(ANA)
+        again = desk.desk.submit(ANA, two, key).result(10)
+        assert (accepted.first_id, True) == (again.first_id, again.replayed), "it was accepted before"
+        desk.submit(BOB)
+        desk.submit(ROOT, array=tuple(range(20)))
+
+        desk.start(first)
+        desk.submit(ANA)
+        with pytest.raises(Impossible):
+            desk.submit(ANA)
+        granted(desk.desk, desk.desk.wish(ANA, Verb.CANCEL, [str(array)]))
+        desk.submit(ANA, array=tuple(range(6)))
+        desk.books.catch_up()
+        assert 10 == desk.books.state.counts.of_user("ana")
+
+
+def test_jobs_that_the_books_have_not_read_count_too() -> None:
+    state = State()
+    state.settings = replace(state.settings, waiting_per_user=10)
+    crowding = Crowding()
+    crowding.check(ANA, 6, 7, state)
+    crowding.check(BOB, 9, 17, state)
+    with pytest.raises(Impossible, match="6 jobs of ana wait already, and these would be 5 more"):
+        crowding.check(ANA, 5, 23, state)
+    state.last_job_id = 5
+    with pytest.raises(Impossible, match="2 jobs of ana"):
+        crowding.check(ANA, 9, 27, state)
+    state.last_job_id = 7
+    crowding.check(ANA, 10, 27, state)
+    with pytest.raises(Impossible, match="9 jobs of bob wait already, and these would be 2 more"):
+        crowding.check(BOB, 2, 29, state)
+
+
+def walked(state: State) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Waiting jobs by user and tenant, and the GPUs that they want, by a walk through all jobs."""
+    users, jobs, milli = Counter[str](), Counter[str](), Counter[str]()
+    for record in state.jobs.values():
+        if record.phase is None:
+            users[record.job.spec.user] += 1
+            for number in state.tenants.chain[record.leaf]:
+                jobs[state.tenants.path[number]] += 1
+                milli[state.tenants.path[number]] += record.shape.gpu_milli
+    return users, jobs, milli
+
+
+def test_an_overview_counts_as_a_walk_through_all_jobs_does(tmp_path: Path) -> None:
+    tenants = tuple(map(Tenant, ("a", "a/x", "b")))
+    with rig(tmp_path, Settings(tenants=tenants, policy=PRESETS["default"])) as desk:
+        ids = [
+            desk.submit(ROOT, tenant=("a/x", "b", "a/y")[n % 3], gpus=n % 4, hold=n % 5 == 0)
+            for n in range(30)
+        ]
+        desk.submit(ROOT, tenant="b", array=tuple(range(7)), gpus=2)
+        for job_id, outcome in (
+            (ids[1], Outcome.COMPLETED), (ids[9], Outcome.PREEMPTED), (ids[13], Outcome.FAILED),
+        ):  # fmt: skip
+            desk.start(job_id)
+            desk.end(job_id, outcome)
+        desk.start(ids[17])
+        granted(desk.desk, desk.desk.wish(ROOT, Verb.CANCEL, [str(ids[2]), str(ids[5]), str(ids[9])]))
+        desk.books.catch_up()
+        state = desk.books.state
+        again = load(dump(state))
+        state.configure(replace(state.settings, tenants=(*tenants, Tenant("a/z"))))
+        for each in (state, again):
+            users, jobs, milli = walked(each)
+            assert users["root"] == each.counts.of_user("root")
+            rows = {row["tenant"]: row for row in overview(fleet_of(each, 0), 0)["tenants"]}
+            assert {path: jobs[path] for path in rows} == {path: row["waiting"] for path, row in rows.items()}
+            assert {path: milli[path] / 1000 for path in rows} == {
+                path: row["gpus_wanted"] for path, row in rows.items()
+            }
