@@ -1,5 +1,6 @@
 """The compiled core decides what the interpreted one does, to the GPU. Where there is no C compiler it says so."""
 
+import ast
 import os
 import runpy
 import subprocess
@@ -28,6 +29,21 @@ def test_folders_of_the_core_are_compiled_too() -> None:
     assert compile_["CORE_MIN"] <= len(found)
     assert {"gpuyard/core/state/lifecycle.py", "gpuyard/core/phrases.py"} <= set(found)
     assert [] == [name for name in compile_["ALSO"] if not (ROOT / "src" / "gpuyard" / name).exists()]
+
+
+def test_no_field_is_an_object() -> None:
+    """mypyc compiles a class with such a field, and its module cannot be imported (KeyError: 'object')."""
+    compile_ = runpy.run_path(str(COMPILE))
+    names = [*compile_["core_modules"](ROOT / "src"), *[f"gpuyard/{name}" for name in compile_["ALSO"]]]
+    found = [
+        f"{name}:{field.lineno}"
+        for name in names
+        for made in ast.walk(ast.parse((ROOT / "src" / name).read_text(encoding="utf-8")))
+        if isinstance(made, ast.ClassDef)
+        for field in made.body
+        if isinstance(field, ast.AnnAssign) and ast.unparse(field.annotation) == "object"
+    ]
+    assert [] == found, "say what it is, more exactly"
 
 
 @pytest.mark.soak

@@ -29,7 +29,7 @@ class Cut(NamedTuple):
     """Queued or deferred jobs that the state no longer has."""
     ahead: int = 0
     """How many of them are ahead of the job in the queue."""
-    held: object = None
+    held: tuple[dict[int, JobRecord], WaitQueue, dict[int, JobRecord]] | None = None
     """Keeps them alive: freeing them takes as long as examining each."""
 
 
