@@ -173,7 +173,7 @@ class Yard:
             self.now_ms,
             lambda: self.doors.access,
         )
-        holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
+        self._holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
         self.projections = Filler(self.store, self._projections, self.now_ms, self.epoch)
         self._undo.append(self.projections.close)
@@ -183,7 +183,7 @@ class Yard:
             self.engine,
             self._file,
             owner.name,
-            holder,
+            self._holder,
             steady_ms,
             witness,
             following,
@@ -295,7 +295,8 @@ class Yard:
         if not leads:
             try:
                 found = self.store.who_leads()
-                holder = str(found) if found else ""
+                # A process that was elected a moment ago has not looked at its nodes yet.
+                holder = str(found) if found and found.name not in ("", self._holder) else ""
             except YardError as trouble:
                 error = error or trouble.message
         self.reserve.look()

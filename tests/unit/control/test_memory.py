@@ -87,3 +87,18 @@ def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
             assert both < submit(here, "true")
     finally:
         stop.touch()
+
+
+def test_a_process_that_was_just_elected_is_ready_after_its_first_step(tmp_path: Path) -> None:
+    """Before that it knows no nodes, and would refuse the first submission."""
+    here = Yard(Options(tmp_path / "yard", emulate="2 x H100", port=0))
+    try:
+        lease = here.store.elect(here._holder)
+        assert lease is not None
+        assert not here.readiness()[0]
+        lease.release()
+        here.start()
+        until(lambda: here.readiness()[0])
+        assert here.books.state.nodes.node
+    finally:
+        here.close()
