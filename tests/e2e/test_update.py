@@ -1,0 +1,248 @@
+"""A yard of an earlier release is taken over by this one: what its store says, and the jobs that run meanwhile.
+
+`GPUYARD_BEFORE` names a checkout of an earlier release, with an environment of its own in `.venv` or able to run in
+ours: `GPUYARD_BEFORE=../before .venv/bin/pytest -n 0 tests/e2e/test_update.py`. A suite cannot carry another checkout,
+so without it these tests are skipped; `test_operators.py` opens a store of the first release that is kept as text.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.conftest import Box, Done, until
+from e2e.slurm_yard import SlurmYard
+from rigs.dumps import differences
+from rigs.slurm.cluster import SlurmCluster
+
+BEFORE = os.environ.get("GPUYARD_BEFORE", "")
+
+pytestmark = pytest.mark.skipif(not BEFORE, reason="GPUYARD_BEFORE names no checkout of an earlier release")
+
+CONFIG = """version: 1
+clusters: {box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}}
+tenants:
+  research: {weight: 2, guarantee: 4}
+  nlp: {parent: research}
+  interns: {weight: 1, limit: 6}
+classes:
+  batch: {priority: 0, preemptible: true, min_run: 1h, grace: 2s}
+"""
+
+CHANGED = CONFIG.replace("limit: 6", "limit: 5")
+
+CUT = """
+import sys, time
+from gpuyard.control.books import Books
+from gpuyard.store import open_store
+with open_store(sys.argv[1]) as store:
+    now_ms = int(time.time() * 1000)
+    Books(store).save(now_ms, every=1)
+    print(store.forget_log(now_ms))
+"""
+
+DUMP = """
+import json, sys
+from gpuyard.control.books import Books, dump
+from gpuyard.store import open_store
+with open_store(sys.argv[1]) as store:
+    books = Books(store)
+    print(json.dumps([store.latest_snapshot().seq, books.seq, dump(books.state)]))
+"""
+
+LIMIT_S = 100
+"""Of the job that its limit ends: long enough for the yard to be taken over before."""
+
+
+class Release:
+    """A checkout whose programs are run."""
+
+    def __init__(self, checkout: Path | None = None) -> None:
+        own = checkout / ".venv" / "bin" / "python" if checkout else None
+        self._python = str(own) if own is not None and own.exists() else sys.executable
+        self._variables = {"PYTHONPATH": str(checkout / "src")} if checkout is not None else {}
+
+    def yard(self, box: Box, *words: object) -> Done:
+        """A command of this release, in the shell of that box."""
+        return self._run(box, "-m", "gpuyard.cli", *words)
+
+    def program(self, box: Box, text: str, *words: object) -> Any:
+        """What a few lines of Python print, as JSON."""
+        done = self._run(box, "-c", text, *words)
+        assert 0 == done.code, done.err
+        return json.loads(done.out)
+
+    def _run(self, box: Box, *words: object) -> Done:
+        done = subprocess.run(
+            [self._python, *map(str, words)], capture_output=True, text=True, timeout=120, check=False,
+            env=box.environment | self._variables, cwd=box.data.parent,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+class Update:
+    """One yard under two releases, and a folder in which its jobs write down what they did."""
+
+    def __init__(self, box: Box, effects: Path, store: str, *flags: object) -> None:
+        self.box, self.effects, self.store = box, effects, store
+        self._flags = flags
+        self.before, self.now = Release(Path(BEFORE).resolve()), Release()
+
+    def old(self, *words: object) -> str:
+        """A command of the release before, which must end well."""
+        done = self.before.yard(self.box, *words)
+        assert 0 == done.code, done.err
+        return done.out
+
+    def up(self, release: Release) -> None:
+        done = release.yard(self.box, "up", "-d", "--port", 0, "--config", self.box.config, *self._flags)
+        assert 0 == done.code, done.err
+
+    def told(self, *words: object) -> Any:
+        """What the release before says, as JSON."""
+        return json.loads(self.old(*words, "-o", "json"))
+
+    def submit(self, name: str, command: str, *options: object, tenant: str = "research") -> int:
+        """Submit a command of the shell to the release before; the job's id."""
+        words = ("submit", "--no-export", "-n", name, "--tenant", tenant, *options)
+        return int(self.old(*words, "--", "sh", "-c", command).split()[-1])
+
+    def running(self, name: str, ends: str, *options: object, go: str = "go") -> int:
+        """Submit a job that waits until it may end, and writes down that it began and how it ends."""
+        path = self.effects / name
+        waits = f"while [ ! -e {self.effects}/{go} ]; do sleep 0.1; done"
+        words = f"echo start $YARD_ATTEMPT >>{path}; {waits}; echo {ends} >>{path}; {ends}"
+        return self.submit(name, words, "-g", 1, *options)
+
+    def written(self, name: str) -> list[str]:
+        path = self.effects / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def state(self, job: object) -> str:
+        found: str = self.told("show", job)["state"]
+        return found
+
+    def kill(self) -> None:
+        """End the server without a word, as the machine's end would."""
+        # A server of a yard on PostgreSQL has its port in the name.
+        note = max(self.box.data.glob("yard*.pid"), key=lambda path: path.stat().st_mtime_ns)
+        pid = json.loads(note.read_text())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid))
+
+    def cut(self) -> None:
+        """Save a snapshot of a yard that is down, and cut the log there, as the server does after 90 days."""
+        assert self.before.program(self.box, CUT, self.store) > 0, "nothing was cut"
+
+    def same_dump(self) -> None:
+        """Whatever the release before reads in its store, this one reads too; what is new says nothing yet."""
+        snapshot, seq, earlier = self.before.program(self.box, DUMP, self.store)
+        assert snapshot < seq, "nothing came after the snapshot"
+        found = self.now.program(self.box, DUMP, self.store)
+        assert [snapshot, seq] == found[:2]
+        assert [] == list(differences(earlier, found[2]))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" != Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def taken_over(yard: Update) -> None:
+    """Four jobs that ran under the release before end under this one, as they themselves say, and no job is lost."""
+    zero = yard.running("zero", "exit 0")
+    seven = yard.running("seven", "exit 7")
+    away = yard.running("away", "exit 5", go="go-away")
+    limit = yard.running("limit", "exit 0", "--time", f"{LIMIT_S}s")
+    over = time.monotonic() + LIMIT_S
+    waiting = yard.submit("waiting", "true", "-g", 1, "--after", zero)
+    held = yard.submit("held", "true", "-g", 1, "--hold")
+    for name in ("zero", "seven", "away", "limit"):
+        until(lambda name=name: yard.written(name), 60)  # type: ignore[misc]
+    until(lambda: all(yard.state(job) == "RUNNING" for job in (zero, seven, away, limit)), 60)
+    past = [yard.told("history"), yard.told("audit")]
+    yard.kill()
+    yard.same_dump()
+    # One of them ends while no server is there.
+    (yard.effects / "go-away").touch()
+    until(lambda: len(yard.written("away")) == 2, 60)
+
+    yard.up(yard.now)
+    assert time.monotonic() < over, "the machine is too slow for this limit"
+    assert {"RUNNING"} == {yard.box.wait(job, "RUNNING")["state"] for job in (zero, seven, limit)}
+    seen = [json.loads(yard.box(what, "-o", "json").out) for what in ("history", "audit")]
+    known = {row["id"] for row in past[0]}
+    seen[0] = [row for row in seen[0] if row["id"] in known]
+    assert [] == [each for each in differences(past, seen) if not each.endswith(" is new")]
+    assert "PENDING" == yard.box.wait(waiting, "PENDING")["state"]
+    ended = yard.box.wait(limit, "TIMEOUT", s=LIMIT_S + 60)
+    assert ended["ended_ms"] - ended["started_ms"] >= LIMIT_S * 1000
+    (yard.effects / "go").touch()
+    assert 0 == yard.box.wait(zero, "COMPLETED", s=60)["exit_code"]
+    assert 7 == yard.box.wait(seven, "FAILED", s=60)["exit_code"]
+    assert 5 == yard.box.wait(away, "FAILED", s=60)["exit_code"]
+    yard.box.wait(waiting, "COMPLETED", s=60)
+    assert 0 == yard.box("release", held).code
+    yard.box.wait(held, "COMPLETED", s=60)
+    # Each ran once, and the one that its limit ended did not get to its end.
+    assert ["start 1", "exit 0"] == yard.written("zero")
+    assert ["start 1", "exit 7"] == yard.written("seven")
+    assert ["start 1", "exit 5"] == yard.written("away")
+    assert ["start 1"] == yard.written("limit")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_store_and_the_jobs_on_this_machine(
+    bare: Box, tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgresql" else ""
+    effects = tmp_path / "effects"
+    effects.mkdir()
+    box = Box(bare.data, CONFIG)
+    yard = Update(box, effects, url or str(bare.data / "yard.db"), *(["--store", url] if url else []))
+    try:
+        yard.up(yard.before)
+        # A past with something of everything: ends, tries, an array, changes of the configuration, people.
+        yard.submit("well", "true", tenant="interns")
+        yard.submit("failed", "exit 3", "--retries", 1, tenant="interns")
+        cancelled = yard.submit("cancelled", "sleep 600", tenant="interns")
+        yard.submit("array", "true", "--array", "0-3%2", "-g", "0.25", tenant="research/nlp")
+        yard.submit("slice", "sleep 600", "-g", "1g.10gb")
+        yard.submit("share", "sleep 600", "-g", "0.5", "--time", "2h")
+        yard.submit("waits", "true", "-g", "8", "--hold")
+        yard.old("cancel", cancelled)
+        until(lambda: len(yard.told("history")) == 7, 60)
+        box.config.write_text(CHANGED)
+        yard.old("apply", "--yes", "-f", box.config)
+        yard.old("down")
+        yard.cut()
+        yard.up(yard.before)
+        taken_over(yard)
+    finally:
+        # While the store is still there.
+        down = bare("down", "--jobs")
+    assert 0 == down.code, down.err
+
+
+def test_jobs_on_slurm(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    slurm = SlurmYard(tmp_path, slurm_cluster)
+    yard = Update(slurm.box, slurm.effects, str(slurm.box.data / "yard.db"))
+    try:
+        yard.up(yard.before)
+        until(lambda: all(node["state"] == "UP" for node in yard.told("nodes")) and yard.told("nodes"), 60)
+        yard.submit("well", "true", "-g", "1")
+        until(lambda: yard.told("history"), 60)
+        yard.old("down")
+        yard.cut()
+        yard.up(yard.before)
+        taken_over(yard)
+    finally:
+        slurm.close()
