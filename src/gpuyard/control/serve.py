@@ -296,7 +296,7 @@ class Yard:
             try:
                 found = self.store.who_leads()
                 # A process that was elected a moment ago has not looked at its nodes yet.
-                holder = str(found) if found and found.name not in ("", self._holder) else ""
+                holder = str(found) if found and found.pid and found.name != self._holder else ""
             except YardError as trouble:
                 error = error or trouble.message
         self.reserve.look()
