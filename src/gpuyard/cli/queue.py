@@ -1,6 +1,6 @@
 """`yard queue`: what runs and what waits, in the order of the scheduler."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -59,11 +59,54 @@ def queue(
         with client() as yard:
             whose = str(yard.me()["user"]) if mine else user
             found = yard.queue(states=state or [], tenant=tenant, user=whose, limit=limit)
+        printed(found)
+
+    def printed(found: Mapping[str, Any]) -> None:
         _print(found, output, columns or wanted_columns("queue", output), tasks)
 
+    if watch is None:
+        show()
+        return
+    _watch(show, printed, watch, (tenant, user, tuple(state or ())), limit, mine)
+
+
+def _watch(
+    show: Callable[[], None],
+    printed: Callable[[Mapping[str, Any]], None],
+    every_s: int,
+    wanted: tuple[str, str, tuple[str, ...]],
+    limit: int | None,
+    mine: bool,
+) -> None:
+    """The first picture is of a list, so that a mistake is told at once; then the list is kept by its changes."""
+    from threading import Event
+
+    from gpuyard.cli.followed import Followed
     from gpuyard.cli.watching import repeated
 
-    repeated(show, watch)
+    news = Event()
+    followed = Followed(news.set)
+    tenant, whose, states = wanted
+    first = True
+
+    def again() -> None:
+        nonlocal first, whose
+        found = followed.queue(tenant, whose, states)
+        if found is not None:
+            printed({**found, "rows": found["rows"][:limit]})
+            return
+        show()
+        if first:
+            first = False
+            if mine:
+                with client() as yard:
+                    whose = str(yard.me()["user"])
+            followed.start()
+
+    try:
+        repeated(again, every_s, news)
+    finally:
+        followed.close()
 
 
 def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -> None:

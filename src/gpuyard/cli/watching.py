@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -12,6 +13,10 @@ from gpuyard.errors import BadInput, YardError
 _HOME, _ERASE_LINE, _ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _OTHER_SCREEN, _BACK = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 """The screen that programs draw on, without a cursor, long lines cut and not folded; and back."""
+
+
+APART_S = 0.5
+"""Between two pictures, however much happens."""
 
 
 class _Screen(io.StringIO):
@@ -24,8 +29,11 @@ class _Screen(io.StringIO):
         return sys.__stdout__.fileno() if sys.__stdout__ is not None else 1
 
 
-def repeated(show: Callable[[], None], every_s: int | None) -> None:
-    """Show a listing once, or every `every_s` seconds until Ctrl-C. A yard that goes away is waited for."""
+def repeated(show: Callable[[], None], every_s: int | None, news: threading.Event | None = None) -> None:
+    """Show a listing once, or every `every_s` seconds until Ctrl-C. A yard that goes away is waited for.
+
+    `news`: set where there is something to show before that.
+    """
     if every_s is None:
         show()
         return
@@ -40,7 +48,12 @@ def repeated(show: Callable[[], None], every_s: int | None) -> None:
         while True:
             out.write(_frame(_drawn(show), every_s))
             out.flush()
-            time.sleep(every_s)
+            if news is None:
+                time.sleep(every_s)
+            else:
+                time.sleep(APART_S)
+                news.wait(max(0.0, every_s - APART_S))
+                news.clear()
     except KeyboardInterrupt:
         return
     finally:

@@ -156,7 +156,9 @@ def test_tenants_with_what_they_are_promised() -> None:
     assert max(len(head), len(first), len(second)) <= 60
 
 
-def test_who_may_not_watch_events_looks_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pictures: list[Picture] = []
     away: list[str] = []
     second = threading.Event()
@@ -166,8 +168,8 @@ def test_who_may_not_watch_events_looks_every_few_seconds(monkeypatch: pytest.Mo
             raise NoServer("gone")
         return {}
 
-    def refused(_self: Client) -> Any:
-        raise Refused(403, {"detail": "not for you"})
+    def refused(_self: Client, _after: str) -> Any:
+        raise Refused(404, {"detail": "there is nothing here"})
 
     def show(picture: Picture) -> None:
         pictures.append(picture)
@@ -175,8 +177,9 @@ def test_who_may_not_watch_events_looks_every_few_seconds(monkeypatch: pytest.Mo
             second.set()
 
     monkeypatch.setattr(Client, "overview", overview)
-    monkeypatch.setattr(Client, "queue", lambda _self, **_: {"rows": []})
-    monkeypatch.setattr(Client, "events", refused)
+    counts = dict.fromkeys(("seq", "at_ms", "running", "waiting", "set_aside"), 0)
+    monkeypatch.setattr(Client, "queue", lambda _self, **_: {**counts, "columns": [], "rows": []})
+    monkeypatch.setattr(Client, "changes", refused)
     feed = Feed(show, away.append, every_s=0.4)
     feed.start()
     try:

@@ -342,3 +342,19 @@ def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
         (task["label"], task["state"]) for task in view["jobs"]
     ]
     assert view == json.loads(encoded_array(dict(view)))
+
+
+def test_a_model_that_could_not_be_made_is_made_anew(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = yard.submit()
+    listed(yard.views)
+    second = yard.submit()
+    made = publisher.row_of
+
+    def broken(*_args: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(publisher, "row_of", broken)
+    with pytest.raises(MemoryError):
+        listed(yard.views)
+    monkeypatch.setattr(publisher, "row_of", made)
+    assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]

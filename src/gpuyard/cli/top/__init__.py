@@ -23,7 +23,7 @@ def top(
 ) -> None:
     """Watch GPUs, queue and tenants on a full screen; look into a job, read its log, cancel it.
 
-    What happens shows at once where you may watch the yard's events, else after --every seconds. F1 lists the keys.
+    What happens shows at once. F1 lists the keys.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput(

@@ -10,17 +10,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuyard.api.answers import Overview
-from gpuyard.api.client import Client, Refused
+from gpuyard.api.client import Client
+from gpuyard.cli.followed import AGAIN_S, CLOSE_S, LOOK_S, Followed
 from gpuyard.errors import YardError
 
 APART_S_MIN = 0.3
 """Between two looks, however much happens."""
 SHARE = 10
 """After a look, the feed rests for this many times as long as the look took."""
-AGAIN_S = 1.0
-"""Between two tries to reach a server that is away."""
-LOOK_S = 10.0
-CLOSE_S = 2.0
 
 
 class Picture(NamedTuple):
@@ -51,29 +48,23 @@ class Feed:
         self._tenant, self._user, self._every_s = tenant, user, every_s
         self._closing = threading.Event()
         self._news = threading.Event()
-        self._live = False
-        self._listener: Client | None = None
+        self._followed = Followed(self._news.set)
         self.looks = 0
-        """How often it has looked."""
-        self._threads = [
-            threading.Thread(target=run, name=name, daemon=True)
-            for run, name in ((self._look, "top-look"), (self._listen, "top-listen"))
-        ]
+        """How many looks there were."""
+        self._thread = threading.Thread(target=self._look, name="top-look", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
-            thread.start()
+        self._followed.start()
+        self._thread.start()
 
     def close(self) -> None:
         """Stop, and wait until both threads have."""
         self._closing.set()
         self._news.set()
-        if self._listener is not None:
-            self._listener.hang_up()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(CLOSE_S)
+        self._followed.close()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_S)
 
     def hurry(self) -> None:
         """Look again soon: something was asked for."""
@@ -86,7 +77,6 @@ class Feed:
                 with Client(timeout_s=LOOK_S, patience_s=0) as yard:
                     self._look_with(yard)
             except YardError as error:
-                self._live = False
                 if not self._closing.is_set():
                     self._away(error.message)
             self._closing.wait(max(0.0, AGAIN_S - (time.monotonic() - began_s)))
@@ -97,33 +87,14 @@ class Feed:
             self._news.clear()
             began_s = time.monotonic()
             overview = yard.overview()
-            rows = yard.queue(tenant=self._tenant, user=self._user)["rows"]
+            # The queue is kept by its changes; only an older server is asked for all of it.
+            kept = self._followed.queue(self._tenant, self._user)
+            found = kept or yard.queue(tenant=self._tenant, user=self._user)
             now_s = time.monotonic()
             if self._closing.is_set():
                 return
-            self._show(Picture(overview, rows, now_s, self._live))
+            self._show(Picture(overview, found["rows"], now_s, kept is not None))
             self.looks += 1
             apart_s = max(APART_S_MIN, SHARE * (now_s - began_s))
             self._closing.wait(apart_s)
             self._news.wait(max(0.0, self._every_s - apart_s))
-
-    def _listen(self) -> None:
-        """News of the yard, if the user may watch its events."""
-        while not self._closing.is_set():
-            try:
-                with Client(timeout_s=LOOK_S, patience_s=0) as yard:
-                    self._listener = yard
-                    self._live = True
-                    if self._closing.is_set():
-                        return
-                    for _event in yard.events():
-                        self._news.set()
-                        if self._closing.is_set():
-                            return
-            except Refused:
-                # Not for this user: the screen still looks every few seconds.
-                self._live = False
-                return
-            except (OSError, YardError):
-                self._live = False
-            self._closing.wait(AGAIN_S)

@@ -114,6 +114,10 @@ class Publisher:
             try:
                 books.catch_up()
                 return self._publish()
+            except BaseException:
+                # What was touched may be half published: the next model is made anew.
+                self._state = None
+                raise
             finally:
                 books.lock.release()
         finally:
@@ -132,10 +136,13 @@ class Publisher:
         """Nodes, what is on them, and tenants."""
         books = self._books
         with self._lock:
-            if self._fleet.value.seq != books.store.head():
-                with books.lock:
+            known = self._fleet.value.seq
+            if known != books.store.head() and books.lock.acquire(timeout=-1 if known < 0 else WAIT_S):
+                try:
                     books.catch_up()
                     self._fleet.renew(lambda: fleet_of(books.state, books.seq))
+                finally:
+                    books.lock.release()
             return self._fleet.value
 
     def own(self, user: str, most: int) -> list[int] | None:
