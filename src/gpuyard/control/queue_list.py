@@ -94,6 +94,11 @@ class QueueList:
         model, wanted, wide, left = self._model, self._wanted, self._wide, self._left
         everything, nodes, reason, alike = wanted == EVERYTHING, model.nodes, model.reason, model.alike
         texts: list[str] = []
+        if everything and not wide:
+            rows = list(islice(self._line, PIECE if left is None else min(PIECE, left)))
+            if left is not None:
+                self._left = left - len(rows)
+            return ",".join(model.texts(rows)), len(rows) < PIECE or self._left == 0
         looked = 0
         for place, row in islice(self._line, PIECE):
             looked += 1

@@ -34,35 +34,35 @@ def unsaid(_record: JobRecord) -> str:
 class Rows:
     """Rows by id. Never changed: `with_changes` makes another one."""
 
-    __slots__ = ("_chunks", "count")
+    __slots__ = ("chunks", "count")
 
     def __init__(self, chunks: Mapping[int, Mapping[int, Row]] | None = None, count: int = 0) -> None:
-        self._chunks = chunks or {}
+        self.chunks = chunks or {}
         self.count = count
 
     def get(self, job_id: int) -> Row | None:
         """The row of a job, if it is live."""
-        chunk = self._chunks.get(job_id >> _BITS)
+        chunk = self.chunks.get(job_id >> _BITS)
         return None if chunk is None else chunk.get(job_id)
 
     def values(self) -> Iterator[Row]:
         """All of them, in no order that matters."""
-        for chunk in self._chunks.values():
+        for chunk in self.chunks.values():
             yield from chunk.values()
 
     def newest_first(self, before_id: int | None = None) -> Iterator[Row]:
         """By id, the highest first."""
         top = None if before_id is None else before_id >> _BITS
-        for key in sorted(self._chunks, reverse=True):
+        for key in sorted(self.chunks, reverse=True):
             if top is None or key <= top:
-                chunk = self._chunks[key]
+                chunk = self.chunks[key]
                 for job_id in sorted(chunk, reverse=True):
                     if before_id is None or job_id < before_id:
                         yield chunk[job_id]
 
     def with_changes(self, changes: Iterable[tuple[int, Row | None]]) -> "Rows":
         """The same with some rows changed or (None) gone."""
-        chunks: dict[int, Mapping[int, Row]] = dict(self._chunks)
+        chunks: dict[int, Mapping[int, Row]] = dict(self.chunks)
         own: dict[int, dict[int, Row]] = {}
         count = self.count
         for job_id, row in changes:
@@ -174,11 +174,27 @@ class Model:
         return [row.id for row in sorted(rows, key=lambda row: (row.record.started_ms, row.id))]
 
     def _rows(self, line: Iterable[tuple[int | None, int]]) -> Line:
-        get = self.jobs.get
+        chunks = self.jobs.chunks
+        last, chunk = -1, chunks.get(-1, {})
         for place, job_id in line:
-            row = get(job_id)
+            key = job_id >> _BITS
+            if key != last:
+                last, chunk = key, chunks.get(key, {})
+            row = chunk.get(job_id)
             if row is not None:
                 yield place, row
+
+    def texts(self, line: Iterable[tuple[int | None, Row]]) -> list[str]:
+        """The rows as JSON."""
+        nodes, alike, codes, judged_id = self.nodes, self.alike, self.codes, self.judged_id
+        ours, found = self.said is unsaid, []
+        for place, row in line:
+            if ours and row.in_line and row.id not in codes and row.id <= judged_id and not row.earmarked:
+                # As most of a long queue: further back than the last pass has looked.
+                found.append(f'{row.head(nodes, alike)}"in line, {place} ahead"]')
+            else:
+                found.append(row.text(nodes, self.reason(row, place), alike))
+        return found
 
     def own(self, ids: Iterable[int]) -> Line:
         """A few jobs in the same order, without a look at all the others."""

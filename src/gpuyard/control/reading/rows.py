@@ -22,33 +22,37 @@ _REASON = len(QUEUE_COLUMNS) - 1
 class Row:
     """One job. What is made of it for a list is remembered, as text."""
 
-    __slots__ = ("_middle", "aside", "earmarked", "record", "waits_for")
+    __slots__ = ("_head", "aside", "earmarked", "id", "in_line", "record", "waits_for")
 
     def __init__(self, record: JobRecord, aside: bool, waits: str) -> None:
         self.record = record
+        self.id = record.id
         self.aside = aside
         """Whether it is set aside, and not in line."""
         self.earmarked = record.earmark is not None
         self.waits_for = waits
         """The jobs that it still waits for, as Slurm writes them."""
-        self._middle = ""
-
-    @property
-    def id(self) -> int:
-        """The number of the job."""
-        return self.record.id
+        self.in_line = record.phase is None and not aside
+        self._head = ""
 
     @property
     def job(self) -> Job:
         """What was submitted."""
         return self.record.job
 
+    def head(self, nodes: Sequence[Node], alike: "Alike") -> str:
+        """The row as JSON up to its reason. A task that waits does not remember it: there may be very many of them."""
+        head = self._head
+        if not head:
+            job = self.record.job
+            head = f"[{job.id},{encode_basestring(job.label)},{alike.middle(self.record, nodes)},"
+            if not job.array_id:
+                self._head = head
+        return head
+
     def text(self, nodes: Sequence[Node], reason: str, alike: "Alike") -> str:
         """The row as JSON."""
-        job, middle = self.record.job, self._middle
-        if not middle:
-            middle = self._middle = alike.middle(self.record, nodes)
-        return f"[{job.id},{encode_basestring(job.label)},{middle},{encode_basestring(reason)}]"
+        return f"{self.head(nodes, alike)}{encode_basestring(reason)}]"
 
     def same(self, other: "Row") -> bool:
         """Whether both tell the same of a job."""
