@@ -19,6 +19,7 @@ from gpuyard.core.state.dump import derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import (
     Ask,
+    Capability,
     ConfigSet,
     JobSpec,
     LayoutMade,
@@ -173,14 +174,15 @@ class PinMachine(YardMachine):
         told = fate(self.yard.state, number, gpu, wanted, there)
         left = Counter(wanted)
         left.subtract(name for name, _start in used)
+        able = model in MOLDS and Capability.SLICES not in books.lacks.get(books.nodes[number].cluster, ())
         could = (
-            model in MOLDS
+            able
             and min(left.values(), default=0) >= 0
             and can_be_laid(model, used, sorted(left.elements()))
             and (not wanted or room.only_slices(number, gpu))
         )
         assert could != bool(told.refusal), f"{wanted} beside {used} on {model}: {told}"
-        mistaken = model not in MOLDS or not can_be_laid(model, (), wanted)
+        mistaken = not able or not can_be_laid(model, (), wanted)
         assert mistaken == told.mistaken, f"{wanted} on {model}: {told}"
         if told.refusal:
             return
