@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gpuyard.config.problems import quoted, remedy
-from gpuyard.engines.slurm import UNABLE
 from gpuyard.errors import BadInput
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
@@ -18,6 +17,8 @@ PYTHON = "/usr/bin/python3"
 LOG_LIMIT_MIB = 1024
 """How much of an attempt's output is kept by default."""
 
+SLURM_LACKS = frozenset({Capability.SHARES, Capability.SLICES})
+"""What a driven Slurm cannot do, for any user: it gives whole GPUs."""
 
 ATTEMPTS_PER_USER, ATTEMPTS_PER_NODE = 256, 1024
 """How many attempts one user and one node may have by default, where the yard is one machine."""
@@ -103,7 +104,7 @@ class Cluster:
     def lacks(self) -> frozenset[Capability]:
         """What its engine can never do, known without asking it. A Slurm that is observed can do all of it."""
         observed = self.slurm is not None and self.slurm.mode is Mode.OBSERVE
-        return UNABLE if self.engine is Engine.SLURM and not observed else frozenset()
+        return SLURM_LACKS if self.engine is Engine.SLURM and not observed else frozenset()
 
 
 @dataclass(frozen=True, slots=True)

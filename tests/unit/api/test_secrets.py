@@ -58,7 +58,7 @@ def everything(made: Team, token: str) -> bytes:
     for method, form, _ in routes_of(made.app.routes):
         if method != "GET":
             continue
-        path, stream = form.replace("{version}", "1"), form.endswith("/events")
+        path, stream = form.replace("{version}", "1"), form.endswith(("/events", "/changes"))
         paths = [path.replace("{id}", str(each)) for each in ids] if "{id}" in path else [path]
         for each in paths:
             more = (

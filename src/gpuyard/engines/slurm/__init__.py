@@ -1,6 +1,4 @@
-"""Jobs on a Slurm cluster."""
+"""Jobs on a Slurm cluster.
 
-from gpuyard.model import Capability
-
-UNABLE = frozenset({Capability.SHARES, Capability.SLICES})
-"""What a driven Slurm cannot do, for any user: it gives whole GPUs."""
+This file stays empty: every supervisor, and every node of a cluster, imports this package.
+"""
