@@ -179,10 +179,10 @@ def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str])
     if fields.get("script") or not words:
         return
     word, path = words[0], Path(fields.get("cwd", ""), words[0])
-    if "/" not in word and _is_program(word, fields.get("env", {}).get("PATH")):
-        return
     if not path.is_file():
         # It may be there when the job starts.
+        return
+    if "/" not in word and _is_program(word, fields.get("env", {}).get("PATH")):
         return
     runs = os.access(path, os.X_OK)
     content = _script(path)

@@ -82,10 +82,13 @@ def _show(job: str, output: Output) -> None:
 
 def _width() -> int:
     """The width of the terminal; 0: there is none, and lines may be of any length."""
-    import shutil
     import sys
 
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not sys.stdout.isatty():
+        return 0
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def story(job: Mapping[str, Any], width: int = 0) -> list[str]:

@@ -188,11 +188,11 @@ def _place(found: Mapping[str, Any]) -> str:
 
 def _line(text: str, indent: str) -> None:
     """A line for a pipe; on a terminal it is wrapped, and continues under where it began."""
-    import shutil
     import sys
 
     plain = shown(text)
     if sys.stdout.isatty():
+        import shutil
         import textwrap
 
         width = max(40, shutil.get_terminal_size().columns)
