@@ -235,6 +235,37 @@ def test_a_list_has_what_was_published_where_the_books_are_busy_for_long(
     assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]
 
 
+def test_a_large_array_is_published_in_pieces_between_which_others_have_the_books(
+    yard: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start in between is in the list, and a submission in the next one."""
+    monkeypatch.setattr(publisher, "FEW", 2)
+    first = yard.submit(gpus=8)
+    assert 1 == len(listed(yard.views)["rows"])
+    yard.submit(array=tuple(range(7)))
+    pauses: list[int] = []
+    let_others = yard.books.pause
+
+    def others() -> None:
+        if not pauses:
+            yard.start(first, 0xFF)
+        pauses.append(yard.submit(gpus=0))
+
+    def pause() -> None:
+        thread = threading.Thread(target=others)
+        thread.start()
+        while thread.is_alive():
+            let_others()
+
+    monkeypatch.setattr(yard.books, "pause", pause)
+    rows = {row[0]: row for row in listed(yard.views)["rows"]}
+
+    assert 3 == len(pauses)
+    assert 1 + 7 == len(rows)
+    assert "RUNNING" == rows[first][QUEUE_COLUMNS.index("state")]
+    assert 1 + 7 + 3 == len(listed(yard.views)["rows"])
+
+
 def threading_free(lock: Any) -> bool:
     """Whether another thread can have a lock now."""
     found: list[bool] = []

@@ -23,6 +23,8 @@ from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCo
 
 PIECE = 2500
 """Rows that are made in one hold of the books' lock."""
+FEW = 500
+"""The same where a list waits for what was touched, and others for the list."""
 WAIT_S = 1.0
 """How long a reader waits for the newest; then it has what was published last."""
 SHARE = 20
@@ -155,19 +157,36 @@ class Publisher:
 
     def _publish(self) -> Model:
         """Called with both locks."""
-        books = self._books
         ids = self._touched()
-        changes: list[tuple[int, Row | None]]
-        if ids is None:
-            rows, changed = self._anew(), None
-        else:
-            state = books.state
-            changes = [(i, row_of(state, state.jobs[i]) if i in state.jobs else None) for i in ids]
-            assert self._model is not None
-            rows, changed = self._model.jobs.with_changes(changes) if changes else self._model.jobs, ids
-            for job_id, row in changes:
-                self._index(job_id, row, self._model.jobs.get(job_id))
-        return self._put(rows, changed)
+        made = None if ids is None else self._made(ids)
+        if ids is None or made is None:
+            return self._put(self._anew(), None)
+        assert self._model is not None
+        for job_id, row in made.items():
+            self._index(job_id, row, self._model.jobs.get(job_id))
+        return self._put(self._model.jobs.with_changes(made.items()) if made else self._model.jobs, set(made))
+
+    def _made(self, ids: set[int]) -> dict[int, Row | None] | None:
+        """The rows of these jobs, and of those that are touched while they are made; None: nobody knows which.
+
+        A large array is made in pieces, and others have the books in between.
+        """
+        books, state, found = self._books, self._books.state, dict[int, Row | None]()
+        rest = sorted(ids)
+        for first in range(0, len(rest), FEW):
+            if first:
+                books.pause()
+            if books.state is not state:
+                return None
+            found |= self._rows(rest[first : first + FEW])
+        if len(rest) <= FEW:
+            return found
+        more = self._touched()
+        return None if more is None else found | self._rows(more)
+
+    def _rows(self, ids: Iterable[int]) -> dict[int, Row | None]:
+        state = self._books.state
+        return {i: row_of(state, state.jobs[i]) if i in state.jobs else None for i in ids}
 
     def _touched(self) -> set[int] | None:
         """What was touched since the last model; None: nobody knows."""
