@@ -44,4 +44,6 @@ def test_a_round_under_way_is_told_to_break_off_and_waited_for() -> None:
 
 
 def test_what_never_began_is_closed_at_once() -> None:
+    began = time.monotonic()
     Rounds("yard-test", lambda: 0.0).close()
+    assert time.monotonic() - began < WAIT_S
