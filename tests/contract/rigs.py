@@ -279,7 +279,10 @@ def recipe_of(effects: Path, key: str, program: Program) -> Recipe:
     lines.append(f"echo \"${{RANK:-0}} $CUDA_VISIBLE_DEVICES\" >>'{effects}/{key}'")
     if program.only_rank is not None:
         lines.append(f'[ "$RANK" = {program.only_rank} ] || sleep 60')
-    if program.run_ms:
+    if program.run_ms and program.ends_well_on_term:
+        # A shell that hears TERM just before it starts a sleep heeds it only when that sleep ends: short ones.
+        lines.append(f"n=0; while [ $n -lt {program.run_ms // 50} ]; do sleep 0.05; n=$((n + 1)); done")
+    elif program.run_ms:
         lines.append(f"sleep {program.run_ms / 1000}")
     lines.append(f"exit {program.exit_code}")
     return Recipe(script="\n".join(lines) + "\n")
