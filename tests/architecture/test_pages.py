@@ -41,6 +41,24 @@ def test_no_sentence_has_whoever_for_its_subject() -> None:
     assert [] == found
 
 
+def test_the_glossary_names_what_there_is_in_the_source() -> None:
+    """A word of the glossary stands beside its name in code: after a rename the page has to follow."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w[^|]*) \| [A-Z][^|]*\. \| `(\w+)` \|$", text, re.MULTILINE)
+    assert len(rows) == text.count("\n| ") - text.count("\n| word | means | in code |")
+    assert len(rows) >= 60
+    words = [word for word, _name in rows]
+    assert len(words) == len(set(words))
+    names = {
+        name
+        for module in (ROOT / "src").rglob("*.py")
+        for name in re.findall(
+            r"^\s*(?:class |def |self\.)?(\w+)(?=[(:]| =)", module.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert [] == [f"{word}: {name}" for word, name in rows if name not in names]
+
+
 @pytest.mark.parametrize("index", ["README.md", "docs/how-to/README.md"])
 def test_every_how_to_is_linked(index: str) -> None:
     page = ROOT / index
