@@ -3,14 +3,19 @@
 A route that is not in the table fails here, and so does one that does not say what it is.
 """
 
+import inspect
+import json
+import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
 from gpuyard.api.app import PREFIX
+from gpuyard.api.client import Client
 from gpuyard.api.peers import OPEN_PATHS
 from gpuyard.api.routes import ACTION
 from gpuyard.control.newjobs import NewJob
@@ -147,6 +152,40 @@ def test_every_route_says_what_it_is(yard: Team) -> None:
     assert [] == silent
     assert open_ | {f"{PREFIX}/openapi.json"} == OPEN_PATHS
     assert {path for _, path in OPEN} == OPEN_PATHS
+
+
+RECORDED = Path(__file__).parents[2] / "golden" / "api.json"
+
+
+def test_the_api_is_as_recorded(yard: Team) -> None:
+    """Its description, the rights its routes need, and the client's methods. `UPDATE_GOLDEN=1` records them anew.
+
+    A difference is a change for programs that use the API: say it in CHANGELOG.md.
+    """
+    described = yard.app.openapi()
+    found = {
+        f"{part} {name}": text
+        for part, entries in {
+            "schema": described["components"]["schemas"],
+            "path": described["paths"],
+            "right": {
+                f"{method} {path}": route.openapi_extra[ACTION]
+                for method, path, route in routes_of(yard.app.routes)
+                if isinstance(route, APIRoute) and route.openapi_extra
+            },
+            "client": {
+                name: re.sub(r"(?:\w+\.)+(?=[A-Z])", "", str(inspect.signature(method)))
+                for name, method in inspect.getmembers(Client, inspect.isfunction)
+                if not name.startswith("_")
+            },
+        }.items()
+        for name, text in entries.items()
+    }
+    if os.environ.get("UPDATE_GOLDEN"):
+        lines = [f"{json.dumps(name)}: {json.dumps(found[name], sort_keys=True)}" for name in sorted(found)]
+        RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+    assert json.loads(RECORDED.read_text()) == json.loads(json.dumps(found))
 
 
 def job(yard: Team, role: str, relation: str) -> int:
