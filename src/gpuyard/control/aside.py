@@ -1,7 +1,7 @@
 """Long work on the books beside the server: in a copy of its process, made in a moment by the kernel.
 
 Whatever takes seconds with a hundred thousand jobs would keep the books locked, and a library in C that does not let
-other threads have their turn would keep everybody waiting. The copy has the books as they are at that moment, gives
+other threads have their turn would keep every request waiting. The copy has the books as of that moment, gives
 back bytes, and ends with the server. It has none of the server's files, sockets and locks.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _NICE = 10
-"""The copy is in less of a hurry than anybody who waits for an answer."""
+"""The copy has a lower priority than requests."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -1,4 +1,4 @@
-"""The audit trail: the lines of the log that somebody wrote, with who that was. There is no other record to keep."""
+"""The audit trail: the events of the log that a person caused, with that person. There is no other record to keep."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,11 +28,11 @@ KINDS = (
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
 _LOOKED_AT_MAX = 20_000
-"""Lines that one question looks at; where the next begins is told."""
+"""Events that one request looks at; the reply says where the next one begins."""
 
 
 class Done(NamedTuple):
-    """What somebody did."""
+    """What a person did."""
 
     who: str
     what: str

@@ -2,10 +2,10 @@
 
 Every process that answers questions keeps books; the leader decides on its own. Whatever is written is judged under
 the log's lock, on books that have caught up with everything written before, so nothing is committed that no longer
-holds. What the books say and the log does not (a write that failed) is thrown away with the books: they are read anew.
+holds. What the books say and the log does not (a write that failed) is thrown away with the books: they are read again.
 
-However much somebody has written at once, it is folded piece by piece: in between, others have the lock, and nothing
-long is folded inside a transaction, for which everybody who writes would wait.
+A large write is folded piece by piece: in between, other threads get the lock. Nothing long is folded inside a
+transaction, because every writer would wait for it.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
 
 BESIDE_FROM = 2_000
-"""With so many jobs a state is saved by a copy of the process: the books would be locked for too long."""
+"""From this many jobs on, a copy of the process saves the state: the books would be locked for too long."""
 
 PIECE = 500
 """Jobs that are folded in one hold of the lock, about: then others have their turn."""
@@ -99,7 +99,7 @@ class Draft:
 
 
 class Books:
-    """The state, how far it has read, and a lock that everyone who looks at it takes."""
+    """The state, how far it has read the log, and the lock that every reader of it takes."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -116,9 +116,9 @@ class Books:
         self._saving: tuple[int, Aside] | None = None
         """The copy that is being saved, and up to which event."""
         self._turn = Condition(self.lock)
-        """Nobody rings: to wait for it is to let others have the lock."""
+        """Never notified: to wait for it is to let others have the lock."""
         self._wrong = False
-        """Whether they hold what a failed write left: then they are read anew before anyone looks at them."""
+        """Whether they hold what a failed write left: then they are read again before they are used."""
         self.reload()
 
     @property
@@ -130,7 +130,7 @@ class Books:
         return self._policy[1]
 
     def reload(self) -> None:
-        """Read everything anew, from the last snapshot on."""
+        """Read everything again, from the last snapshot on."""
         with self.lock, _reading_much():
             self._wrong, self.fresh = True, None
             found = self.store.latest_snapshot()
@@ -144,7 +144,7 @@ class Books:
     def catch_up(self) -> int:
         """Fold what others have written; how many events that was.
 
-        Where that is much, everybody else has the lock in between, also if the caller had it before.
+        Where that is much, other threads get the lock in between, even if the caller had it before.
         """
         with self.lock:
             if self._wrong:
@@ -170,7 +170,7 @@ class Books:
                 self.pause()
                 folded = 0
             if seq > self.seq:
-                # Not folded by somebody else in a pause.
+                # Not folded by another thread in a pause.
                 apply(self.state, event)
                 self.seq = seq
                 folded += _jobs(event)
@@ -223,7 +223,7 @@ class Books:
                     seqs = self.store.commit(epoch, self.seq, judged)
             except BaseException:
                 if draft is not None and draft.events:
-                    # Read anew when next needed: the store that failed may not be able to answer now.
+                    # Read again when next needed: the store that failed may not be able to answer now.
                     self._wrong = True
                 raise
             if seqs:
@@ -234,7 +234,7 @@ class Books:
             return draft.events
 
     def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:
-        """Save the state if so many events have come since the last time, and wait for it."""
+        """Save the state if enough events have come since the last time, and wait for it."""
         with self.lock:
             if self._wrong:
                 self.reload()
@@ -276,7 +276,7 @@ class Books:
         return body is not None
 
     def stop_saving(self) -> None:
-        """Nobody will put down what is being saved."""
+        """Give up the save that is under way."""
         if self._saving is not None:
             self._saving[1].end()
             self._saving = None

@@ -1,4 +1,4 @@
-"""Whose a class is: everybody's, or that of the tenants and users that yard.yaml names.
+"""Who may use a class: every user, or the tenants and users that yard.yaml names.
 
 Judged once, where a job is accepted: nothing changes the class of a job later, and jobs that were accepted keep theirs.
 """
@@ -19,7 +19,7 @@ def is_theirs(klass: JobClass, tenant: str, user: str) -> bool:
 
 
 def not_their_class(klass: JobClass, tenant: str, user: str, settings: Settings) -> Forbidden | None:
-    """Why a user's job for a tenant is not taken into a class; what it may be instead is named, and nobody else's."""
+    """Why a job is not taken into a class. The refusal names the classes that this user may use, and no others."""
     if is_theirs(klass, tenant, user):
         return None
     open_to = [each.name for each in settings.classes if is_theirs(each, tenant, user)]

@@ -2,7 +2,7 @@
 
 Events never go back in time. Where the machine's clock was set forward and back again, all that came after would bear
 one and the same time, and every job would seem to take no time at all. So time goes on from the latest that was told,
-by a clock that nobody sets, until the machine's own has caught up.
+by a clock that cannot be set, until the machine's own has caught up.
 """
 
 import threading

@@ -2,7 +2,7 @@
 
 Callers leave a ticket and get a future. Everything that waits is taken at once: submissions go into one transaction,
 then requests about jobs into another. A future is done only when its part is on disk, and an error of the
-store reaches everybody whose part was in that transaction; nothing of it was written.
+store reaches every request with a part in that transaction; nothing of it was written.
 
 Clients that were answered together come back together, but not at the same instant: before the disk is kept busy for
 the first of them alone, the thread waits a moment, no longer than a write takes, for as many as there were last time.
@@ -32,7 +32,7 @@ WAITING_MAX = 20_000
 BATCH_MAX = 1_000
 """Requests in one transaction: the loop has to get its turn in between."""
 GATHER_S_MAX = 0.005
-"""The others are waited for no longer than the last write took, and at most so long."""
+"""The longest wait for other requests of a batch; it is never longer than the last write took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Committer:
                 return
 
     def _guarded(self, step: Callable[[list[Any]], None], tickets: list[Any]) -> None:
-        """Whatever goes wrong, everybody gets an answer and the thread goes on."""
+        """Whatever goes wrong, every request gets an answer and the thread goes on."""
         if not tickets:
             return
         try:
@@ -142,7 +142,7 @@ class Committer:
         for arrival, future in tickets:
             refusal = self._judgement(arrival)
             if refusal is not None:
-                # A new one for everybody: an exception that is raised again and again grows.
+                # A new one for each request: an exception that is raised again and again grows.
                 future.set_exception(type(refusal)(refusal.message, refusal.hint))
                 continue
             try:

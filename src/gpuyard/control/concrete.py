@@ -1,7 +1,7 @@
 """Jobs that say what they need instead of what they want: made concrete on the fleet as it is.
 
 `exclusive` means all that a node has, whatever was named. An amount of GPU memory means the cheapest part of a GPU that
-has so much: a share, a MIG slice or a whole one, as far apart from others as asked.
+has enough: a share, a MIG slice or a whole one, as isolated from others as asked.
 """
 
 from collections import Counter
@@ -91,7 +91,7 @@ def _not_cut(new: NewJob, state: State) -> Unacceptable | None:
 
 
 def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
-    """The cheapest part of a GPU with so much memory. 1. price; 2. the smaller part; 3. the model's name."""
+    """The cheapest part of a GPU with enough memory. 1. price; 2. the smaller part; 3. the model's name."""
     choices: list[tuple[int, int, str, GpuRequest]] = []
     unable: list[GpuRequest] = []
     models = _models_here(new, state)

@@ -129,7 +129,7 @@ class Configurations:
         now_ms: Callable[[], int],
         people: Callable[[], Access] = Access,
     ) -> None:
-        """`people` tells who may do what now."""
+        """`people` returns the people of the configuration in force and their rights."""
         self._people = people
         self._books = books
         self._committer = committer
@@ -214,7 +214,7 @@ class Configurations:
         hash_ = text_hash(proposal.text)
 
         def make(draft: Draft) -> dict[str, Any]:
-            # The log is locked: nobody can put another version in force between this look and the write.
+            # The log is locked: no other version can come into force between this look and the write.
             live = _last(draft, store)
             number = live.version if live is not None else 0
             if against is not None and against != number:

@@ -10,7 +10,7 @@ from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.packing.defrag import Emptied, Move, empty_gpus, empty_nodes
 
 MOVES_MAX = 100
-"""Moves of one plan, if nobody says otherwise."""
+"""Moves of one plan, unless the request says otherwise."""
 
 
 def defrag_view(books: Books, now_ms: Callable[[], int], moves_max: int = MOVES_MAX) -> View:
@@ -38,7 +38,7 @@ def _row(state: State, found: Emptied, what: str) -> View:
         "gpus": list(fresh if what == "gpu" else gained),
         "gained_gpus": len(fresh),
         "lost_gpu_s": round(lost_s, 1),
-        # One second of one GPU is the least that a stop costs anybody.
+        # One second of one GPU is the least that a stop costs.
         "gpus_per_gpu_hour": round(len(fresh) * 3600 / max(1.0, lost_s), 1),
         "moves": [_move(state, move) for move in found.moves],
     }

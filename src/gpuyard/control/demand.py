@@ -101,7 +101,7 @@ def waiting_rows(state: State, policy: Policy, now_ms: int, sight: Sight) -> tup
 
 
 def _kept_from(state: State, policy: Policy, record: JobRecord, now_ms: int, sight: Sight) -> str:
-    """Why the first who waits for a size has none. The state is a copy, and is tried out on."""
+    """Why the first job that waits for a size has none. The state is a copy and may be changed."""
     found = explain(state, policy, record.id, now_ms)
     reasons = [told(reason, sight) for reason in (found.reasons if found else ())]
     other = [reason.text for reason in reasons if reason.code is not ReasonCode.ROOM]

@@ -50,8 +50,8 @@ def look_up(
     store: Store,
     sees: Callable[[str], bool] = lambda _tenant: True,
 ) -> "dict[int, Named]":
-    """The jobs and arrays that are waited for, as far as whoever asks `sees` jobs of a tenant. Called with the books
-    locked; what follows is worked out by `resolve`, without."""
+    """The jobs and arrays that are waited for, of the tenants that the person `sees`. Called with the books
+    locked; `resolve` works out the rest without the lock."""
     ids = dict.fromkeys([each.job.id for each in wanted if each.job is not None])
     return {job_id: Named(job_id, state, store, sees) for job_id in ids}
 
@@ -99,7 +99,7 @@ class Named:
         self._ended = {index: JobState(how) for _id, index, tenant, how in ended if sees(tenant)}
         ids = [each[0] for each in ended] + [r.id for r in self._live]
         self._tasks = max(ids, default=job_id) - job_id
-        """How many tasks the array has at most: nobody has to wait for those beyond the last that is known."""
+        """How many tasks the array has at most: a job never waits for tasks beyond the last known one."""
 
     def after(self, kind: AfterKind, index: int | None, delay_ms: int = 0) -> list[After]:
         """What to wait for; those that have ended must have ended as was wanted."""

@@ -83,7 +83,7 @@ class Desk:
         """The cluster that is only looked at; empty: there is none."""
 
     def _check_ours(self, instead: str) -> None:
-        """Refuse what would have to be done by somebody else."""
+        """Refuse what the cluster's own scheduler would have to do."""
         if self._observed:
             raise Impossible(
                 f"cluster {quoted(self._observed)} is observed: Slurm decides there, and nothing is changed from here",
@@ -139,7 +139,7 @@ class Desk:
     def rehearse(self, who: Person, new: NewJob) -> list[Event]:
         """The events of a submission that is only tried: the same judgement, and nothing is written.
 
-        Called with the books locked, so that whoever looks at them next sees the state it was judged on.
+        Called with the books locked, so that the next look at them sees the state it was judged on.
         """
         account = run_as(who, self._allow_root)
         recipe = recipe_of(new, account)
@@ -244,12 +244,12 @@ class Desk:
 
 
 def _seen(who: Person, state: State, label: Label) -> list[JobRecord]:
-    """The live jobs of a label, as far as they are there for whoever asks."""
+    """The live jobs of a label that the person may see."""
     return [record for record in live(state, label) if who.sight.sees(record.job.spec.tenant)]
 
 
 def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
-    """For whom a new job counts and what it then asks for, or why it is not taken."""
+    """The tenant of a new job and its resolved ask, or why it is not taken."""
     new = in_our_words(new, state.settings)
     tenant = tenant_of(new, who, state)
     if isinstance(tenant, Refusal):

@@ -1,4 +1,4 @@
-"""Who is let in, as the configuration in force says it: renewed while the server runs, in every server of a yard.
+"""The people of the configuration in force: renewed while the server runs, in every server of a yard.
 
 The people of a start are those of its file. Once another version of the configuration is in force, by `yard apply`,
 a rollback or another server's start, the people of that version count, within a moment and without a restart. A
@@ -47,7 +47,7 @@ class Doors:
         self._rounds = Rounds("yard-people", self._round)
         self._seen_seq = -1
         live = self._store.config_version()
-        # The version of a start is of a file like ours, and ours is newer; one that somebody applied is not undone.
+        # The version of a start comes from a file like ours, and ours is newer; an applied version is not undone.
         self._seen = 0 if live is None or live.how is not How.START else live.version
         self.roster = Roster(self.access.users, self.access.uid_min)
         self.office = Office(books, committer, now_ms, self.access, self.roster) if auth else None
@@ -75,7 +75,7 @@ class Doors:
         self._rounds.close(wait_s=2)
 
     def look(self) -> None:
-        """Take up the people of the version in force, if it is another than the last one seen."""
+        """Take up the people of the version in force, if it differs from the last one seen."""
         with self._lock:
             live = self._store.config_version()
             if live is None or live.version == self._seen:
@@ -85,7 +85,7 @@ class Doors:
             try:
                 access = loads(body.decode(), f"version {live.version}").access if body is not None else None
             except ConfigError as error:
-                # A text of a newer release: those who are let in now are the last ones that were understood.
+                # A text of a newer release: the people of the last version that was understood stay.
                 _log.warning("people stay as they are: %s", error.message)
                 return
             if access is None or access == self.access:
@@ -108,6 +108,6 @@ class Doors:
                 self._seen_seq = self._store.head()
                 self.look()
         except YardError as error:
-            # A store that is away comes back, and those who were let in are known meanwhile.
+            # A store that is away comes back; meanwhile the people stay as they were.
             _log.debug("people could not be looked up: %s", error.message)
         return LOOK_S

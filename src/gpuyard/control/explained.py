@@ -79,7 +79,7 @@ class Explained:
             known = _one(self._books.state, label, sight)
             submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
         if submitted_ms is None:
-            # Before anything is said of that time: of a job that is not theirs nobody learns when it was not there.
+            # Checked first: a person must not learn from the answer when a job out of their sight existed.
             raise no_job(label)
         now_ms = self._now_ms()
         if at_ms > now_ms + _FUTURE_MS:
@@ -113,7 +113,7 @@ class Explained:
     # -- shares --------------------------------------------------------------------------------------------------
 
     def share(self, tenant: str = "", sight: Sight = ALL) -> View:
-        """The tenant tree, or a tenant with all above and below it; of it, what is there for whoever asks."""
+        """The tenant tree, or a tenant with all above and below it, as far as the person may see it."""
         now_ms = max(self._now_ms(), self._books.state.now_ms)
         view, every = self._think(_share, now_ms)
         rows = [row for row in every if sight.knows(row.path)]
@@ -219,8 +219,8 @@ def why_view(
 ) -> View:
     """Everything that is known about why a live job waits. The state is the caller's own, and may be spoilt if told so.
 
-    Not judged: what is true of one pass, without copies, for who does not want to wait. Of others' jobs it has ids
-    alone, and tenants only as far as they are there for whoever asks.
+    Not judged: what is true of one pass, without copies, for a quick answer. Of others' jobs it has ids alone, and
+    only the tenants that the person may see.
     """
     where = _position(state, policy, record) if record.phase is None else ""
     if judged:

@@ -36,7 +36,7 @@ from gpuyard.policies.registry import PRESETS
 TIMEOUT_S = 20.0
 """A command of Slurm that has not answered by then is taken for one that came to no answer."""
 STAND_IN = EmulatedGpus(8, "A100-80GB")
-"""What a machine without GPUs pretends to have if nobody says otherwise, so that a first job runs anywhere."""
+"""What a machine without GPUs pretends to have by default, so that a first job runs anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Fleet:
     prices: Mapping[str, int] = field(default_factory=dict)
     """Micro-dollars an hour by GPU model, where the configuration has them."""
     access: Access | None = None
-    """Who may do what, where the configuration says so."""
+    """People and their rights, if the configuration has any."""
     log_limit_mib: int = LOG_LIMIT_MIB
     """How much is kept of what an attempt writes."""
     slurm: SlurmCluster | None = None
@@ -63,7 +63,7 @@ class Fleet:
     """Whether the settings of GPUs stay as they are."""
 
     def price_micro_usd_h(self, model: str) -> int:
-        """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
+        """What an hour of a GPU costs: as configured, else its list price; 0: not known."""
         known = {**CATALOGUE, **{each.name: each for each in self.settings.gpu_models}}
         listed = known[model].list_price_micro_usd_h if model in known else 0
         return self.prices.get(model, listed)

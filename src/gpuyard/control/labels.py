@@ -51,7 +51,7 @@ def row_label(row: HistoryRow) -> str:
 
 
 def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
-    """The last try of what another system has under this label; None: nobody has, or it is an array there."""
+    """The last try of another system's job with this label; None: there is none, or it is an array there."""
     rows = [
         row
         for row in store.array_history(label.id, (label.index or 0) - 1, 1000)

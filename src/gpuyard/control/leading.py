@@ -36,17 +36,17 @@ REST_S = 0.01
 RETRY_S_MAX = 10.0
 LEASE_CHECK_S = 1.0
 TELL_S = 1.0
-"""How often the other processes are told why jobs wait, if that has changed."""
+"""How often the reasons of waiting jobs are written for the other processes, if they have changed."""
 KEYS_KEPT_MS = 7 * 86_400_000
 """How long an idempotency key is remembered."""
 LOG_KEPT_MS = 90 * 86_400_000
-"""How long the log is kept: so far back `why --at` can look. The history of ended jobs stays."""
+"""How long the log is kept, and so how far back `why --at` can look. The history of ended jobs stays."""
 TIDY_EVERY_S = 3600.0
 
 
 @dataclass(slots=True)
 class Standing:
-    """How the process stands, for whoever asks."""
+    """Whether this process leads, and how it is doing."""
 
     leads: bool = False
     epoch: int = 0
@@ -227,7 +227,7 @@ class Leader:
             return
 
         def make(draft: Draft) -> None:
-            # What an observed cluster did before we looked is told from its beginning: so far back the file counts.
+            # The jobs of an observed cluster began before the first look: the file counts from their beginning.
             back_ms = FIRST_MS if isinstance(self._engine, ObservedSlurm) else 0
             now_ms = max(self._now_ms() - back_ms, draft.state.now_ms)
             self.note = put_start(draft, self._books.store, start, self._by, now_ms)
@@ -248,7 +248,7 @@ class Leader:
         standing.late = controller.late if isinstance(controller, Controller) else {}
         standing.error = ""
         for trouble in step.errors:
-            # What goes on is told once, not at every step.
+            # A lasting error is logged once, not at every step.
             if trouble not in before:
                 _log.warning("%s", trouble)
         if self._shared:
@@ -282,7 +282,7 @@ class Leader:
             _log.info("%d events older than %d days were cut off the log", cut, LOG_KEPT_MS // 86_400_000)
 
     def _mend(self) -> None:
-        """Books that could not be put right when a write failed are read anew before anything is decided on them."""
+        """Books that could not be put right when a write failed are read again before anything is decided on them."""
         try:
             self._books.reload()
         except Exception as error:

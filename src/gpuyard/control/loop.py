@@ -70,12 +70,12 @@ NODES_EVERY_MS = 10_000
 DOOMED_MAX = 100
 """Jobs that can never start, ended in one step: cancelling an array may doom 20,000, and others' starts would wait."""
 LISTING_EVERY_MS = 30_000
-"""How often everything the engine knows is recounted, to find what nobody owns."""
+"""How often everything the engine knows is recounted, to find attempts that belong to no job."""
 
 
 @dataclass(slots=True)
 class Step:
-    """What one step did, for whoever watches."""
+    """What one step did."""
 
     events: list[Event] = field(default_factory=list)
     """Everything it wrote."""
@@ -122,7 +122,7 @@ class Controller:
         self._until_ns = 0
         """Until when this step acts, by the stopwatch."""
         self._at_least = AT_ONCE_MAX
-        """How many attempts the engine is given in one call at least, if there are so many."""
+        """The least number of attempts that the engine is given in one call, if there are as many."""
         self._starters: dict[str, int] = {}
         """Users whose attempts are being started, and when that last was so."""
         self._each_ns: dict[str, int] = {}
@@ -132,7 +132,7 @@ class Controller:
         self.late: dict[str, str] = {}
         """Attempts whose start came to nothing yet, or whose end does not come, and why."""
         self._unasked: dict[str, None] = {}
-        """Attempts that this leader decided to start and has not asked the engine for: nobody else can have."""
+        """Attempts that this leader decided to start and has not asked the engine for: no other server can have."""
         self._unknown_since: dict[str, int] = {}
         self._barred: set[str] = set()
         """Attempts of which the engine promised that they will not run from now on."""
@@ -359,7 +359,7 @@ class Controller:
 
     def _stop(self, halts: list[Halt], now_ms: int, step: Step) -> bool:
         """Whether the engine answered."""
-        # Nobody can have started these but us, and we will not: the engine need not know.
+        # Only this leader could have started these, and it will not: the engine need not know.
         never = [halt.key for halt in halts if halt.key in self._unasked]
         self._barred.update(never)
         for key in never:
@@ -463,7 +463,7 @@ class Controller:
     # -- recount -----------------------------------------------------------------------------------------------
 
     def _recount(self, step: Step, now_ms: int) -> None:
-        """Look at everything the engine knows: stop what nobody owns, forget what is over."""
+        """Look at everything the engine knows: stop attempts that belong to no job, forget those that are over."""
         if self._listing_ms is not None and 0 <= now_ms - self._listing_ms < LISTING_EVERY_MS:
             return
         try:

@@ -19,7 +19,7 @@ _FILE = "log.json"
 _MARGIN = 1_000
 """Ids that were given out since the folder was last told, at most."""
 EVERY_MS = 1_000
-"""How often it is told, at most, but before every start."""
+"""How often it is written at most, except that it is written before every start."""
 
 
 class Memory(NamedTuple):
@@ -54,11 +54,11 @@ class Witness:
         return self._memory.adopted
 
     def tell(self, seq: int, job_id: int, now_ms: int, *, starts: bool) -> None:
-        """The log has come so far; at once where an attempt is about to start."""
+        """Note how far the log has come; at once if an attempt is about to start."""
         if job_id <= self._memory.job_id or not (starts or abs(now_ms - self._told_ms) >= EVERY_MS):
             return
         memory = self._memory._replace(seq=seq, job_id=job_id)
-        # On a full disk it is told the next time; an attempt needs the disk, too, and does not start.
+        # On a full disk it is written the next time; an attempt needs the disk too, and does not start.
         with suppress(OSError):
             files.overwrite(self._path, memory._asdict())
             self._memory, self._told_ms = memory, now_ms

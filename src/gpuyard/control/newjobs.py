@@ -125,7 +125,7 @@ class NewJob:
         """What each task counts of the cores: as much as it names. One that names none and has no GPU counts one.
 
         A task with a GPU that names none counts none: how many there are is bounded by the GPUs, and on a machine with
-        fewer cores than GPUs nobody expects a GPU to stay idle for a core that nobody asked for.
+        fewer cores than GPUs, no GPU should stay idle for want of a core that the job did not ask for.
         """
         if self.cpu_milli is not None:
             return self.cpu_milli
@@ -209,7 +209,7 @@ def spec_of(new: NewJob, who: Person, tenant: str, recipe: str, after: tuple[Aft
 
 
 def owned(spec: JobSpec, account: RunAs, settings: Settings) -> JobSpec:
-    """A share says whose it is, where shares of one GPU belong to one user: the one as whom the job runs."""
+    """The spec with the owner of its share, where the shares of a GPU belong to one user: the one it runs as."""
     request = spec.ask.gpus
     if settings.mps_users != "one" or not isinstance(request, Milli) or not account.user:
         # A yard of an ordinary user runs everything as that one.
@@ -288,7 +288,7 @@ def in_our_words(new: NewJob, settings: Settings) -> NewJob:
 
 
 def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
-    """For whom a job counts: the tenant that was named, else the user's own, else the user where there are none."""
+    """The tenant of a job: the one that was named, else the user's own, else the user's name if there are none."""
     known = [tenant.path for tenant in state.settings.tenants]
     if not new.tenant and who.home:
         return who.home
@@ -296,7 +296,7 @@ def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
         return new.tenant or who.name
     if new.tenant:
         if not who.sight.whole or new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
-            # Somebody who sees a part of the yard is refused in the same words whether or not there is such a tenant.
+            # A person with sight of a part of the yard gets the same words whether or not there is such a tenant.
             return new.tenant
         named = [path for path in known if who.sight.knows(path)]
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
@@ -360,7 +360,7 @@ def _held_to(who: Person) -> bool:
 
 
 def _by_name(known: Sequence[str], who: Person) -> list[str]:
-    """The tenants of somebody whom yard.yaml does not name: of their own name, or below the only one that there is."""
+    """The tenants of a user that yard.yaml does not name: of the user's name, or below the only tenant there is."""
     if not known:
         return [who.name]
     return _called_like(known, who) or [own for own in (_own_tenant(known, who),) if own]

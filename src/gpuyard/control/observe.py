@@ -36,10 +36,10 @@ from gpuyard.model import (
 from gpuyard.model.mig import Slice
 
 CHECKPOINT_EVERY_MS = 10_000
-"""A checkpoint is worth an event only if it is so much newer than the last one in the log."""
+"""How much newer than the last one in the log a checkpoint has to be to get an event of its own."""
 
 HANDS_OFF = "card_settings"
-"""Who pins GPUs to what they are cut to, where yard.yaml says `card_settings: leave`, and lets them go where not."""
+"""The name under which GPUs are pinned to their layouts while yard.yaml says `card_settings: leave`."""
 
 _STARTING, _RUNNING = AttemptState.STARTING, AttemptState.RUNNING
 _SUSPENDED, _UNKNOWN = AttemptState.SUSPENDED, AttemptState.UNKNOWN
@@ -57,7 +57,7 @@ def attempt_key(yard: str, job_id: int, attempt: int, submitted_ms: int) -> str:
 
 
 def attempt_of(yard: str, key: str) -> tuple[int, int] | None:
-    """Job and attempt of a key of this yard; None: it is nobody's here."""
+    """Job and attempt of a key of this yard; None: the key belongs to no job here."""
     name, _, attempt = key.rpartition("-")
     name, _, job_id = name.rpartition("-")
     name, _, _submitted = name.rpartition("-")
@@ -187,7 +187,7 @@ def engine_events(
 
 
 def _renamed(state: State, number: int, node: Node, now_ms: int) -> list[Event]:
-    """A node whose GPUs were called something else is called right at once. What was kept there is chosen anew."""
+    """A node whose GPUs had another name gets the right one at once. Earmarks there are chosen again."""
     kept = [
         job_id
         for job_id, record in sorted(state.earmarks.items())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Only such as need the provider's private key: with any other, whoever knows the client could sign."""
+"""Only algorithms that need the provider's private key: with any other, anyone who knows the client could sign."""
 FETCH_S = 5.0
 KEYS_S = 600.0
 CLOCKS_S = 30
@@ -38,7 +38,7 @@ _DOCUMENT_BYTES_MAX = 1 << 20
 
 
 class Vouched(NamedTuple):
-    """Somebody whom the identity provider vouches for."""
+    """A person that the identity provider vouches for."""
 
     name: str
     right: Right
@@ -72,7 +72,7 @@ class Provider:
         return {"issuer": self._oidc.issuer, "client_id": self._oidc.client_id, "scopes": self._oidc.scopes}
 
     def vouched(self, id_token: str, nonce: str) -> "Vouched":
-        """Whom the provider vouches for, and what they may do here."""
+        """The person that the provider vouches for, and what they may do here."""
         claims = self._checked(id_token, nonce)
         name = claims.get(self._oidc.user_claim)
         if not isinstance(name, str) or not name:
@@ -127,7 +127,7 @@ class Provider:
         return claims
 
     def _key_client(self) -> "PyJWKClient":
-        """The provider's keys, by its own description; fetched anew after a while, and for a key not seen before."""
+        """The provider's keys, by its own description; fetched again after a while, and for a key not seen before."""
         import jwt  # noqa: PLC0415
 
         with self._lock:

@@ -1,6 +1,6 @@
-"""The whole yard in one answer: every GPU and who is on it, every tenant and what it holds. For `yard top`.
+"""The whole yard in one answer: every GPU and the jobs on it, every tenant and what it holds. For `yard top`.
 
-It is made once for everybody (`Fleet`), with the books locked; what somebody may see of it is taken from that.
+It is made once for all (`Fleet`), with the books locked; each person gets the part that they may see.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.model.units import MILLI
 
 NODES_MAX = 1000
-"""Nodes beyond so many are counted and not drawn: nobody looks at ten thousand bars."""
+"""Nodes beyond this number are counted and not drawn: ten thousand bars help no reader."""
 FOREIGN = "foreign"
 """Stands for the job on a GPU that someone outside the yard uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes and tenants at one event, as they are for somebody who sees everything."""
+    """Nodes and tenants at one event, as a person with sight of everything sees them."""
 
     seq: int = -1
     now_ms: int = 0
@@ -50,7 +50,7 @@ def fleet_of(state: State, seq: int) -> Fleet:
 
 
 def overview(fleet: Fleet, at_ms: int, sight: Sight = ALL) -> View:
-    """What somebody may see. A job that is not there for them has its number and no tenant, as in the queue."""
+    """The part that a person may see. A job out of sight has its number and no tenant, as in the queue."""
     return {
         "at_ms": max(at_ms, fleet.now_ms),
         "running": fleet.running,

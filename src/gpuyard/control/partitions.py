@@ -202,7 +202,7 @@ def _same(state: State, number: int, found: Fate) -> bool:
 
 
 def _reserve_note(state: State, number: int, fates: Sequence[Fate]) -> list[str]:
-    """Somebody's word stands above `whole_gpus`; that fewer stay whole is said."""
+    """A person's request counts more than `whole_gpus`; the answer says that fewer GPUs stay whole."""
     free = state.nodes.free_mask[number]
     lost = sum([free >> each.gpu & 1 for each in fates if each.held and not each.refusal])
     left, reserve = whole_free(state.nodes) - lost, state.settings.whole_gpus

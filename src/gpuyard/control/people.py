@@ -1,4 +1,4 @@
-"""Who asks, and as whom their jobs run.
+"""People: the person behind a request, and the account that their jobs run as.
 
 On one machine the kernel says who is at the other end of a Unix socket; the holder of the token acts as its owner.
 A server of root runs each job as the user who submitted it; any other server can only run jobs as itself, so
@@ -35,7 +35,7 @@ from gpuyard.control.rights import (
 
 _NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
 NO_UID = -1
-"""Of people who run nothing and have no account."""
+"""The uid of a person without an account here, who runs no jobs."""
 _NSSWITCH = "/etc/nsswitch.conf"
 _OWN_SOURCES = frozenset({"files", "compat", "db", "systemd", "altfiles"})
 _SSSD = "/var/lib/sss/pipes/nss"
@@ -47,15 +47,15 @@ _LOOK_EVERY_S = 10
 
 @dataclass(frozen=True)
 class Person:
-    """Someone who asks for something."""
+    """The user or program behind a request."""
 
     uid: int
     gid: int
     name: str
     admin: bool
-    """Root, or the owner of the server: may act on everybody's jobs and on nodes."""
+    """Root, or the owner of the server: may act on all jobs and on nodes."""
     login: str = ""
-    """The user of the machine as whom their jobs run; empty: called as they are."""
+    """The account of the machine that their jobs run as; empty: it has the person's name."""
     given: Rights | None = None
     """What they may do; None: as it is without `--auth`."""
     token: str = ""
@@ -111,7 +111,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class RunAs:
-    """As whom a job runs; all empty: as the server itself."""
+    """The account that a job runs as; all empty: the server's own."""
 
     uid: int = 0
     gid: int = 0
@@ -141,7 +141,7 @@ def _has_other_people(_when: int) -> bool:
 
 
 def is_person(uid: int, shell: str) -> bool:
-    """Whether an account is one that somebody works with."""
+    """Whether an account is one that a person works with."""
     return uid in _HUMAN_UIDS and not shell.endswith(_NO_LOGIN)
 
 
@@ -159,7 +159,7 @@ def _asks_for_users() -> bool:
 
 
 def run_as(who: Person, allow_root: bool) -> RunAs:
-    """As whom this person's jobs run here, or `Forbidden`."""
+    """The account that this person's jobs run as here, or `Forbidden`."""
     server_uid = os.geteuid()
     if who.uid == NO_UID:
         has = ", ".join(map(str, who.rights))
@@ -181,7 +181,7 @@ def run_as(who: Person, allow_root: bool) -> RunAs:
 
 
 class Roster:
-    """The people of a yard with `--auth`: who they are here, and the most that they may do."""
+    """The people of a yard with `--auth`: their accounts here, and the most that they may do."""
 
     def __init__(self, accounts: Mapping[str, Account] | None = None, uid_min: int = UID_MIN) -> None:
         self._accounts = dict(accounts or {})
@@ -246,11 +246,11 @@ class Roster:
         return Person(uid, gid, name, False, found.name, (limit,), default_tenant=home)
 
     def check(self, name: str, right: Right) -> None:
-        """Raise why nobody of this name could have this right here."""
+        """Raise why no user of this name could have this right here."""
         self._entry(name, (right,))
 
     def _entry(self, name: str, rights: Rights) -> pwd.struct_passwd | None:
-        """The user of the machine as whom somebody's jobs run; None: there is none, and they run nothing."""
+        """The account of the machine that a person's jobs run as; None: there is none, and they run nothing."""
         account = self._accounts.get(name)
         login = (account.unix if account is not None else "") or name
         try:

@@ -1,6 +1,6 @@
 """Where a yard keeps its things on a machine, and how commands find it. Light, because every command imports it.
 
-    DATA/            0711: other users pass through to the socket, nobody lists
+    DATA/            0711: other users pass through to the socket and cannot list
       yard.db        the store (unless --store names another)
       yard.pid       0600, locked while a server runs; holds its port, and which process it is
       yard.sock      the API on a Unix socket; the kernel knows which user connects
@@ -39,7 +39,7 @@ class AlreadyRunning(YardError):
 
 
 def default_data() -> Path:
-    """Where the data is if nobody says: `$YARD_DATA`, root's own place, or the user's."""
+    """Where the data is by default: `$YARD_DATA`, root's own place, or the user's."""
     named = os.environ.get("YARD_DATA")
     if named:
         return Path(named)
@@ -109,7 +109,7 @@ class DataDir:
         return found.f_ffree if found.f_files else 1 << 30
 
     def _check_owner(self) -> None:
-        """Raise if somebody else could change what the server believes: whom to run jobs as is in it."""
+        """Raise if another user could change what the server believes: which account jobs run as is in it."""
         mine = {0, os.geteuid()}
         for path in (self.root, *[self.root / name for name in _TRUSTED]):
             with suppress(FileNotFoundError):
@@ -140,7 +140,7 @@ class DataDir:
         return self.root / "started.json"
 
     def remember(self, text: str, name: str) -> None:
-        """Keep the configuration of a start, for starts without one: it says what the machine is and who may come."""
+        """Keep the configuration of a start, for starts without one: it names the machine's nodes and people."""
         draft = self.root / f".started.{os.getpid()}"
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Jobs and nodes as plain values, for whoever shows them: one form for live jobs and for ended ones."""
+"""Jobs and nodes as plain values, ready to be shown: one form for live jobs and for ended ones."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -117,7 +117,7 @@ def live_job(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: s
 
 
 def live_task(nodes: Sequence[Node], record: JobRecord) -> View:
-    """A task of an array that has not ended, where all of them are told: what differs from one to the next."""
+    """A live task in a list of all tasks of its array: only the fields that differ from task to task."""
     return {
         "id": record.id,
         "label": record.job.label,

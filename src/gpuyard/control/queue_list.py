@@ -1,7 +1,7 @@
-"""The queue as a list: the jobs that somebody wants, in the order of the scheduler, made piece by piece.
+"""The queue as a list: the jobs that were asked for, in the order of the scheduler, made piece by piece.
 
-It is made of what was published last, and needs the books no more: however long somebody takes to read hundreds of
-thousands of rows, they are those of one event, and nobody waits.
+It is made of what was published last and does not need the books: a slow reader of hundreds of thousands of rows gets
+those of one event, and no other request waits for it.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ PIECE = 2500
 """Rows that are made at a time."""
 
 OWN_MAX = 100
-"""A user with so few jobs gets them without a walk through everybody's."""
+"""A user with at most this many jobs gets them without a walk through all jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Filter:
     user: str = ""
     name: str = ""
     sight: Sight = ALL
-    """Of these, what is there for whoever asks."""
+    """Of these rows, those that the person may see."""
 
     def live(self, record: JobRecord) -> bool:
         """Whether a live job is wanted."""
@@ -119,6 +119,6 @@ class QueueList:
 
 
 def _out_of_sight(wanted: Filter, record: JobRecord) -> bool:
-    """Whether a job is there, in the state that is asked for, and only its names are nobody's business."""
+    """Whether a job is in the wanted state but out of sight: its row is shown without names."""
     seen = wanted.sight.sees(record.job.spec.tenant)
     return not seen and (not wanted.states or record.state.value in wanted.states)

@@ -24,7 +24,7 @@ from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Ended, Mark, Removal
 
 BY_ITSELF = "retention"
-"""Who removes what yard.yaml no longer wants kept."""
+"""The name under which the server removes what yard.yaml no longer keeps."""
 ENVIRONMENTS, SCRIPTS = "environments", "scripts"
 OF_RECIPES = (ENVIRONMENTS, SCRIPTS)
 KINDS = (*OF_RECIPES, *[what.value for what in Leftover])
@@ -35,7 +35,7 @@ PAUSE_S = 0.05
 BUDGET_S = 0.5
 """How long one request may take steps."""
 BACK_MS, FIRST_BACK_MS = HOUR_MS, DAY_MS
-"""So far back ends are looked at again, in an hour and after a start: an end may be seen late."""
+"""How far back ends are looked at again, every hour and after a start: an end may be seen late."""
 
 _START: Mark = (0, 0)
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def place_of(text: str) -> Place:
     """The place that a reply named."""
     kind, _, rest = text.partition(":")
     ended_ms, _, name = rest.partition(":")
-    # Names are hashes and ids; the store holds numbers of so many bits.
+    # Names are hashes and ids; the store holds numbers of 63 bits.
     if kind not in KINDS or not (ended_ms.isdecimal() and len(ended_ms) < 18 and len(name) <= 64):
         raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
     if kind not in OF_RECIPES and name and not (name.isdecimal() and len(name) < 18):
@@ -70,7 +70,7 @@ class Wish:
 
     by: str = BY_ITSELF
     older_ms: int | None = None
-    """Of jobs that ended so long ago; None: as long ago as yard.yaml says."""
+    """Remove what is kept of jobs that ended this long ago; None: as long ago as yard.yaml says."""
     dry_run: bool = False
     """Only count it."""
 

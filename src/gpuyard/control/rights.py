@@ -1,4 +1,4 @@
-"""Who may do what: one table, one question, asked by every route.
+"""Rights: one table of what each role may do, and one question that every route asks.
 
 A person has rights: a role at a place in the tree of tenants, which holds for everything below it. An action needs a
 role there; for some a lower one will do where the job is the person's own. Nothing here knows HTTP, files or time.
@@ -42,16 +42,16 @@ class Action(Enum):
     """What a route does. A route that does not say so is not served."""
 
     ANYBODY = "anybody"
-    """Needs nobody to be known: health, and how to log in."""
+    """For unknown callers too: health, and how to log in."""
     SELF = "self"
-    """Concerns whoever asks: which rights they have, which tokens."""
+    """About the person that asks: their rights and tokens."""
     SEE_QUEUE = "see-queue"
     SEE_NODES = "see-nodes"
     SEE_JOB = "see-job"
     SUBMIT = "submit"
     ACT_ON_JOB = "act-on-job"
     MOVE_JOB = "move-job"
-    """Before the jobs of all others, so for whoever may act on all of them."""
+    """Puts a job before all others, so it needs the right to act on all of them."""
     READ_JOB = "read-job"
     """What is in a job: what it wrote, its script, its environment."""
     SEE_TENANTS = "see-tenants"
@@ -65,7 +65,7 @@ class Action(Enum):
     PRUNE = "prune"
     """Remove what is kept of everybody's ended jobs."""
     REBUILD = "rebuild"
-    """Fill projections anew from the log, and see how they stand."""
+    """Fill projections again from the log, and see how far they are."""
     SEE_ALL = "see-all"
     """The log and the whole state, which hold everybody's jobs."""
 

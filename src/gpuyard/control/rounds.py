@@ -15,7 +15,7 @@ class Rounds:
         self._pause_s = 0.0
 
     def start(self, first_s: float) -> None:
-        """Begin, after so many seconds."""
+        """Begin after this many seconds."""
         self._pause_s = first_s
         self._thread.start()
 
@@ -24,7 +24,7 @@ class Rounds:
         return self._closing.wait(pause_s)
 
     def close(self, wait_s: float = 30.0) -> None:
-        """Finish the round under way, for which it waits so long, and take no more."""
+        """Finish the round under way, wait for it at most this long, and begin no more."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(timeout=wait_s)

@@ -65,7 +65,7 @@ class Options:
     data: Path
     port: int = PORT
     any_port: bool = False
-    """Whether the next free port will do where that one is taken: nobody asked for it."""
+    """Whether the next free port will do where that one is taken: it was not asked for by number."""
     port_taken: int = 0
     """The port that another program has, so that the next free one is used; 0: none."""
     config: Path | None = None
@@ -76,7 +76,7 @@ class Options:
     host: str = LOOPBACK
     """The address to listen at."""
     auth: bool = False
-    """Whether people have to say who they are, by a token or a login."""
+    """Whether people have to identify themselves, by a token or a login."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     older_log: bool = False
@@ -301,7 +301,7 @@ class Yard:
                 error = error or trouble.message
         self.reserve.look()
         if self.reserve.low:
-            # Nobody may have written since it filled up: the next one who does finds out.
+            # Perhaps nothing was written since it filled up: the next write would fail.
             error = error or f"no space is left for {self.data.root}"
         if self.data.free_files() < FREE_FILES_MIN:
             error = error or f"no file can be made in {self.data.root}: its file system has no inode left"
@@ -359,7 +359,7 @@ def _read_by_all(key: Path | None) -> str:
 
 
 def check_address(options: Options) -> None:
-    """A server that others can reach knows who they are, and what is said to it is not read on the way."""
+    """A server that other machines can reach wants tokens, and TLS so that nothing is read on the way."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise BadInput("--tls-cert and --tls-key belong together", "Give both, or neither.")
     if is_loopback(options.host):

@@ -9,7 +9,7 @@ from gpuyard.model.units import MILLI
 
 
 def gpus_view(books: Books, engine: Engine, yard: str) -> View:
-    """Every GPU of the fleet. Where nobody can tell what it does, that is null."""
+    """Every GPU of the fleet. Figures that the engine does not know are null."""
     found: dict[tuple[str, int], GpuSignals] = {}
     trouble = ""
     if isinstance(engine, TellsSignals):

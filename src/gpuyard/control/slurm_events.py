@@ -75,7 +75,7 @@ class Moment:
 
 
 def merged(queue: Iterable[JobRow], history: Iterable[JobRow]) -> dict[str, JobRow]:
-    """One row for each try: what has ended has, whoever says so; of two that live the queue knows better.
+    """One row for each try. An end counts from either source; of two live rows the queue's is newer.
 
     A row of the accounting that has not ended is no news: what is live is in the queue, and what is not there may have
     been forgotten by a controller that crashed.
@@ -168,8 +168,8 @@ def ask_of(state: State, row: JobRow) -> Ask:
 def changed(state: State, record: JobRecord, row: JobRow, tenant: str) -> bool:
     """Whether a job that starts is no longer what was seen waiting.
 
-    Until then its user may give it another account, QOS or number of GPUs, and Slurm gives a whole node, or more nodes,
-    to who asks for that.
+    Until then its user may give it another account, QOS or number of GPUs, and Slurm may grant whole nodes or more
+    nodes if the job allows it.
     """
     spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, row))
     return (spec.tenant, spec.klass, shape.gpus * shape.tasks) != (tenant, row.qos, now.gpus * now.tasks)
@@ -243,7 +243,7 @@ def grants(state: State, record: JobRecord, row: JobRow) -> tuple[Grant, ...]:
 
 
 def _lowest(mask: int, count: int) -> int:
-    """The lowest so many bits of a mask; all of them if it has fewer."""
+    """The lowest `count` bits of a mask; all of them if it has fewer."""
     found = 0
     for _ in range(count):
         lowest = mask & -mask

@@ -1,7 +1,7 @@
 """The loop of an observed cluster: look, write down what was seen, and nothing else.
 
 It stands where the loop of an engine that is driven would (`loop.Controller`) and decides nothing. What it knows is in
-the log: which tries of which jobs, and how they ended. So it can be ended and begun anew at any time, and Slurm's
+the log: which tries of which jobs, and how they ended. So it can be stopped and restarted at any time, and Slurm's
 daemons too: a question without an answer concludes nothing and is put again.
 """
 
@@ -46,7 +46,7 @@ RETRY_MS = 2_000
 FIRST_MS = 30 * DAY_MS
 """How far back the first look reaches."""
 OVERLAP_MS = HOUR_MS
-"""How far behind the accounting may lag: so much is read again each time."""
+"""How far the accounting may lag behind; this much is read again each time."""
 START_OVERLAP_MS = DAY_MS
 """The same, after a start."""
 LOST_MS = OVERLAP_MS
@@ -75,7 +75,7 @@ class Watcher:
         self._moments: list[Moment] = []
         self._done: dict[str, int] | None = None
         self._covered_ms = 0
-        """Since when all ends that are in the log are in `_done`: of earlier ones nobody could say if they are new."""
+        """`_done` has every end of the log since this time; whether an earlier end is new cannot be known."""
         self._position_ms: int | None = None
         """Up to when the accounting was read without fail."""
         self._missing: dict[str, int] = {}
@@ -167,7 +167,7 @@ class Watcher:
             before = (rows[-1][4], rows[-1][0])
 
     def _miss(self, queue: Sequence[JobRow] | None, known: _Known, now_ms: int) -> None:
-        """Who has left the queue. Where it could not be asked, nobody has, and the time does not count."""
+        """Note the jobs that have left the queue. Time in which squeue gave no answer does not count."""
         if queue is None:
             self._missing = dict.fromkeys(self._missing, now_ms)
             return
@@ -189,7 +189,7 @@ class Watcher:
             found = self.engine.history(min([from_ms, *waiting]))
         except EngineError as error:
             step.errors.append(f"history: {error}")
-            # Who could not be asked has not kept silent about anybody.
+            # sacct failed, so its silence says nothing about these jobs.
             self._missing = dict.fromkeys(self._missing, now_ms)
             return []
         self._position_ms = max(self._position_ms or 0, now_ms)
@@ -286,7 +286,7 @@ class Watcher:
         return False
 
     def _give_up(self, draft: Draft, ids: dict[str, JobRecord], done: dict[str, int], now_ms: int) -> None:
-        """Jobs that nobody has told of for long."""
+        """Jobs that neither squeue nor sacct has named for long."""
         if self._at.get("history") is None:
             return
         for key, since_ms in self._missing.items():
@@ -297,7 +297,7 @@ class Watcher:
 
 
 def _readable(what: str, jobs: Jobs, step: Step) -> list[JobRow]:
-    """The rows; those that are left out are told of, since nobody is charged for them."""
+    """The readable rows; the others are reported as errors, because their use is charged to no tenant."""
     if jobs.broken:
         step.errors.append(f"{what}: {jobs.broken} rows could not be read: {jobs.broken_named[0]}")
     return jobs.rows

@@ -2,8 +2,8 @@
 
 `yard_<id>_<secret>`: the id finds the row, the secret is 256 random bits of which only the hash is kept. A token is for
 one user, with a role at a place of the tree of tenants, and ends by itself. It never gives more than its user has, it
-ends at the latest with the token with which it was made, and is revoked together with it: whoever steals a token
-gets no further than its owner, and loses all of it at once.
+ends at the latest with the token with which it was made, and is revoked together with it: a thief of a token gets
+no further than its owner, and loses all of it at once.
 
 A revocation holds at once in the process that took it. Other processes on the same store look each token up again
 after `LOOK_S`, so there it holds within that time.
@@ -49,7 +49,7 @@ class Unknown(Refusal):
 
 
 class Asked(NamedTuple):
-    """A token as someone asks for it. What is None is chosen by who it is for."""
+    """A token as it was asked for. A field that is None is chosen by the user that the token is for."""
 
     user: str
     role: str | None = None
@@ -74,7 +74,7 @@ class Office:
         """Goes up with every revocation: what was read before it is not remembered after it."""
 
     def renew(self, access: Access, roster: Roster) -> None:
-        """Other people, from now on: everybody is looked up again."""
+        """Take up new people: every token is looked up again."""
         self._access = access
         self.roster = roster
         self._forget()
@@ -82,14 +82,14 @@ class Office:
     # -- knowing them again --------------------------------------------------------------------------------------
 
     def remembered(self, text: str) -> Person | None:
-        """Who comes with a token, if that was looked up a moment ago; None: `bearer` has to."""
+        """The person with this token, if it was looked up a moment ago; None: `bearer` has to look it up."""
         known = self._known.get(_digest(text))
         if known is None or time.monotonic() - known[1] > LOOK_S or known[0].expires_ms <= self._now_ms():
             return None
         return known[0]
 
     def bearer(self, text: str) -> Person:
-        """Who comes with a token, as the store has it now. Raises `Unknown`, whatever is wrong with it."""
+        """The person with this token, as the store has it now. Raises `Unknown` for a token that is not valid."""
         match, revoked = _TEXT.fullmatch(text), self._revoked
         row = self._books.store.token(match[1]) if match else None
         now_ms = self._now_ms()
@@ -113,7 +113,7 @@ class Office:
         return who
 
     def holds(self, who: Person) -> bool:
-        """Whether someone who was let in with a token would be now: asked by what goes on for long."""
+        """Whether a person's token is still valid: a long stream asks again and again."""
         if not who.token:
             return True
         row = self._books.store.token(who.token)
@@ -123,7 +123,7 @@ class Office:
         try:
             self._books.store.touch_token(token_id, now_ms)
         except StoreError as error:
-            # A full disk keeps nobody from looking.
+            # On a full disk people can still read.
             _log.warning("the use of token %s was not noted: %s", token_id, error.message)
 
     # -- making them ---------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Office:
         return self._committer.write(make)
 
     def _check_bound(self, user: str, subject: str, draft: Draft) -> None:
-        """A name is the first one's who logged in with it, and nobody has two: people choose names at the provider."""
+        """A name belongs to the first person to log in with it, and a person has one: the provider lets them choose."""
         issuer = subject.partition(" ")[0]
         rows = [*self._books.store.logins(user, subject), *draft.tokens]
         unbound = {row.id for row in draft.tokens if not row.subject}
@@ -227,7 +227,7 @@ class Office:
         return row is not None and not row.revoked_ms and not gone
 
     def _right(self, who: Person, asked: Asked) -> Right:
-        """The right that is asked for, if who asks may give it and who gets it may have it."""
+        """The right that is asked for, if the asker may give it and the token's user may have it."""
         limit = self.roster.limit(asked.user)
         if not self._for_whom(who, asked.user, limit):
             # In the same words whether or not there is such a person, and wherever that person is.
@@ -311,7 +311,7 @@ class Office:
         return future
 
     def unbind(self, who: Person, user: str) -> "Future[dict[str, Any]]":
-        """Let a name go that belongs to the first person who logged in with it. That person's logins end with it."""
+        """Free a name from the person who first logged in with it. That person's logins end with it."""
 
         def make(draft: Draft) -> dict[str, Any]:
             done = {each.id for each in draft.tokens if each.revoked_ms}
@@ -361,7 +361,7 @@ def _end(ended: Sequence[TokenRow], who: Person, now_ms: int, draft: Draft) -> N
 
 
 def _concerns(who: Person, row: TokenRow) -> bool:
-    """Whether a token is somebody's business: their own, or one that they might have made."""
+    """Whether a person may see a token: it is their own, or one that they could have made."""
     return row.user == who.name or may_give(who.rights, _right(row))
 
 

@@ -28,7 +28,7 @@ def tries_of(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> li
 
 
 def last_try(store: Store, job_id: int, attempt: int) -> View | None:
-    """The try with this number, if it is told of."""
+    """The try with this number, if it is known."""
     rows = store.tries(job_id, attempt, 1)
     return _view(rows[0]) if rows and rows[0].attempt == attempt else None
 

@@ -10,7 +10,7 @@ View = dict[str, Any]
 
 
 TRIES_MAX = 100
-"""Of a job that ran more often, the last so many tries are asked about."""
+"""How many of a job's last tries are asked about."""
 
 
 def taken(job: View, usage: Callable[[int], Usage]) -> View:

@@ -1,4 +1,4 @@
-"""What the yard looks like, for whoever asks: one job, pages of jobs, the queue in order, the nodes.
+"""What the yard looks like: one job, pages of jobs, the queue in order, the nodes.
 
 Live jobs come from the books, ended ones from the history. Nothing here changes anything. The queue is built for ten
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
@@ -29,7 +29,7 @@ JUDGED_MAX = 2000
 """With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
 
 NEAR_MAX = 20
-"""How far back in line a job is told by when it starts, whoever watches it."""
+"""A job at most this far back in line is shown with its expected start."""
 
 LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
 ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
@@ -57,7 +57,7 @@ class Views:
     def job(self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL) -> View:
         """A job, live or ended; an array as the sum of its tasks.
 
-        Brief: without why it waits and why it ran before, for who asks often.
+        Brief: without its reasons and earlier tries, for callers that poll.
 
         One that is out of sight is not found, in the same words as one that never was.
         """
@@ -81,7 +81,7 @@ class Views:
             # Beside the books, for it takes longer than they should be locked.
             now_ms = max(self._now_ms(), model.now_ms)
             return {**view, **self._think(_told, view["id"], now_ms, sight)}
-        # Of an array everything is told once, and of its tasks what differs.
+        # An array's common fields are shown once, and each task has those that differ.
         found.sort(key=lambda row: row.job.array_index)
         tasks = [live_job(nodes, row.record, "", row.waits_for) for row in found[:1]]
         tasks += [live_task(nodes, row.record) for row in found[1:]]
@@ -187,7 +187,7 @@ class Views:
         return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
 
     def standing(self, job_id: int) -> View:
-        """How a job stands that somebody waits for: why, its place in line, and by when it starts if it is near.
+        """How a job stands, for `yard run` and others that wait for it: why, its place in line, its start if near.
 
         From the plan that the queue is shown with, for it is asked again and again.
         """

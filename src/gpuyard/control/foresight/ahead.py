@@ -35,7 +35,7 @@ KEPT_S = 10.0
 """How long an answer is given again while nothing has changed."""
 _KEPT_MAX = 1000
 _TRIED_MAX = 5
-"""How often a rehearsal is begun anew because others have written in between."""
+"""How often a rehearsal is begun again because others have written in between."""
 
 PERCENTS = (50, 90)
 

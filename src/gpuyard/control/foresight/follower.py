@@ -4,7 +4,7 @@ The server says which question and how far the log has come; nothing is copied f
 at no cost, may do with it what it likes, and is gone when it has answered, or when its time is up. What a question
 tries out on the state (`core/explain/what_if.py`) is done in forks of that fork.
 
-The process ends when the server does, and when nobody has asked for a while: its memory is as large as the server's.
+The process ends with the server, and after a while without questions: its memory is as large as the server's.
 """
 
 import gc
@@ -40,7 +40,7 @@ IDLE_S = 600.0
 REAP_S = 1.0
 """How often it looks for forks that have ended, while there are any."""
 NICENESS = 5
-"""Jobs and the server come first, but whoever asked waits for it."""
+"""Jobs and the server come first, but a user waits for the answer."""
 _HEAD = struct.Struct(">QB")
 _MAIN = "import sys; from gpuyard.control.foresight.follower import main; main(sys.argv[1:])"
 
@@ -62,7 +62,7 @@ class Follower:
         try:
             done, found = self._exchange(seq, exact, work, arguments)
         except ConnectionError:
-            # It ended, as one does that was idle for long, while it was being asked: nobody has read the question.
+            # It had been idle for long and ended just as the question came: the question was not read.
             done, found = self._exchange(seq, exact, work, arguments)
         if not done:
             kind, said = found
@@ -91,7 +91,7 @@ class Follower:
                 try:
                     socket.send_fds(line, [_HEAD.pack(seq, exact)], [theirs.fileno()])
                 except OSError:
-                    # It has just ended: it was idle for long, or somebody killed it.
+                    # It has just ended: it was idle for long, or was killed.
                     self._end()
                 else:
                     undo.pop_all()
@@ -140,7 +140,7 @@ class Follower:
 
 
 def main(preload: list[str]) -> None:
-    """Follow the log and fork for each question, until the server is gone or nobody asks."""
+    """Follow the log and fork for each question, until the server is gone or no questions come."""
     os.nice(NICENESS)
     # The keyboard that stops a server in the foreground means the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

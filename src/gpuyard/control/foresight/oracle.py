@@ -59,7 +59,7 @@ class Foresight:
     level: str = ""
     history_jobs: int = 0
     run_ms: int = -1
-    """How long it is to be expected to run; -1: nobody knows."""
+    """How long it is expected to run; -1: not known."""
     limit_ms: int = 0
     gpu_milli: int = 0
     model: str = ""
@@ -75,7 +75,7 @@ def foresee(
 ) -> Foresight | None:
     """Answer a question, within its budget; None: the job is gone."""
     started_s = clock_s()
-    # A job that waits for an ended one is told so when it comes; a later one waits for no other.
+    # A job that waits for an ended one learns of it at its arrival; a later one waits for no other.
     state, policy = own.state, own.policy
     for event in question.events:
         apply(state, event)
@@ -121,7 +121,7 @@ def _about(state: State, record: JobRecord) -> Foresight:
 
 
 def _past(state: State, ended: tuple[PastJob, ...], now_ms: int) -> Past:
-    """What there is to draw from. Of a line that is too long to run forward as a whole, nobody new is drawn either."""
+    """What there is to draw from. For a queue that is too long to run forward, no new jobs are drawn either."""
     if is_long(state):
         return Past(RunTimes(ended), Arrivals((), now_ms))
     return Past.of((*ended, *_live(state)), now_ms)

@@ -24,7 +24,7 @@ PAGE = 2000
 LIMIT_S = 600.0
 """How long a preview may take."""
 QUIET_S = 10.0
-"""After so long without news the asker is told that it goes on."""
+"""After this long without news a line says that the preview goes on."""
 LINE_BYTES_MAX = 4 * 1024 * 1024
 
 Line = dict[str, Any]
@@ -38,7 +38,7 @@ class Previews:
     books: Books
     now_ms: Callable[[], int]
     in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
-    """Has something done in another thread, at the expense of whoever asks."""
+    """Runs a function in another thread, on the account of the user that asks."""
     busy: bool = False
 
     async def run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:

@@ -1,7 +1,7 @@
 """Questions that take thought (why, shares, what lies ahead): worked out beside the books, never in them.
 
 A question is a function of this program and its arguments. It gets a state of its own. Where few jobs are live that is
-a copy, made while the books are locked; where there are many, copying them would keep everybody waiting, and a process
+a copy, made while the books are locked; where there are many, copying would keep every request waiting, and a process
 that follows the log by itself has the state already (`control/foresight/follower.py`).
 """
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 COPIED_MAX = 500
-"""Live jobs that are copied for a question; of more, somebody else has a copy."""
+"""The most live jobs that are copied for a question; beyond that, the follower process has a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Think(Protocol):
 
 
 class Behind(Exception):
-    """The state that the question is about is past already: it has to be asked anew."""
+    """The state that the question is about has passed: the question has to be asked again."""
 
 
 class Thinker(Protocol):

@@ -48,7 +48,7 @@ class Bound(NamedTuple):
 
 
 def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
-    """What is told of a job once it is gone: `event` is the one that ended it."""
+    """The history row of a job that `event` ended."""
     job, spec = record.job, record.job.spec
     exit_code, why, ended_ms = 0, record.doomed, event.at_ms
     if isinstance(event, AttemptEnded):
@@ -92,7 +92,7 @@ def _plain(spec: JobSpec) -> Plain:
 
 
 def _cancelled(record: JobRecord, ended_ms: int) -> str:
-    """Who cancelled a job that ran, and how long before it ended; empty: that is not known."""
+    """The user that cancelled a running job, and how long before it ended; empty: not known."""
     by, at_ms = record.wanted_by
     if not by:
         return ""
@@ -101,7 +101,7 @@ def _cancelled(record: JobRecord, ended_ms: int) -> str:
 
 
 def try_row(state: State, record: JobRecord, event: AttemptEnded) -> TryRow:
-    """What is told of a try that is about to end: made before the event is folded, for then its job forgets it."""
+    """The row of a try that is about to end. It is made before the event is folded: the fold forgets the try."""
     nodes = state.nodes.node
     return TryRow(
         job_id=record.id,
@@ -143,7 +143,7 @@ def _try(state: State, event: AttemptEnded) -> TryRow | None:
 
 
 def _tried(state: State, event: AttemptEnded, row: TryRow) -> TryRow | None:
-    # The try that ended the job is told by its row of the history.
+    # The job's row of the history has the last try.
     return row if event.job_id in state.jobs else None
 
 

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 BATCH_EVENTS = 500
 """Events in one batch: others wait for as long as its rows are written."""
 BATCH_JOBS = 2_000
-"""So many of an array's tasks end a batch too."""
+"""How many tasks of arrays end a batch too."""
 REMOVED_ROWS = 2_000
 """Rows that are removed, or brought back from a checkpoint, in one transaction."""
 KNOWN_ROWS = 50_000
@@ -157,7 +157,7 @@ class Filler:
         begun = Cursor(name, version, 0, 0, self._now_ms())
         if first <= 1:
             return begun, {}
-        # The oldest that the log leads on from: so most of it is made anew.
+        # The oldest snapshot that the log continues from: so most of the table is made again.
         for at in [at for at in store.checkpoints(name) if at.seq >= first - 1]:
             found = store.checkpoint(at)
             if found is None:
@@ -198,7 +198,7 @@ class Filler:
         ]
 
     def rebuild(self, name: str) -> None:
-        """Have a projection filled anew by the server that leads."""
+        """Have the leader fill a projection again."""
         projection = self.projections.get(name)
         if projection is None:
             known = ", ".join(sorted(self.projections))

@@ -2,7 +2,7 @@
 
 A projection folds events, one by one in the order of the log, into rows of its own. It sees every event, submissions
 included, as soon as it is in the log; an array comes as its jobs, each by itself. What it knows is in its rows and
-nowhere else, so filling it live and filling it anew give the same rows, byte for byte.
+nowhere else, so filling it live and filling it again give the same rows, byte for byte.
 """
 
 import json
@@ -69,7 +69,7 @@ class Projection:
     name: str
     """Of small letters, digits and hyphens."""
     version: int = 1
-    """To be raised with every change that makes other rows of the same events: it is then filled anew."""
+    """Raise it with every change that makes other rows of the same events: the table is then filled again."""
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """Change the rows by one event. A log that was cut may tell of jobs whose submission it no longer has."""
