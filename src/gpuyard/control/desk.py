@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from gpuyard.config.problems import quoted, remedy
+from gpuyard.config.problems import quoted
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
 from gpuyard.control.concrete import concrete
@@ -29,9 +29,10 @@ from gpuyard.control.newjobs import (
     tenant_of,
     why_not,
 )
+from gpuyard.control.node_names import number_of
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.plain_views import time_text
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
+from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.rights import Action
 from gpuyard.control.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.core import State
@@ -230,10 +231,7 @@ class Desk:
 
         def make(draft: Draft) -> dict[str, Any]:
             state = draft.state
-            number = state.node_number.get(name)
-            if number is None:
-                known = remedy(name, state.node_number, "nodes")
-                raise NotFound(f"there is no node {quoted(name)}; {known}")
+            number = number_of(state, name)
             wanted = event(max(self._now_ms(), state.now_ms), number)
             drained = bool(state.nodes.cordoned[number])
             if drained != isinstance(wanted, NodeCordoned):

@@ -480,7 +480,7 @@ class Controller:
                 halts = [halt for halt in halts if halt.key not in self._witness.adopted]
                 self._witness.tell(self.books.seq, state.last_job_id, now_ms, starts=False)
             alive = {key_of(self.yard, r) for r in state.running.values()} | {h.key for h in halts}
-            self._pace.forget(alive | state.node_number.keys())
+            self._pace.forget(alive | {node.name for node in state.nodes.node})
         self._by_pieces("stop", halts, lambda some: self._stop(some, now_ms, step), step)
         self._over |= dict.fromkeys(over)
 

@@ -10,6 +10,7 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import duration_text
 from gpuyard.control.classes import not_their_class
 from gpuyard.control.dependencies import Dependency
+from gpuyard.control.node_names import numbers_named
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
 from gpuyard.control.rights import Action, below
@@ -432,8 +433,9 @@ def why_not(new: NewJob, who: Person, tenant: str, state: State) -> Refusal | No
 def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
     """A node or a feature that is not there."""
     for name in (*new.on_nodes, *new.not_nodes):
-        if name not in state.node_number:
-            return Unacceptable(f"unknown node {quoted(name)}; {remedy(name, state.node_number, 'nodes')}")
+        if not numbers_named(state, name):
+            known = [name for _cluster, name in state.node_number]
+            return Unacceptable(f"unknown node {quoted(name)}; {remedy(name, known, 'nodes')}")
     if not new.features:
         return None
     there = sorted({feature for node in state.nodes.node for feature in node.features})

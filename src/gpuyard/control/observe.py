@@ -132,14 +132,36 @@ def _saved_ms(record: JobRecord, checkpoint_ms: int) -> int:
     return record.saved_ms + max(0, at_ms - record.started_ms - restart_ms)
 
 
-def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> list[Event]:
-    """Nodes that joined, went, came back, or whose GPUs someone else uses. `reports` are of all there are."""
+def known_node(state: State, node: Node, others: Set[str] = frozenset()) -> int | None:
+    """The number of a node that the books have; None: it is new.
+
+    A node of a cluster that nobody drives any more, `others` being driven by other engines, is the node of that name:
+    its cluster has another name now.
+    """
+    number = state.node_number.get((node.cluster, node.name))
+    if number is not None:
+        return number
+    driven = {node.cluster, *others}
+    past = sorted({kind.cluster for kind in state.nodes.kinds} - driven)
+    found = [state.node_number[each, node.name] for each in past if (each, node.name) in state.node_number]
+    return found[0] if found else None
+
+
+def node_events(
+    state: State, reports: Sequence[NodeReport], now_ms: int, others: Set[str] = frozenset()
+) -> list[Event]:
+    """Nodes that joined, went, came back, or whose GPUs someone else uses.
+
+    `reports` are of all nodes that one engine has. Nodes of `others`, the clusters of other engines, are not judged.
+    """
     events: list[Event] = []
     nodes = state.nodes
     added = 0
+    there: set[int] = set()
     for report in reports:
-        number = state.node_number.get(report.node.name)
+        number = known_node(state, report.node, others)
         taken, why = _foreign(report)
+        there.add(number if number is not None else -1)
         if number is None:
             number = len(nodes.node) + added
             added += 1
@@ -161,9 +183,8 @@ def node_events(state: State, reports: Sequence[NodeReport], now_ms: int) -> lis
         if taken != before:
             events.append(GpusTaken(now_ms, number, taken, why))
         events += _layouts(state, number, report, now_ms)
-    there = {report.node.name for report in reports}
-    for name, number in state.node_number.items():
-        if name not in there and not nodes.down[number]:
+    for (cluster, _name), number in state.node_number.items():
+        if number not in there and cluster not in others and not nodes.down[number]:
             events.append(NodeDown(now_ms, number, "the engine no longer has it"))
     return events
 

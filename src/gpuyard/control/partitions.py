@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
 from gpuyard.control.demand import gpu_rows, waiting_rows
+from gpuyard.control.node_names import number_of
 from gpuyard.control.people import Person
 from gpuyard.control.plain_views import View
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
+from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.rights import ALL, Action, Sight
 from gpuyard.core import State, dump, load
 from gpuyard.core.explain.layout_plan import Fate, fate, may_cut, pinned
@@ -153,10 +153,7 @@ def _hands_off(state: State, number: int, gpus: Iterable[int]) -> None:
 
 
 def _number(state: State, name: str) -> int:
-    number = state.node_number.get(name)
-    if number is None:
-        raise NotFound(f"there is no node {quoted(name)}; {remedy(name, state.node_number, 'nodes')}")
-    return number
+    return number_of(state, name)
 
 
 def _checked_gpus(state: State, number: int, gpus: Sequence[int]) -> tuple[int, ...]:

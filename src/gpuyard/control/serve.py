@@ -30,6 +30,7 @@ from gpuyard.control.foresight.follower import Follower
 from gpuyard.control.foresight.thought import Beside
 from gpuyard.control.leading import Leader
 from gpuyard.control.memory import Witness, open_memory
+from gpuyard.control.node_names import numbers_named
 from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
@@ -339,8 +340,8 @@ class Yard:
     def price_of_node(self, node: str) -> int:
         """What an hour of a GPU of a node costs in micro-dollars; 0: it is not known."""
         state = self.books.state
-        number = state.node_number.get(node)
-        return 0 if number is None else self.fleet.price_micro_usd_h(state.nodes.node[number].gpu_model)
+        found = numbers_named(state, node)
+        return self.fleet.price_micro_usd_h(state.nodes.node[found[0]].gpu_model) if found else 0
 
 
 def _percentile_ms(seconds: list[float], percent: int) -> float | None:

@@ -128,12 +128,12 @@ def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Mo
 # -- events --------------------------------------------------------------------------------------------------------
 
 
-def submission(state: State, row: JobRow, key: str, tenant: str, at_ms: int) -> JobSubmitted:
+def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, at_ms: int) -> JobSubmitted:
     """The job as the log has it."""
     array_id, index = (row.array_id, row.array_index) if row.array_id else (row.id, 0)
     spec = JobSpec(
         tenant,
-        ask_of(state, row),
+        ask_of(state, cluster, row),
         klass=row.qos,
         name=row.name[:200],
         user=row.user,
@@ -144,7 +144,12 @@ def submission(state: State, row: JobRow, key: str, tenant: str, at_ms: int) -> 
     return JobSubmitted(at_ms, Job(number, spec, row.submit_ms, row.limit_ms, 0, 0, array_id, index))
 
 
-def ask_of(state: State, row: JobRow) -> Ask:
+def numbers(state: State, cluster: str, row: JobRow) -> list[int]:
+    """The nodes of the cluster on which a job ran, as far as the books have them."""
+    return [state.node_number[cluster, name] for name in row.nodes if (cluster, name) in state.node_number]
+
+
+def ask_of(state: State, cluster: str, row: JobRow) -> Ask:
     """What it asks for: as much as Slurm tells, less where no node of the books could ever have served that."""
     held = row.held
     nodes = max(1, len(row.nodes) or held.nodes)
@@ -157,7 +162,7 @@ def ask_of(state: State, row: JobRow) -> Ask:
         Ask(Whole(held.gpus // tasks), tasks),
         Ask(Whole(1), max(1, held.gpus)),
     ]
-    kinds = {state.nodes.kind[state.node_number[name]] for name in row.nodes if name in state.node_number}
+    kinds = {state.nodes.kind[number] for number in numbers(state, cluster, row)}
     for ask in tries:
         ways = state.shape_of(ask).way_on
         if ways and all(kind in ways for kind in kinds):
@@ -165,13 +170,13 @@ def ask_of(state: State, row: JobRow) -> Ask:
     return Ask(Whole(0))
 
 
-def changed(state: State, record: JobRecord, row: JobRow, tenant: str) -> bool:
+def changed(state: State, cluster: str, record: JobRecord, row: JobRow, tenant: str) -> bool:
     """Whether a job that starts is no longer what was seen waiting.
 
     Until then its user may give it another account, QOS or number of GPUs, and Slurm may grant whole nodes or more
     nodes if the job allows it.
     """
-    spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, row))
+    spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, cluster, row))
     return (spec.tenant, spec.klass, shape.gpus * shape.tasks) != (tenant, row.qos, now.gpus * now.tasks)
 
 
@@ -195,18 +200,17 @@ def frozen(record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
     return []
 
 
-def begun(state: State, record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
+def begun(state: State, cluster: str, record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
     """The start, with nodes that the books held closed opened first: Slurm runs something there."""
     events: list[Event] = []
     if record.held:
         events.append(JobReleased(at_ms, record.id))
-    for name in row.nodes:
-        number = state.node_number.get(name)
-        if number is not None and state.nodes.down[number]:
+    for number in numbers(state, cluster, row):
+        if state.nodes.down[number]:
             events.append(NodeUp(at_ms, number))
-        if number is not None and state.nodes.cordoned[number]:
+        if state.nodes.cordoned[number]:
             events.append(NodeUncordoned(at_ms, number, "slurm"))
-    given = grants(state, record, row)
+    given = grants(state, cluster, record, row)
     if not given:
         return []
     attempt = record.attempt + 1
@@ -217,13 +221,13 @@ def begun(state: State, record: JobRecord, row: JobRow, at_ms: int) -> list[Even
     ]
 
 
-def grants(state: State, record: JobRecord, row: JobRow) -> tuple[Grant, ...]:
+def grants(state: State, cluster: str, record: JobRecord, row: JobRow) -> tuple[Grant, ...]:
     """What it holds on each node. Which GPUs Slurm gave it is not told: any that are free in the books stand for them.
 
     Where the books have less free than Slurm gave out (it may share cores, and an end may be told later than a start),
     what is free is entered; what the job is charged for is what it asked for, in any case.
     """
-    nodes = [state.node_number[name] for name in row.nodes if name in state.node_number]
+    nodes = numbers(state, cluster, row)
     if not nodes:
         return ()
     shape = record.shape

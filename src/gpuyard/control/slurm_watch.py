@@ -16,6 +16,7 @@ from gpuyard.control import slurm_events as events
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference
 from gpuyard.control.loop import Step
+from gpuyard.control.observe import known_node
 from gpuyard.control.slurm_events import Kind, Moment
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
@@ -224,7 +225,7 @@ class Watcher:
                 return
             self._give_up(draft, ids, done, now_ms)
             if self._site is not None:
-                _judge_nodes(draft, self._site, now_ms)
+                _judge_nodes(draft, self._site, self.engine.cluster, now_ms)
 
         try:
             step.events += self.books.commit(self.epoch, make)
@@ -250,7 +251,9 @@ class Watcher:
         record = ids.get(key)
         if moment.kind is Kind.SUBMIT:
             if record is None and key not in done and not self._nowhere(state, row, key):
-                draft.add(events.submission(state, row, key, self._tenant(row, places), at_ms))
+                draft.add(
+                    events.submission(state, self.engine.cluster, row, key, self._tenant(row, places), at_ms)
+                )
                 ids[key] = state.jobs[state.last_job_id]
             return
         if record is None or record.id not in state.jobs:
@@ -259,12 +262,12 @@ class Watcher:
             _offer(draft, events.settled(record, row, at_ms))
         elif moment.kind is Kind.START and record.phase is None:
             tenant = self._tenant(row, places)
-            if events.changed(state, record, row, tenant):
+            if events.changed(state, self.engine.cluster, record, row, tenant):
                 # A job is what it was submitted as: what it has become is another one, and is charged as such.
                 draft.add(JobCancelled(at_ms, record.id))
-                draft.add(events.submission(state, row, key, tenant, at_ms))
+                draft.add(events.submission(state, self.engine.cluster, row, key, tenant, at_ms))
                 ids[key] = record = state.jobs[state.last_job_id]
-            _offer(draft, events.begun(state, record, row, at_ms))
+            _offer(draft, events.begun(state, self.engine.cluster, record, row, at_ms))
         elif moment.kind is Kind.FREEZE:
             _offer(draft, events.frozen(record, row, at_ms))
         elif moment.kind in (Kind.END, Kind.LAST):
@@ -280,7 +283,7 @@ class Watcher:
 
     def _nowhere(self, state: State, row: JobRow, key: str) -> bool:
         """Whether it ran where the books have no node: in a past that had others."""
-        if row.ran and not any(name in state.node_number for name in row.nodes):
+        if row.ran and not events.numbers(state, self.engine.cluster, row):
             self._unplaced.add(key)
             return True
         return False
@@ -320,7 +323,7 @@ def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
     for pool, nodes in grouped(site, types, notes).items():
         for slurm in nodes:
             node = _node(slurm, pool, cluster, types, notes)
-            number = state.node_number.get(node.name)
+            number = known_node(state, node)
             if number is None:
                 draft.add(NodeAdded(state.now_ms, node))
             elif state.nodes.node[number] != node and (
@@ -344,13 +347,13 @@ def _node(slurm: SlurmNode, pool: str, cluster: str, types: GpuTypes, notes: Not
     )
 
 
-def _judge_nodes(draft: Draft, site: Site, now_ms: int) -> None:
+def _judge_nodes(draft: Draft, site: Site, cluster: str, now_ms: int) -> None:
     """Which nodes take work, as Slurm says."""
     state = draft.state
     at_ms = max(now_ms, state.now_ms)
     here = {node.name: node for node in site.nodes}
-    for name, number in list(state.node_number.items()):
-        node = here.get(name)
+    for (where, name), number in list(state.node_number.items()):
+        node = here.get(name) if where == cluster else None
         drained = node is not None and bool(node.states & DRAINED.keys())
         down = "it is no longer in Slurm" if node is None else ""
         if node is not None and not node.up and not drained:

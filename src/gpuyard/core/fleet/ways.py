@@ -4,7 +4,7 @@ from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way, rate_on
-from gpuyard.model import Ask
+from gpuyard.model import Ask, Node
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import MILLI
 
@@ -129,13 +129,18 @@ def _among(ask: Ask, nodes: Nodes) -> int:
         named = 0
         for number, node in enumerate(nodes.node):
             if (
-                (not wanted or node.name in wanted)
-                and node.name not in unwanted
+                (not wanted or not wanted.isdisjoint(_names(node)))
+                and unwanted.isdisjoint(_names(node))
                 and all([not set(group).isdisjoint(node.features) for group in ask.features])
             ):
                 named |= 1 << number
         among &= named
     return among
+
+
+def _names(node: Node) -> tuple[str, str]:
+    """What a job may call a node."""
+    return node.name, f"{node.cluster}:{node.name}"
 
 
 def gpus_on_node(nodes: Nodes, shape: Shape, number: int) -> int:

@@ -166,7 +166,7 @@ def load(plain: dict[str, Plain]) -> State:
     for row in plain["nodes"]:
         node = from_plain(Node, row["node"])
         number = state.nodes.add(node, state.models[node.gpu_model if node.gpus else ""])
-        state.node_number[node.name] = number
+        state.node_number[node.cluster, node.name] = number
         if row["down"]:
             state.nodes.set_down(number, row["down"])
         if row["cordoned"]:

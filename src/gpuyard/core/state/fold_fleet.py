@@ -30,10 +30,11 @@ def config_set(state: State, event: ConfigSet) -> None:
 
 def node_added(state: State, event: NodeAdded) -> None:
     """A node joins."""
-    if event.node.name in state.node_number:
+    key = (event.node.cluster, event.node.name)
+    if key in state.node_number:
         raise InvalidEvent(f"{event}: there is a node of that name")
     model = state.model_number(event.node.gpu_model if event.node.gpus else "")
-    state.node_number[event.node.name] = state.nodes.add(event.node, model)
+    state.node_number[key] = state.nodes.add(event.node, model)
     state.recompile()
 
 
@@ -41,9 +42,15 @@ def node_changed(state: State, event: NodeChanged) -> None:
     """A node has different hardware, or its GPUs have a new name."""
     number, node, nodes = event.number, event.node, state.nodes
     kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
-    stays = bool(nodes.on[number]) and state.node_number.get(node.name) == number
-    if state.node_number.get(node.name) != number or kept or (stays and not nodes.may_rename(number, node)):
+    before, key = nodes.node[number], (node.cluster, node.name)
+    stays = bool(nodes.on[number])
+    other = before.name != node.name or state.node_number.get(key, number) != number
+    if other or kept or (stays and not nodes.may_rename(number, node)):
         raise InvalidEvent(f"{event}: it is another node, or something is on it")
+    if before.cluster != node.cluster:
+        # A cluster got another name, and its node moves with it.
+        del state.node_number[before.cluster, before.name]
+        state.node_number[key] = number
     model = state.model_number(node.gpu_model if node.gpus else "")
     if stays:
         nodes.rename(number, node, model)

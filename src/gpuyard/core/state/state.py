@@ -50,7 +50,8 @@ class State:
         self.weights: list[int] = []
         """Share weight by model number."""
         self.nodes = Nodes()
-        self.node_number: dict[str, int] = {}
+        self.node_number: dict[tuple[str, str], int] = {}
+        """A node is its cluster and its name: two clusters may each have a node `n1`."""
         self.shapes = Shapes()
         self.jobs: dict[int, JobRecord] = {}
         """Live jobs only."""
