@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from rigs.accounts import hide_people
 
@@ -13,6 +14,10 @@ _CLUSTERS = {"slurm_cluster", "slurm_of_eight"}
 _SERVERS = {"postgres_server", "issuer"}
 _SERVER_PARAMETERS = {"postgresql", "slurm"}
 """Parameters of a test that make a fixture start a server only then."""
+
+# On a busy machine an example that takes 10 ms may take 300: time is for benchmarks.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 _LONG = ("e2e", "slurm", "contract", "property")
 """Folders with files that take minutes. They come first: at the end one worker would wait for the other's last file."""

@@ -74,6 +74,8 @@ class PublishedYard(Yard):
         self.shelf = Shelf(self)
         # By this clock the order takes long to make: it is often older than the rows.
         self.reading = Publisher(self.shelf, now_s=self.steady_s)
+        self.kept = self.reading.latest(), dict[int, tuple[Any, ...]]()
+        """A model from before that nobody has read, and what it said of each job: that never changes."""
         self.replicas = [(Replica(), sight, [0, 0]) for sight in SIGHTS]
         for replica, sight, at in self.replicas:
             self.begin(replica, sight, at)
@@ -114,6 +116,7 @@ class PublishedYard(Yard):
         shelf.judged = self.shelf.judged
         touched, state.touched = state.touched, None
         anew = Publisher(shelf).latest()  # type: ignore[arg-type]
+        unread = Publisher(shelf).latest()  # type: ignore[arg-type]
         state.touched = touched
         assert {row.id: told(row) for row in anew.jobs.values()} == {
             row.id: told(row) for row in model.jobs.values()
@@ -128,6 +131,10 @@ class PublishedYard(Yard):
         ]
         if not model.moved:
             assert rows == own
+        before, said = self.kept
+        assert said == {row.id: told(row) for row in before.jobs.values()}
+        if self.random.random() < 0.3:
+            self.kept = unread, {row.id: told(row) for row in anew.jobs.values()}
         for replica, sight, at in self.replicas:
             if self.random.random() < 0.3:
                 self.follow(model, replica, sight, at)

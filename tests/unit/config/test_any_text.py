@@ -38,7 +38,7 @@ SCALARS = (
 
 # The first example imports YAML and pydantic, which takes longer than an example may.
 # The file of the test that writes one is overwritten by each example.
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PATIENT = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def outcome(text: str) -> config.Config | config.ConfigError:

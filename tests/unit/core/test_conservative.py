@@ -14,7 +14,7 @@ from harness.machines.checked import CheckedYard
 from harness.yard import Yard
 
 CONSERVATIVE = registry.PRESETS["conservative"]
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+SLOW = settings(suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 def promised(plan: Plan) -> dict[int, int]:

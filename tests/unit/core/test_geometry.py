@@ -1,7 +1,7 @@
 """MIG geometry: what fits, where it goes best, and all ways to cut a GPU, against a judge of its own."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.core.fleet.mig_geometry import (
@@ -77,7 +77,6 @@ def test_layouts_are_all_there_are(model: str) -> None:
             assert tuple(each for each in held if each is not place) in everything
 
 
-@settings(deadline=None)
 @given(cut())
 def test_what_fits_is_what_the_rule_allows(found: tuple[Mold, Held]) -> None:
     mold, held = found
@@ -90,7 +89,6 @@ def test_what_fits_is_what_the_rule_allows(found: tuple[Mold, Held]) -> None:
             assert lawful(mold, more) == (flaw(mold, more) == "")
 
 
-@settings(deadline=None)
 @given(cut())
 def test_the_best_place_leaves_no_less_than_any_other(found: tuple[Mold, Held]) -> None:
     mold, held = found
@@ -103,7 +101,6 @@ def test_the_best_place_leaves_no_less_than_any_other(found: tuple[Mold, Held]) 
             assert all(least <= harm(mold, held, Place(profile.name, start)) for start in able)
 
 
-@settings(deadline=None)
 @given(cut(), st.data())
 def test_a_fitted_layout_moves_nothing_and_takes_the_most(
     found: tuple[Mold, Held], data: st.DataObject

@@ -129,7 +129,7 @@ JOBS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(jobs=JOBS, cores=st.sampled_from([3000, 16_000]), by_gpu=st.booleans(), backwards=st.booleans())
 def test_a_plan_can_be_carried_out_in_any_order(jobs, cores: int, by_gpu: bool, backwards: bool) -> None:
     state = yard(6, gpus=4, cpu_milli=cores)

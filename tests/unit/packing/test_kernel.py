@@ -31,7 +31,7 @@ def test_what_is_written_twice_is_the_same() -> None:
     assert values.QUANTUM == prices.GPU // 1000
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(scene=scenes(), policy=NAMES, draws=st.randoms(use_true_random=False))
 def test_compiled_and_interpreted_are_the_same(scene: Scene, policy: str, draws) -> None:
     if not numba_is_here():
@@ -48,7 +48,7 @@ def test_compiled_and_interpreted_are_the_same(scene: Scene, policy: str, draws)
     assert python.cache[0] == [int(x) for x in numba.cache[0]]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(scene=scenes(), policy=NAMES)
 def test_nothing_is_overbooked_and_nothing_that_fits_is_refused(scene: Scene, policy: str) -> None:
     """By books kept here, apart from the kernel's: GPUs are known only in sum, so each is checked in the columns."""
@@ -89,7 +89,7 @@ def _fits(board: Board, nodes: list[NodeShape], node: int, task: Task) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(scene=scenes(), policy=st.sampled_from(["best-fit", "fgd", "pack"]))
 def test_cached_keys_are_those_worked_out_from_nothing(scene: Scene, policy: str) -> None:
     nodes, tasks, expected, order = scene

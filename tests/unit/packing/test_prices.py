@@ -64,7 +64,7 @@ SIZES = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=st.lists(SIZES, min_size=1, max_size=6), a=st.integers(1, 30), b=st.integers(1, 30))
 def test_prices_are_those_of_another_solver(rows: list[tuple[int, int, str, int]], a: int, b: int) -> None:
     """The value of the dual is unique where its prices need not be: what the GPUs cost at these prices."""
@@ -127,7 +127,6 @@ def _patterns(sizes: list[int], room: int) -> list[tuple[int, ...]]:
 ITEMS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 30)), max_size=3)
 
 
-@settings(deadline=None)
 @given(items=ITEMS, room=st.integers(0, 16))
 def test_fillings_are_the_best_there_are(items: list[tuple[int, int]], room: int) -> None:
     sizes, values = [size for size, _ in items], [value for _, value in items]

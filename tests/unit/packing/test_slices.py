@@ -56,7 +56,7 @@ def expecting(here: Yard, *mix: tuple[object, int]) -> None:
     here.apply(DemandLearned(here.now_ms, tuple(mix)))  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), reserve=st.integers(0, 3))
 def test_what_is_found_is_the_cheapest_of_all_and_nothing_that_fits_is_refused(
     seed: int, reserve: int

@@ -64,7 +64,7 @@ def arrive(state: State, at_ms: int, task: Task) -> tuple[Grant, ...]:
     return ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(scene=scenes())
 def test_it_goes_where_the_kernel_goes(scene) -> None:
     nodes, tasks, expected, order = scene
@@ -85,7 +85,7 @@ def test_it_goes_where_the_kernel_goes(scene) -> None:
         )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(scene=scenes(), ends=st.lists(st.integers(0, 200), max_size=40))
 def test_a_state_rebuilt_from_its_dump_has_the_same_best_nodes(scene, ends: list[int]) -> None:
     """Also after jobs have ended and a node was closed: keys kept node by node are those worked out anew."""

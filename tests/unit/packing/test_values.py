@@ -82,7 +82,7 @@ def test_a_model_asked_for_beyond_what_it_has_does_not_hide_what_others_are_wort
         assert full(worth(expected, kinds), 1) < GPU // 100
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(scene=scenes())
 def test_more_idle_is_never_worth_less(scene) -> None:
     nodes, _tasks, expected, _order = scene

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import BadInput
@@ -87,13 +87,11 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], None]
     return lambda content: try_all(path, content)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(attempt, content: bytes) -> None:
     attempt(content)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(sorted(SAMPLES)),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), PIECES), max_size=4),
@@ -107,7 +105,6 @@ def test_a_damaged_file(attempt, name: str, cuts: list[tuple[int, int, bytes]]) 
     attempt(content)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(SAMPLES)), st.integers(0, 300), st.binary(max_size=8))
 def test_a_damaged_compressed_file(attempt, name: str, at: int, piece: bytes) -> None:
     packed = gzip.compress(SAMPLES[name], mtime=0)

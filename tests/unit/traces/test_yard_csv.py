@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import BadInput
@@ -187,7 +187,6 @@ def trace_of(rows: list[tuple[JobSpec, int, int, int, int]], epoch_ms: int | Non
     return builder.finish("saved")
 
 
-@settings(deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=8), st.none() | st.integers(1, 10**13), st.booleans())
 def test_what_is_saved_is_what_is_loaded(tmp_path_factory, rows, epoch_ms, compressed) -> None:
     trace = trace_of(rows, epoch_ms)

@@ -161,7 +161,7 @@ def follows(order: Order, model: Model) -> bool:
     get, new = model.jobs.get, model.order
 
     def still(ids: Iterable[int]) -> list[int]:
-        return [job_id for job_id in ids if (row := get(job_id)) is not None and row.record.phase is None]
+        return [job_id for job_id in ids if (row := get(job_id)) is not None and row.phase is None]
 
     come = sorted([i for i in (*new.waiting, *new.aside) if i not in known and i not in aside])
     return (*still(order.waiting), *come) == new.waiting and tuple(still(order.aside)) == new.aside

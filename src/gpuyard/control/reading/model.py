@@ -158,8 +158,8 @@ class Model:
         aside: Iterable[int] = order.aside
         if moved:
             rows = [row for job_id in sorted(moved) if (row := jobs.get(job_id)) is not None]
-            runs = [row.id for row in rows if row.record.phase is not None]
-            waits = {row.id: None for row in rows if row.record.phase is None and not row.aside}
+            runs = [row.id for row in rows if row.phase is not None]
+            waits = {row.id: None for row in rows if row.phase is None and not row.aside}
             old = order.places
             running = self._by_start([job_id for job_id in running if job_id not in moved] + runs)
             waiting = [job_id for job_id in waiting if job_id not in moved or job_id in waits]
@@ -199,13 +199,11 @@ class Model:
     def own(self, ids: Iterable[int]) -> Line:
         """A few jobs in the same order, without a look at all the others."""
         rows = [row for job_id in ids if (row := self.jobs.get(job_id)) is not None]
-        runs = sorted(
-            [r for r in rows if r.record.phase is not None], key=lambda r: (r.record.started_ms, r.id)
-        )
+        runs = sorted([r for r in rows if r.phase is not None], key=lambda r: (r.record.started_ms, r.id))
         aside = sorted([r for r in rows if r.aside], key=lambda r: r.id)
         places, behind = self.order.places, len(self.order.waiting)
         waits = sorted(
-            [(places.get(r.id, behind), r.id, r) for r in rows if r.record.phase is None and not r.aside],
+            [(places.get(r.id, behind), r.id, r) for r in rows if r.phase is None and not r.aside],
             key=lambda each: each[:2],
         )
         line = [(place, row) for place, _id, row in waits]

@@ -6,9 +6,9 @@ is made piece by piece, and others have the books in between.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from gpuyard.control.books import Books
 from gpuyard.control.overview import Fleet, fleet_of
@@ -162,8 +162,7 @@ class Publisher:
         if ids is None or made is None:
             return self._put(self._anew(), None)
         assert self._model is not None
-        for job_id, row in made.items():
-            self._index(job_id, row, self._model.jobs.get(job_id))
+        self._index(made, self._model.jobs)
         return self._put(self._model.jobs.with_changes(made.items()) if made else self._model.jobs, set(made))
 
     def _made(self, ids: set[int]) -> dict[int, Row | None] | None:
@@ -215,37 +214,40 @@ class Publisher:
                     books.pause()
                 if books.state is not state or books.fresh is None:
                     break
-                some = [
-                    (i, row_of(state, state.jobs[i])) for i in ids[first : first + PIECE] if i in state.jobs
-                ]
-                rows = rows.with_changes(some)
-                for job_id, row in some:
-                    self._index(job_id, row, None)
+                jobs = state.jobs
+                some = {i: row_of(state, jobs[i]) for i in ids[first : first + PIECE] if i in jobs}
+                self._index(some, rows)
+                rows = rows.with_changes(some.items())
             else:
                 self._state, self._model = state, self._model or _nothing(books)
                 more = self._touched()
                 if more is None:
                     continue
-                now = [(i, row_of(state, state.jobs[i]) if i in state.jobs else None) for i in more]
-                for job_id, changed in now:
-                    self._index(job_id, changed, rows.get(job_id))
-                return rows.with_changes(now)
+                now = self._rows(more)
+                self._index(now, rows)
+                return rows.with_changes(now.items())
 
-    def _index(self, job_id: int, row: Row | None, before: Row | None) -> None:
-        if row is None:
-            if before is not None:
-                own = self._owned.get(before.job.spec.user, {})
+    def _index(self, changed: Mapping[int, Row | None], before: Rows) -> None:
+        owned, edge = self._owned, self._edge
+        for job_id, row in changed.items():
+            old = before.get(job_id)
+            if row is not None:
+                if old is None:
+                    own = owned.get(row.job.spec.user)
+                    if own is None:
+                        own = owned[row.job.spec.user] = {}
+                    own[job_id] = None
+                if row.phase in _EDGES:
+                    edge.setdefault(job_id, "")
+                elif edge:
+                    edge.pop(job_id, None)
+                continue
+            edge.pop(job_id, None)
+            if old is not None:
+                own = owned.get(old.job.spec.user, {})
                 own.pop(job_id, None)
                 if not own:
-                    self._owned.pop(before.job.spec.user, None)
-            self._edge.pop(job_id, None)
-            return
-        if before is None:
-            self._owned.setdefault(row.job.spec.user, {})[job_id] = None
-        if row.record.phase in _EDGES:
-            self._edge.setdefault(job_id, "")
-        else:
-            self._edge.pop(job_id, None)
+                    owned.pop(old.job.spec.user, None)
 
     def _put(self, rows: Rows, changed: set[int] | None) -> Model:
         books, before = self._books, self._model
@@ -253,7 +255,7 @@ class Publisher:
         assert before is not None
         room = closed_text(state)
         codes = before.codes if judged is self._judged else judged.by_id()
-        told = None if changed is None else changed | self._spoken(before, rows, judged, codes, room)
+        told = None if changed is None else self._spoken(changed, before, rows, judged, codes, room)
         ordered = before.order
         if ordered.seq != books.seq or changed is None:
             if self._order.renew(lambda: _order(state, books), changed is None):
@@ -286,8 +288,16 @@ class Publisher:
         self.window.put(model, told)
         return model
 
-    def _spoken(self, before: Model, rows: Rows, judged: Judged, codes: Any, room: str) -> set[int]:
-        """The jobs of which other words are said than before, though nothing has happened to them."""
+    def _spoken(
+        self,
+        changed: set[int],
+        before: Model,
+        rows: Rows,
+        judged: Judged,
+        codes: Mapping[int, int],
+        room: str,
+    ) -> set[int]:
+        """The jobs that have changed, and those of which other words are said though nothing has happened to them."""
         found: set[int] = set()
         old = before.codes
         if codes is not old:
@@ -302,7 +312,8 @@ class Publisher:
             if row is not None and (now := self._late(row.record)) != words:
                 self._edge[job_id] = now
                 found.add(job_id)
-        return {job_id for job_id in found if rows.get(job_id) is not None}
+        found -= changed
+        return changed.union([job_id for job_id in found if rows.get(job_id) is not None])
 
 
 def _nothing(books: Books) -> Model:
