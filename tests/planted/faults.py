@@ -183,15 +183,15 @@ FAULTS = [
     Planted(
         "a reused pid is taken for the supervisor",
         "engines/local/processes.py",
-        "stat is not None and stat.ticks == who.ticks and not _gone",
+        "stat is not None and stat.ticks == identity.ticks and not _gone",
         "stat is not None and not _gone",
         CONTRACT,
     ),
     Planted(
         "another boot is not noticed",
         "engines/local/processes.py",
-        "    if who.boot != boot or who.pid <= 0:\n        return False\n    stat = stat_of(who.pid)\n    return",
-        "    if who.pid <= 0:\n        return False\n    stat = stat_of(who.pid)\n    return",
+        "    if identity.boot != boot or identity.pid <= 0:\n        return False\n    stat = stat_of(identity.pid)\n",
+        "    if identity.pid <= 0:\n        return False\n    stat = stat_of(identity.pid)\n",
         CONTRACT,
     ),
     Planted(
@@ -217,7 +217,7 @@ FAULTS = [
         "tests/property/test_lifts.py",
     ),
     Planted(
-        "those ahead who would take the room are not named",
+        "jobs ahead that would take the room are not named",
         "core/explain/why.py",
         "            if self._add(in_line(trial, number)):\n",
         "            if number > 9 and self._add(in_line(trial, number)):\n",
@@ -252,7 +252,7 @@ FAULTS = [
         PINS,
     ),
     Planted(
-        "nobody asks who else is on a GPU before it is pinned",
+        "a GPU is pinned without a look at the jobs on it",
         "core/explain/layout_plan.py",
         "    if pin_flaw(nodes, number, gpu, held):\n",
         "    if pin_flaw(nodes, number, gpu, held) and not held:\n",

@@ -80,23 +80,23 @@ class _People:
 
     async def me(self, request: Request) -> Response:
         """The asker, as the yard sees them."""
-        who = asker(request.scope)
+        person = asker(request.scope)
         return answer(
             {
-                "user": who.name,
-                "runs_as": None if who.uid == NO_UID else who.login or who.name,
-                "rights": [{"role": right.role.word, "tenant": right.tenant} for right in who.rights],
-                "home": await in_thread(self._home, who),
-                "token": who.token or None,
-                "expires_ms": who.expires_ms or None,
+                "user": person.name,
+                "runs_as": None if person.uid == NO_UID else person.login or person.name,
+                "rights": [{"role": right.role.word, "tenant": right.tenant} for right in person.rights],
+                "home": await in_thread(self._home, person),
+                "token": person.token or None,
+                "expires_ms": person.expires_ms or None,
                 "auth": self._yard.office is not None,
             }
         )
 
-    def _home(self, who: Person) -> str:
+    def _home(self, person: Person) -> str:
         with self._yard.books.lock:
             self._yard.books.catch_up()
-            return home_of(who, self._yard.books.state)
+            return home_of(person, self._yard.books.state)
 
     async def tokens(self, request: Request) -> Response:
         """Your own tokens, and those of the tenants that you administer."""
@@ -136,9 +136,9 @@ class _People:
             return row_label(row) if row is not None else str(job_id)
 
         def made() -> tuple[list[dict[str, Any]], int | None]:
-            who, before = sent.get("user", ""), cursor_of(sent)
+            user, before = sent.get("user", ""), cursor_of(sent)
             limit = limit_of(sent, AUDIT_MAX)
-            return audit(self._yard.store, node, job, user=who, before_seq=before, limit=limit)
+            return audit(self._yard.store, node, job, user=user, before_seq=before, limit=limit)
 
         lines, more = await in_thread(made)
         return answer({"lines": lines, "next_cursor": id_cursor(more)})

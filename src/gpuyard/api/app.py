@@ -95,8 +95,8 @@ def _add_health(app: FastAPI, yard: Yard) -> None:
     async def readyz(request: Request) -> Response:
         """It can do its work; if not, why."""
         ready, how = await in_thread(yard.readiness)
-        who = asker_if_known(request.scope)
-        if yard.office is not None and (who is None or not who.may(Action.SEE_ALL, "")):
+        person = asker_if_known(request.scope)
+        if yard.office is not None and (person is None or not person.may(Action.SEE_ALL, "")):
             # Where the store is and what troubles it is not for every client that can reach the port.
             how = {name: how[name] for name in ("ready", "role")}
         return answer(how, 200 if ready else 503)

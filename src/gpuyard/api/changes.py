@@ -1,4 +1,4 @@
-"""`GET /changes`: the rows of the queue as they change, for everybody who may list it, as server-sent events.
+"""`GET /changes`: the rows of the queue as they change, for every user that may list it, as server-sent events.
 
 One task has the next model published, a few times a second at most, and only while somebody follows. A follower is its
 own loop over `control.reading.changes`: it is told what it lacks when it can take more, so that none of them holds
@@ -84,9 +84,9 @@ class _Changes:
             self._beat = Beat(pulse, lambda: reading.latest(spoken=True))
         return events(self.follow(self._beat, asker(request.scope), after))
 
-    async def follow(self, beat: "Beat", who: Person, after: str) -> AsyncIterator[bytes]:
+    async def follow(self, beat: "Beat", person: Person, after: str) -> AsyncIterator[bytes]:
         """What one follower is told."""
-        window, sight, renewed = self._yard.views.reading.window, who.sight, self._renewed
+        window, sight, renewed = self._yard.views.reading.window, person.sight, self._renewed
         await in_thread(self._yard.views.reading.latest)
         version, model, on = window.start(after)
         ordered, ordered_s, looked_s = 0, float("-inf"), time.monotonic()
@@ -104,7 +104,7 @@ class _Changes:
                 now_s = time.monotonic()
                 if now_s - looked_s >= LOOK_S:
                     looked_s = now_s
-                    if not await still(self._yard, who):
+                    if not await still(self._yard, person):
                         return
                 charge(TURN_S)
                 await rest()

@@ -15,17 +15,17 @@ def without_paths(text: str) -> str:
     return _PATH.sub("(a path)", text) if "/" in text else text
 
 
-def listed(who: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def listed(person: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Jobs as a person may see them in a list, where little is said of each."""
     for view in views:
         if "/" in view["reason"]:
-            discreet(who, view)
+            discreet(person, view)
     return views
 
 
-def discreet(who: Person, view: dict[str, Any]) -> dict[str, Any]:
+def discreet(person: Person, view: dict[str, Any]) -> dict[str, Any]:
     """A job as a person may see it."""
-    if who.may(Action.READ_JOB, view["tenant"], view["user"]):
+    if person.may(Action.READ_JOB, view["tenant"], view["user"]):
         return view
     # What a job runs and where it writes is its owner's, like its output.
     view.pop("files", None)

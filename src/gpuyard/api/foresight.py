@@ -26,16 +26,16 @@ def routes(yard: Yard, turns: Turns) -> APIRouter:
         """By when a waiting job starts, in half and in nine of ten runs. `seed`: other draws."""
         label, text = label_of(id), request.query_params.get("seed")
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
-        who = asker(request.scope)
-        async with turns.of(who):
-            return answer(await in_thread(ahead.estimate, label, seed, who.sight))
+        person = asker(request.scope)
+        async with turns.of(person):
+            return answer(await in_thread(ahead.estimate, label, seed, person.sight))
 
     async def dry_run(request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
-        who = asker(request.scope)
+        person = asker(request.scope)
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
-        async with turns.of(who):
-            return answer(await in_thread(ahead.rehearse, who, new))
+        async with turns.of(person):
+            return answer(await in_thread(ahead.rehearse, person, new))
 
     router = APIRouter(tags=["foresight"])
     seed = query("seed", "Other draws; the same seed and state give the same answer.", "integer", minimum=0,

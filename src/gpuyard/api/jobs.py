@@ -82,27 +82,27 @@ class Jobs:
 
     async def submit(self, request: Request) -> Response:
         """Accept a job. When this answers 201 the job is on disk and will not be lost."""
-        who = asker(request.scope)
+        person = asker(request.scope)
         body = await bytes_of(request)
         new = checked(JobRequest, object_of(body)).new_job()
-        key = _key(request, who, body)
+        key = _key(request, person, body)
         charge(JOB_S * new.ids)
-        accepted = await asyncio.wrap_future(self._yard.desk.submit(who, new, key))
+        accepted = await asyncio.wrap_future(self._yard.desk.submit(person, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
         location = f"/api/v1/jobs/{accepted.first_id}"
         return answer(accepted.reply, 201, {"Location": location, **replayed})
 
     async def show(self, request: Request, id: str, explain: bool = True) -> Response:
         """A job, live or ended; for a waiting job, everything that is in its way."""
-        who = asker(request.scope)
-        async with self._thought.of(who) if explain else nullcontext():
-            view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=who.sight)
+        person = asker(request.scope)
+        async with self._thought.of(person) if explain else nullcontext():
+            view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=person.sight)
         if view.get("array"):
-            body = await in_thread(encoded_array, discreet(who, view))
+            body = await in_thread(encoded_array, discreet(person, view))
             return Response(body, media_type="application/json")
         view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
         view["used"] |= await in_thread(taken, view, self._usage(view))
-        return answer(discreet(who, view))
+        return answer(discreet(person, view))
 
     def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
         """What an attempt of a job used, as far as the engine knows."""
@@ -114,9 +114,9 @@ class Jobs:
 
     async def recipe(self, request: Request, id: str) -> Response:
         """For its owner and administrators: arguments and variables hold secrets."""
-        who = asker(request.scope)
-        view, found = await in_thread(self._yard.views.recipe, label_of(id), who.sight)
-        if not who.may(Action.READ_JOB, view["tenant"], view["user"]):
+        person = asker(request.scope)
+        view, found = await in_thread(self._yard.views.recipe, label_of(id), person.sight)
+        if not person.may(Action.READ_JOB, view["tenant"], view["user"]):
             raise Forbidden(
                 f"job {view['label']} is {view['user']}'s",
                 "Only its owner, an admin of its tenant and root may see what it runs.",
@@ -126,10 +126,10 @@ class Jobs:
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""
         query = request.query_params
-        who = asker(request.scope)
-        wanted, before = filter_of(query, who.sight), cursor_of(query)
+        person = asker(request.scope)
+        wanted, before = filter_of(query, person.sight), cursor_of(query)
         found, more = await in_thread(self._yard.views.jobs, wanted, before, limit_of(query))
-        return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
+        return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
         """Cancel a job, or all live tasks of an array."""
@@ -155,8 +155,8 @@ class Jobs:
 
         async def handler(request: Request) -> Response:
             wanted = checked(ManyRequest, object_of(await bytes_of(request)))
-            who = asker(request.scope)
-            asked = await self._wish(who, verb, [str(each) for each in wanted.ids])
+            person = asker(request.scope)
+            asked = await self._wish(person, verb, [str(each) for each in wanted.ids])
             return answer({"results": [_result(each, verb) for each in asked]})
 
         return handler
@@ -167,13 +167,13 @@ class Jobs:
             raise asked.error
         return answer(_done(asked, verb), 202)
 
-    async def _wish(self, who: Person, verb: Verb, texts: list[str]) -> list[Asked]:
+    async def _wish(self, person: Person, verb: Verb, texts: list[str]) -> list[Asked]:
         """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
-        wish = self._yard.desk.wish(who, verb, texts)
+        wish = self._yard.desk.wish(person, verb, texts)
         if len(texts) <= FEW:
             await self._write(wish)
         if not wish.finished:
-            async with self._turns.of(who):
+            async with self._turns.of(person):
                 if len(texts) > FEW:
                     await self._look_up(wish)
                 while not wish.finished:
@@ -181,7 +181,7 @@ class Jobs:
                     await self._write(wish)
                     # Others have their turn in the pause.
                     await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, time.monotonic() - began_s)))
-        await self._tell_ended(who, [each for each in wish.asked if isinstance(each.error, Gone)])
+        await self._tell_ended(person, [each for each in wish.asked if isinstance(each.error, Gone)])
         return wish.asked
 
     async def _look_up(self, wish: Wish) -> None:
@@ -196,22 +196,22 @@ class Jobs:
         except YardError as error:
             wish.give_up(error)
 
-    async def _tell_ended(self, who: Person, gone: list[Asked]) -> None:
+    async def _tell_ended(self, person: Person, gone: list[Asked]) -> None:
         """Jobs that have ended, or never were: the history knows."""
         for first in range(0, len(gone), LOOKED_UP):
             some = gone[first : first + LOOKED_UP]
             labels = [each.label for each in some if each.label is not None]
-            found = await in_thread(self._yard.views.ends, labels, who.sight)
+            found = await in_thread(self._yard.views.ends, labels, person.sight)
             for each in some:
                 assert each.label is not None
                 each.error = found[each.label]
 
-    async def _or_ended(self, who: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
+    async def _or_ended(self, person: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
         try:
             return await asyncio.wrap_future(asked)
         except Gone:
             label = label_of(text)
-            raise (await in_thread(self._yard.views.ends, [label], who.sight))[label] from None
+            raise (await in_thread(self._yard.views.ends, [label], person.sight))[label] from None
 
 
 def _done(asked: Asked, verb: Verb) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def _result(asked: Asked, verb: Verb) -> dict[str, Any]:
     }
 
 
-def _key(request: Request, who: Person, body: bytes) -> Idempotency | None:
+def _key(request: Request, person: Person, body: bytes) -> Idempotency | None:
     key = said_in(request.scope, b"idempotency-key")
     if key is None:
         return None
@@ -245,4 +245,4 @@ def _key(request: Request, who: Person, body: bytes) -> Idempotency | None:
             f"the Idempotency-Key must be 1 to {KEY_LENGTH_MAX} printable ASCII characters",
             "A random UUID is a good one.",
         )
-    return Idempotency(who.key, key, hashlib.sha256(body).hexdigest())
+    return Idempotency(person.key, key, hashlib.sha256(body).hexdigest())

@@ -43,7 +43,7 @@ QUEUE_MAX = 1_000_000
 
 
 def routes(yard: Yard) -> APIRouter:
-    """Queue, history, nodes, and the state for whoever mends something."""
+    """Queue, history, nodes, and the state for an administrator."""
     router = APIRouter()
     api = _Lists(yard)
     kinds = (STATE, TENANT, USER, NAME)
@@ -90,8 +90,8 @@ class _Lists:
     async def history(self, request: Request) -> Response:
         """A page of ended jobs. `since_ms`: those that ended from then on."""
         query = request.query_params
-        who = asker(request.scope)
-        wanted, before = filter_of(query, who.sight), cursor_of(query)
+        person = asker(request.scope)
+        wanted, before = filter_of(query, person.sight), cursor_of(query)
         if wanted.states and not wanted.states <= ENDED_STATES:
             wanted = replace(wanted, states=wanted.states & ENDED_STATES)
             if not wanted.states:
@@ -104,7 +104,7 @@ class _Lists:
         found, more = await in_thread(self._yard.views.history, wanted, since_ms, before, most)
         for view in found:
             view["used"] = used_in_all(view, self._yard.price_of_node)
-        return answer({"jobs": listed(who, found), "next_cursor": id_cursor(more)})
+        return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
 
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it, and what scripts call pools, tenants and classes."""
@@ -150,6 +150,6 @@ def _pieces(found: QueueList) -> Iterator[bytes]:
 
 
 async def _paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The same, made by another thread, no faster than whoever asks may have it."""
+    """The same, made by another thread, no faster than the reader may have it."""
     while (piece := await at_leisure(next, pieces, None)) is not None:
         yield piece

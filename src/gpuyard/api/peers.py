@@ -59,7 +59,7 @@ class LocalDoor:
     """Without `--auth`: users of this machine, and the holder of the one token, who acts as its owner."""
 
     def __init__(
-        self, token: str, owner: tuple[int, int], placed: Callable[[Person], Person] = lambda who: who
+        self, token: str, owner: tuple[int, int], placed: Callable[[Person], Person] = lambda person: person
     ) -> None:
         """`placed` gives a user the tenants that are theirs."""
         self._token = token.encode()
@@ -74,14 +74,14 @@ class LocalDoor:
                 "the request does not say who asks, or its token is not this yard's",
                 "Set YARD_TOKEN to what is in the file `token` of its data folder (in HTTP: `Authorization: Bearer`).",
             )
-        who = _known(*peer)
-        if os.geteuid() != 0 and not who.admin:
+        person = _known(*peer)
+        if os.geteuid() != 0 and not person.admin:
             return Problem(
                 403,
                 f"this yard is {_known(os.geteuid(), os.getegid()).name}'s own",
                 "Start one with `yard up -d`.",
             )
-        return self._placed(who)
+        return self._placed(person)
 
     async def looked_up(self, scope: Any) -> Person | Problem:
         """Nothing has to be."""
@@ -233,8 +233,8 @@ def _nobody(detail: str, hint: str, challenge: str = "Bearer") -> Problem:
 
 def asker(scope: Any) -> Person:
     """The asker."""
-    who: Person = scope[PERSON]
-    return who
+    person: Person = scope[PERSON]
+    return person
 
 
 def asker_if_known(scope: Any) -> Person | None:

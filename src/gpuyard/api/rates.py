@@ -35,8 +35,8 @@ class Buckets:
         if len(self._left) >= _PEOPLE_MAX:
             # Full buckets are as good as none.
             self._left = {
-                who: (n, t)
-                for who, (n, t) in self._left.items()
+                key: (n, t)
+                for key, (n, t) in self._left.items()
                 if n + (now_s - t) * self._per_s < self._most
             }
         self._left[name] = (left - 1, now_s)

@@ -133,10 +133,10 @@ def _problem(code: int) -> dict[str, Any]:
 
 def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
     async def allowed(request: Request) -> None:
-        who = asker(request.scope)
-        if not may_ever(who.rights, action):
-            has = ", ".join(map(str, who.rights)) or "nobody here"
-            raise Forbidden(f"{who.name} may not {DOES[action]}: {has}", "Ask an admin of the yard.")
+        person = asker(request.scope)
+        if not may_ever(person.rights, action):
+            has = ", ".join(map(str, person.rights)) or "nobody here"
+            raise Forbidden(f"{person.name} may not {DOES[action]}: {has}", "Ask an admin of the yard.")
 
     return allowed
 

@@ -77,9 +77,9 @@ class _Streams:
         stream = query.get("stream", "stdout")
         if stream not in ("stdout", "stderr"):
             raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
-        who = asker(request.scope)
-        job_id, attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, who.sight)
-        if not who.may(Action.READ_JOB, tenant, owner):
+        person = asker(request.scope)
+        job_id, attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, person.sight)
+        if not person.may(Action.READ_JOB, tenant, owner):
             raise Forbidden(
                 f"job {label} is {owner}'s",
                 "Only its owner, an admin of its tenant and root may read its logs.",
@@ -92,7 +92,7 @@ class _Streams:
             pulse: Pulse = request.app.state.pulse
             stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
             place = (stream, max(attempt, 1), offset)
-            return events(self._follow(pulse, who, label, owner, place, stands))
+            return events(self._follow(pulse, person, label, owner, place, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         gate = self._gate(owner)
         _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
@@ -120,7 +120,7 @@ class _Streams:
     async def _follow(
         self,
         pulse: Pulse,
-        who: Person,
+        person: Person,
         label: Label,
         owner: str,
         place: tuple[str, int, int],
@@ -129,7 +129,7 @@ class _Streams:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
         stream, attempt, offset = place
         look_s, quiet_s = LOOK_S_MIN, 0.0
-        while not pulse.closed and await still(self._yard, who):
+        while not pulse.closed and await still(self._yard, person):
             charge(TURN_S)
             await rest()
             view, piece, after = await in_thread(
@@ -166,17 +166,17 @@ class _Streams:
         after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
         return events(self._watch(request.app.state.pulse, asker(request.scope), after))
 
-    async def _watch(self, pulse: Pulse, who: Person, after: int) -> AsyncIterator[bytes]:
+    async def _watch(self, pulse: Pulse, person: Person, after: int) -> AsyncIterator[bytes]:
         store = self._yard.store
         yield b": watching\n\n"
-        while not pulse.closed and await still(self._yard, who):
+        while not pulse.closed and await still(self._yard, person):
             new = await in_thread(store.read, after, EVENTS_MAX)
             for seq, found in new:
                 after = seq
                 kind = type(found).__name__
                 yield event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
             if not new:
-                await pulse.next(QUIET_S if not who.token else LOOK_S_MAX)
+                await pulse.next(QUIET_S if not person.token else LOOK_S_MAX)
                 yield b": still here\n\n"
 
 
@@ -212,10 +212,10 @@ class Standing:
         return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
 
 
-async def still(yard: Yard, who: Person) -> bool:
+async def still(yard: Yard, person: Person) -> bool:
     """Whether they would still be let in: a revoked token ends what goes on with it."""
     office = yard.office
-    return office is None or not who.token or await in_thread(office.holds, who)
+    return office is None or not person.token or await in_thread(office.holds, person)
 
 
 def _said_yes(text: str) -> bool:

@@ -29,11 +29,11 @@ class Turns:
         self._there: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def of(self, who: Person) -> AsyncIterator[None]:
+    async def of(self, person: Person) -> AsyncIterator[None]:
         """Wait for a turn; it lasts as long as the context. Raises a 429 where too many wait."""
-        name = who.key
+        name = person.key
         if self._there[name] > WAITING_MAX:
-            raise self._too_many(f"{who.name} has {WAITING_MAX} {self._what} waiting already")
+            raise self._too_many(f"{person.name} has {WAITING_MAX} {self._what} waiting already")
         if self._there.total() >= ALL_WAITING_MAX + self._at_once:
             raise self._too_many(f"{ALL_WAITING_MAX} {self._what} wait already")
         self._there[name] += 1

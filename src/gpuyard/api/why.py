@@ -39,13 +39,13 @@ class _Why:
         """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
         at = request.query_params.get("at_ms")
         at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
-        label, who = label_of(id), asker(request.scope)
-        async with self._turns.of(who):
-            return answer(await in_thread(self._explained.why, label, at_ms, who.sight))
+        label, person = label_of(id), asker(request.scope)
+        async with self._turns.of(person):
+            return answer(await in_thread(self._explained.why, label, at_ms, person.sight))
 
     async def share(self, request: Request) -> Response:
         """`tenant`: only that one, with all above and below it."""
         tenant = request.query_params.get("tenant", "")
-        who = asker(request.scope)
-        async with self._turns.of(who):
-            return answer(await in_thread(self._explained.share, tenant, who.sight))
+        person = asker(request.scope)
+        async with self._turns.of(person):
+            return answer(await in_thread(self._explained.share, tenant, person.sight))

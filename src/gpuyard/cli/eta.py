@@ -49,14 +49,16 @@ def _own(yard: "Client") -> list[str]:
     """The asker's jobs that wait, in line first; an array is one."""
     from gpuyard.cli.streams import notice
 
-    who = str(yard.me()["user"])
-    found = yard.queue(states=["PENDING"], user=who)
+    user = str(yard.me()["user"])
+    found = yard.queue(states=["PENDING"], user=user)
     place = found["columns"].index("label")
     labels = list(dict.fromkeys([str(row[place]).partition("_")[0] for row in found["rows"]]))
     if not labels:
-        notice(f"no job of {who} waits; for another one: yard eta JOB")
+        notice(f"no job of {user} waits; for another one: yard eta JOB")
     elif len(labels) > OWN_MAX:
-        notice(f"the first {OWN_MAX} of {len(labels)} jobs of {who} that wait; for another one: yard eta JOB")
+        notice(
+            f"the first {OWN_MAX} of {len(labels)} jobs of {user} that wait; for another one: yard eta JOB"
+        )
     return labels[:OWN_MAX]
 
 

@@ -34,7 +34,7 @@ _LOOKED_AT_MAX = 20_000
 class Done(NamedTuple):
     """What a person did."""
 
-    who: str
+    by: str
     what: str
     about: str
     tenant: str = ""
@@ -68,7 +68,7 @@ class _Line:
         return {
             "seq": self.seq,
             "at_ms": self.at_ms,
-            "who": done.who,
+            "who": done.by,
             "what": done.what,
             "about": about,
             "tenant": done.tenant,
@@ -95,7 +95,7 @@ def audit(
         found = store.read_back(_NAMES, before_seq, _BLOCK)
         for seq, event in found:
             done = _done(event, node, job)
-            if (not user or done.who.partition(" ")[0] == user) and not (
+            if (not user or done.by.partition(" ")[0] == user) and not (
                 lines and lines[-1].takes(event, done)
             ):
                 if len(lines) == limit:

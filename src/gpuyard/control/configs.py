@@ -1,6 +1,6 @@
 """The configuration in force, its versions, and the two ways in: the file of a start, and an apply while it runs.
 
-Every configuration that is put in force becomes a version: its text, who, when and how, in the transaction of its
+Every configuration that is put in force becomes a version: its text, author, time and kind, in the transaction of its
 `ConfigSet`. An administrator names the version that they looked at; if another has come meanwhile, nothing changes.
 """
 
@@ -204,11 +204,11 @@ class Configurations:
         people = compare_people(self._people(), proposal.access) if proposal.access is not None else []
         return [*compare(live, proposal.settings), *people]
 
-    def apply(self, who: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
+    def apply(self, person: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""
-        if not who.may(Action.MANAGE_CONFIG, ""):
+        if not person.may(Action.MANAGE_CONFIG, ""):
             raise Forbidden(
-                f"{who.name} may not change the configuration", "Ask the owner of the yard, or root."
+                f"{person.name} may not change the configuration", "Ask the owner of the yard, or root."
             )
         store = self._books.store
         hash_ = text_hash(proposal.text)
@@ -233,11 +233,11 @@ class Configurations:
                 return {**version_view(live), "changed": 0}
             how = How.ROLLBACK if proposal.restores else How.APPLY
             now_ms = max(self._now_ms(), draft.state.now_ms)
-            version = ConfigVersion(number + 1, now_ms, who.name, how, hash_, proposal.restores)
-            _put(draft, version, proposal.text, proposal.settings, who.signature)
+            version = ConfigVersion(number + 1, now_ms, person.name, how, hash_, proposal.restores)
+            _put(draft, version, proposal.text, proposal.settings, person.signature)
             if proposal.access is not None:
                 gone = self._people().users.keys() - proposal.access.users.keys()
-                revoke_all(store, gone, who, now_ms, draft)
+                revoke_all(store, gone, person, now_ms, draft)
             return {**version_view(version), "changed": len(changes)}
 
         return self._committer.write(make)

@@ -20,12 +20,12 @@ class Crowding:
         """Submissions that are newer than the books: the last id of each, its user and how many jobs it is."""
         self._sums: dict[str, int] = {}
 
-    def check(self, who: Person, jobs: int, last_id: int, state: State) -> None:
+    def check(self, person: Person, jobs: int, last_id: int, state: State) -> None:
         """Refuse a submission with which too many jobs of a user would wait; otherwise count it."""
         most = state.settings.waiting_per_user
-        if not most or who.may(Action.MANAGE_CONFIG, ""):
+        if not most or person.may(Action.MANAGE_CONFIG, ""):
             return
-        name = who.name
+        name = person.name
         # In this order: the books may read on meanwhile, and a job is then missed for a moment, not counted twice.
         waiting = state.counts.of_user(name)
         waiting += self._newer(name, state.last_job_id)

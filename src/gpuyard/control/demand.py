@@ -8,7 +8,7 @@ from gpuyard.control.explained import told
 from gpuyard.control.plain_views import View
 from gpuyard.control.rights import Sight
 from gpuyard.core import Policy, State, explain
-from gpuyard.core.explain.layout_plan import who_is_on
+from gpuyard.core.explain.layout_plan import jobs_on
 from gpuyard.core.fleet.mig_geometry import Held, Place, fit, layout_text
 from gpuyard.core.fleet.mig_placing import place_slices, spare_whole
 from gpuyard.core.jobs.records import JobRecord
@@ -57,14 +57,14 @@ def _fortune(state: State, number: int, gpu: int, used: Held, idle: Held) -> str
     if nodes.foreign.get(number, (0, ""))[0] >> gpu & 1:
         return "used outside the yard: left alone"
     if used:
-        said = f"{layout_text(used)} in use by {names_text(who_is_on(state, number, gpu))}, never moved"
+        said = f"{layout_text(used)} in use by {names_text(jobs_on(state, number, gpu))}, never moved"
         return said + (
             f"; {layout_text(idle)} idle, used again or taken away when in the way" if idle else ""
         )
     free = nodes.gpu_free[number][gpu]
     if free < MILLI:
-        who = names_text(who_is_on(state, number, gpu))
-        return f"whole, in use by {who}" if free <= 0 else f"shared by {who}: not cut while it is"
+        jobs = names_text(jobs_on(state, number, gpu))
+        return f"whole, in use by {jobs}" if free <= 0 else f"shared by {jobs}: not cut while it is"
     if idle:
         return (
             "its slices are idle: used again, or made whole for a job that asks for that, or after a minute"

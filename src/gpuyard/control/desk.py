@@ -93,36 +93,36 @@ class Desk:
 
     # -- new jobs ------------------------------------------------------------------------------------------------
 
-    def submit(self, who: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
+    def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
         self._check_ours("Submit it with sbatch: it shows up here by itself")
         self._check_room()
-        account = run_as(who, self._allow_root)
+        account = run_as(person, self._allow_root)
         recipe = recipe_of(new, account)
         name = hash_of(recipe)
         # Settled when it is judged, a moment before it is written.
-        tenant = new.tenant or who.name
+        tenant = new.tenant or person.name
 
         def judge(state: State) -> Refusal | None:
-            found = _judged(who, new, state)
+            found = _judged(person, new, state)
             return found if isinstance(found, Refusal) else None
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
             state = self._books.state
             ours = in_our_words(new, state.settings)
-            found = tenant_of(ours, who, state)
+            found = tenant_of(ours, person, state)
             tenant = found if isinstance(found, str) else tenant
-            waits = self._dependencies(new, who)
+            waits = self._dependencies(new, person)
             whole = concrete(ours, state)
             if isinstance(whole, Refusal):
                 raise whole
-            spec = spec_of(whole, who, tenant, name, waits.after)
+            spec = spec_of(whole, person, tenant, name, waits.after)
             spec = owned(spec, account, state.settings)
 
             def events(first_id: int) -> Sequence[Event]:
                 jobs = 1 if new.array is None else len(new.array)
-                self._crowding.check(who, jobs, first_id + new.ids - 1, state)
+                self._crowding.check(person, jobs, first_id + new.ids - 1, state)
                 return events_of(new, spec, first_id, now_ms, waits.own or {})
 
             return Submission(
@@ -130,48 +130,48 @@ class Desk:
                 ids=new.ids,
                 blobs={name: recipe},
                 idempotency=key,
-                reply=lambda first_id: reply_of(new, tenant, who, first_id, now_ms),
+                reply=lambda first_id: reply_of(new, tenant, person, first_id, now_ms),
             )
 
         need = (new.ask, new.cpu_milli, new.exclusive, new.gpu_memory_mib, new.isolation)
-        kind = (*need, new.tenant, who.name, new.klass, new.limit_ms, who.given, who.places)
+        kind = (*need, new.tenant, person.name, new.klass, new.limit_ms, person.given, person.places)
         return self._committer.accept(Arrival(kind, judge, make))
 
-    def rehearse(self, who: Person, new: NewJob) -> list[Event]:
+    def rehearse(self, person: Person, new: NewJob) -> list[Event]:
         """The events of a submission that is only tried: the same judgement, and nothing is written.
 
         Called with the books locked, so that the next look at them sees the state it was judged on.
         """
-        account = run_as(who, self._allow_root)
+        account = run_as(person, self._allow_root)
         recipe = recipe_of(new, account)
         self._books.catch_up()
         state = self._books.state
-        found = _judged(who, new, state)
+        found = _judged(person, new, state)
         if isinstance(found, Refusal):
             raise found
         tenant, whole = found
-        waits = self._dependencies(new, who)
-        spec = owned(spec_of(whole, who, tenant, hash_of(recipe), waits.after), account, state.settings)
+        waits = self._dependencies(new, person)
+        spec = owned(spec_of(whole, person, tenant, hash_of(recipe), waits.after), account, state.settings)
         now_ms = max(self._now_ms(), state.now_ms)
         return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
 
-    def _dependencies(self, new: NewJob, who: Person) -> Resolved:
+    def _dependencies(self, new: NewJob, person: Person) -> Resolved:
         if not new.dependencies:
             return Resolved()
         with self._books.lock:
             self._books.catch_up()
-            named = look_up(new.dependencies, self._books.state, self._books.store, who.sight.sees)
+            named = look_up(new.dependencies, self._books.state, self._books.store, person.sight.sees)
         return resolve(new.dependencies, new.array or (), named)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 
-    def wish(self, who: Person, verb: Verb, texts: Sequence[str]) -> Wish:
+    def wish(self, person: Person, verb: Verb, texts: Sequence[str]) -> Wish:
         """Ask for something about jobs, or about all live tasks of arrays: written batch by batch, by `Wish.write`."""
         self._check_ours(f"Use {_SLURM_VERBS[verb]} {texts[0]}{' ...' if len(texts) > 1 else ''}")
         if verb is not Verb.CANCEL:
             # Of cancels there are no more than jobs; other wishes could be made again and again.
             self._check_room()
-        return Wish(who, verb, texts, self._now_ms)
+        return Wish(person, verb, texts, self._now_ms)
 
     def look_up(self, wish: Wish) -> None:
         """Look up the jobs of a wish about many ids, before its first batch."""
@@ -181,20 +181,20 @@ class Desk:
         """Write the next batch of a wish; its outcomes are to be entered in it."""
         return self._committer.write(wish.write)
 
-    def checkpoint(self, who: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
+    def checkpoint(self, person: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
         """A running job has saved its work: now, or a moment ago."""
         self._check_ours("Slurm knows nothing of checkpoints")
         self._check_room()
         label = label_of(text)
 
         def make(draft: Draft) -> dict[str, Any]:
-            records = _seen(who, draft.state, label)
+            records = _seen(person, draft.state, label)
             if not records:
                 raise Gone(f"there is no live job {label}")
             if len(records) > 1:
                 raise Impossible(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
             (record,) = records
-            check_owner(who, record)
+            check_owner(person, record)
             if record.phase is None:
                 raise Impossible(f"job {record.job.label} does not run", "Only a running job saves its work.")
             now_ms = max(self._now_ms(), draft.state.now_ms)
@@ -206,7 +206,7 @@ class Desk:
                 )
             at_ms = min(at_ms, now_ms)
             if at_ms > record.checkpoint_ms:
-                draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms, who.signature))
+                draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms, person.signature))
             newest_ms = max(at_ms, record.checkpoint_ms)
             return {"id": record.id, "label": record.job.label, "checkpoint_ms": newest_ms}
 
@@ -214,19 +214,21 @@ class Desk:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def drain(self, who: Person, node: str, why: str) -> "Future[dict[str, Any]]":
+    def drain(self, person: Person, node: str, why: str) -> "Future[dict[str, Any]]":
         """Let nothing new start on a node. What runs there goes on."""
-        return self._node(who, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, who.signature))
+        return self._node(
+            person, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, person.signature)
+        )
 
-    def resume(self, who: Person, node: str) -> "Future[dict[str, Any]]":
+    def resume(self, person: Person, node: str) -> "Future[dict[str, Any]]":
         """Let a drained node take work again."""
-        return self._node(who, node, lambda at_ms, number: NodeUncordoned(at_ms, number, who.signature))
+        return self._node(person, node, lambda at_ms, number: NodeUncordoned(at_ms, number, person.signature))
 
-    def _node(self, who: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
+    def _node(self, person: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
         self._check_ours("Use scontrol update nodename=NAME state=drain reason=WHY, or state=resume")
-        if not who.may(Action.MANAGE_NODES, ""):
+        if not person.may(Action.MANAGE_NODES, ""):
             raise Forbidden(
-                f"{who.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
+                f"{person.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
             )
 
         def make(draft: Draft) -> dict[str, Any]:
@@ -241,35 +243,37 @@ class Desk:
         return self._committer.write(make)
 
 
-def _seen(who: Person, state: State, label: Label) -> list[JobRecord]:
+def _seen(person: Person, state: State, label: Label) -> list[JobRecord]:
     """The live jobs of a label that the person may see."""
-    return [record for record in live(state, label) if who.sight.sees(record.job.spec.tenant)]
+    return [record for record in live(state, label) if person.sight.sees(record.job.spec.tenant)]
 
 
-def _judged(who: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
+def _judged(person: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
     """The tenant of a new job and its resolved ask, or why it is not taken."""
     new = in_our_words(new, state.settings)
-    tenant = tenant_of(new, who, state)
+    tenant = tenant_of(new, person, state)
     if isinstance(tenant, Refusal):
         return tenant
     refusal = (
-        _not_for(who, tenant) or not_theirs(who, tenant, state) or not_one_share_more(who, tenant, state)
+        _not_for(person, tenant)
+        or not_theirs(person, tenant, state)
+        or not_one_share_more(person, tenant, state)
     )
     if refusal is not None:
         return refusal
     whole = concrete(new, state)
     if isinstance(whole, Refusal):
         return whole
-    return why_not(whole, who, tenant, state) or (tenant, whole)
+    return why_not(whole, person, tenant, state) or (tenant, whole)
 
 
-def _not_for(who: Person, tenant: str) -> Forbidden | None:
+def _not_for(person: Person, tenant: str) -> Forbidden | None:
     """Why someone may not submit for a tenant."""
-    if who.may(Action.SUBMIT, tenant):
+    if person.may(Action.SUBMIT, tenant):
         return None
     return Forbidden(
-        f"{who.name} may not submit for {tenant}: " + ", ".join(map(str, who.rights)),
-        f"Leave the tenant out: it is then {who.home}."
-        if who.home and who.may(Action.SUBMIT, who.home)
+        f"{person.name} may not submit for {tenant}: " + ", ".join(map(str, person.rights)),
+        f"Leave the tenant out: it is then {person.home}."
+        if person.home and person.may(Action.SUBMIT, person.home)
         else "",
     )

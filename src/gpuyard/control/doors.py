@@ -62,9 +62,9 @@ class Doors:
         """Have a function called whenever the people have changed."""
         self._told.append(tell)
 
-    def placed(self, who: Person) -> Person:
+    def placed(self, person: Person) -> Person:
         """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
-        return self.roster.placed(who)
+        return self.roster.placed(person)
 
     def start(self) -> None:
         """Begin to look for newer versions."""

@@ -191,7 +191,7 @@ def hash_of(blob: bytes) -> str:
     return hashlib.sha256(blob).hexdigest()
 
 
-def spec_of(new: NewJob, who: Person, tenant: str, recipe: str, after: tuple[After, ...] = ()) -> JobSpec:
+def spec_of(new: NewJob, person: Person, tenant: str, recipe: str, after: tuple[After, ...] = ()) -> JobSpec:
     """What the scheduler needs to know of it."""
     return JobSpec(
         tenant=tenant,
@@ -199,7 +199,7 @@ def spec_of(new: NewJob, who: Person, tenant: str, recipe: str, after: tuple[Aft
         klass=new.klass,
         name=new.name,
         checkpoint_ms=new.checkpoint_s * SECOND_MS,
-        user=who.name,
+        user=person.name,
         recipe=recipe,
         retries=new.retries,
         requeue=new.requeue,
@@ -258,14 +258,14 @@ def _in_step(waits: tuple[tuple[After, ...], ...]) -> tuple[After, ...]:
     return first
 
 
-def reply_of(new: NewJob, tenant: str, who: Person, first_id: int, now_ms: int) -> Plain:
+def reply_of(new: NewJob, tenant: str, person: Person, first_id: int, now_ms: int) -> Plain:
     """What is answered, and answered again to a repetition."""
     reply = {
         "id": first_id,
         "label": str(first_id),
         "name": new.name,
         "tenant": tenant,
-        "user": who.name,
+        "user": person.name,
         "state": JobState.PENDING.value,
         "submitted_ms": now_ms,
     }
@@ -288,112 +288,115 @@ def in_our_words(new: NewJob, settings: Settings) -> NewJob:
     )
 
 
-def tenant_of(new: NewJob, who: Person, state: State) -> str | Refusal:
+def tenant_of(new: NewJob, person: Person, state: State) -> str | Refusal:
     """The tenant of a job: the one that was named, else the user's own, else the user's name if there are none."""
     known = [tenant.path for tenant in state.settings.tenants]
-    if not new.tenant and who.home:
-        return who.home
+    if not new.tenant and person.home:
+        return person.home
     if not known:
-        return new.tenant or who.name
+        return new.tenant or person.name
     if new.tenant:
-        if not who.sight.whole or new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
+        if not person.sight.whole or new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
             # A person with sight of a part of the yard gets the same words whether or not there is such a tenant.
             return new.tenant
-        named = [path for path in known if who.sight.knows(path)]
+        named = [path for path in known if person.sight.knows(path)]
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
             f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
-            f"Tenants are in yard.yaml; below one of them your name is free: '{(choice or known)[0]}/{who.name}'. "
+            f"Tenants are in yard.yaml; below one of them your name is free: '{(choice or known)[0]}/{person.name}'. "
             + _MAPPED.format("accounts"),
         )
-    found = _own_tenant(known, who)
+    found = _own_tenant(known, person)
     if found:
         return found
-    if _held_to(who) and not who.places:
-        return _no_place(who, known[0])
-    seen = [path for path in known if who.sight.knows(path)]
-    open_to = [path for path in seen if who.may(Action.SUBMIT, path)] or seen or ["TENANT"]
-    several = "several tenants are called like you" if _called_like(known, who) else "this yard has several"
+    if _held_to(person) and not person.places:
+        return _no_place(person, known[0])
+    seen = [path for path in known if person.sight.knows(path)]
+    open_to = [path for path in seen if person.may(Action.SUBMIT, path)] or seen or ["TENANT"]
+    several = (
+        "several tenants are called like you" if _called_like(known, person) else "this yard has several"
+    )
     return Unacceptable(
         f"the job names no tenant, and {several}: {', '.join(open_to[:_NAMED_MAX])}",
-        f"Name the tenant it counts for: --tenant {open_to[0]}/{who.name}; for good, set YARD_TENANT or `tenant:` in "
-        "~/.config/gpuyard/defaults.yaml.",
+        f"Name the tenant it counts for: --tenant {open_to[0]}/{person.name}; for good, set YARD_TENANT or `tenant:` "
+        "in ~/.config/gpuyard/defaults.yaml.",
     )
 
 
-def not_theirs(who: Person, tenant: str, state: State) -> Forbidden | None:
+def not_theirs(person: Person, tenant: str, state: State) -> Forbidden | None:
     """Why a user of the machine, without `--auth`, may not submit for a tenant: each one more would be a share more."""
-    if not _held_to(who):
+    if not _held_to(person):
         return None
     known = [each.path for each in state.settings.tenants]
-    places = who.places or _by_name(known, who)
+    places = person.places or _by_name(known, person)
     if any([below(tenant, place) for place in places]):
         return None
     if not places:
-        return _no_place(who, tenant)
+        return _no_place(person, tenant)
     return Forbidden(
-        f"{who.name} may not submit for {tenant}: {who.name} has {', '.join(places)} here",
+        f"{person.name} may not submit for {tenant}: {person.name} has {', '.join(places)} here",
         "Leave the tenant out, or ask an administrator: `auth.users` in yard.yaml says who has which.",
     )
 
 
-def not_one_share_more(who: Person, tenant: str, state: State) -> Forbidden | None:
+def not_one_share_more(person: Person, tenant: str, state: State) -> Forbidden | None:
     """Why a user may not submit for a name that yard.yaml does not have: it has had nothing, and so would come first.
 
     A user has one such name below each tenant: their own. What is below that divides their own share.
     """
-    if (who.given is None and not who.places) or who.admin or who.may(Action.MAKE_TOKEN, tenant):
+    if (person.given is None and not person.places) or person.admin or person.may(Action.MAKE_TOKEN, tenant):
         return None
     known = [each.path for each in state.settings.tenants]
-    own = [who.home, *[f"{path}/{who.own}" for path in known], *([] if known else [who.own])]
+    own = [person.home, *[f"{path}/{person.own}" for path in known], *([] if known else [person.own])]
     if tenant in known or any([place and below(tenant, place) for place in own]):
         return None
     return Forbidden(
-        f"{who.name} may not submit for {tenant}: yard.yaml has no such tenant, and a new name would be a share more",
-        (f"Leave the tenant out: it is then {who.home}. " if who.home else "")
+        f"{person.name} may not submit for {tenant}: "
+        "yard.yaml has no such tenant, and a new name would be a share more",
+        (f"Leave the tenant out: it is then {person.home}. " if person.home else "")
         + "An administrator adds more under `tenants` in yard.yaml.",
     )
 
 
-def _held_to(who: Person) -> bool:
+def _held_to(person: Person) -> bool:
     """Whether someone is held to the tenants that are theirs: with `--auth` their rights say the same."""
-    return who.given is None and not who.admin
+    return person.given is None and not person.admin
 
 
-def _by_name(known: Sequence[str], who: Person) -> list[str]:
+def _by_name(known: Sequence[str], person: Person) -> list[str]:
     """The tenants of a user that yard.yaml does not name: of the user's name, or below the only tenant there is."""
     if not known:
-        return [who.name]
-    return _called_like(known, who) or [own for own in (_own_tenant(known, who),) if own]
+        return [person.name]
+    return _called_like(known, person) or [own for own in (_own_tenant(known, person),) if own]
 
 
-def _no_place(who: Person, tenant: str) -> Forbidden:
+def _no_place(person: Person, tenant: str) -> Forbidden:
     return Forbidden(
-        f"yard.yaml gives {who.name} no tenant",
-        f"An administrator adds `{who.name}: {{tenant: {tenant}}}` to `auth.users` in yard.yaml, and applies it.",
+        f"yard.yaml gives {person.name} no tenant",
+        f"An administrator adds `{person.name}: {{tenant: {tenant}}}` to `auth.users` in yard.yaml, and applies it.",
     )
 
 
-def home_of(who: Person, state: State) -> str:
+def home_of(person: Person, state: State) -> str:
     """The tenant of someone's jobs that name none; empty: there is none, and such jobs are refused."""
-    found = tenant_of(NewJob(), who, state)
+    found = tenant_of(NewJob(), person, state)
     return found if isinstance(found, str) else ""
 
 
-def _called_like(known: Sequence[str], who: Person) -> list[str]:
-    return [path for path in known if path.rpartition("/")[2] == who.name]
+def _called_like(known: Sequence[str], person: Person) -> list[str]:
+    return [path for path in known if path.rpartition("/")[2] == person.name]
 
 
-def _own_tenant(known: Sequence[str], who: Person) -> str:
+def _own_tenant(known: Sequence[str], person: Person) -> str:
     """The one tenant of the user's own name, or below the only tenant that there is; empty: that is not one."""
-    own = _called_like(known, who)
+    own = _called_like(known, person)
     if own:
         return own[0] if len(own) == 1 else ""
     leaves = [path for path in known if not any(other.startswith(f"{path}/") for other in known)]
-    return f"{leaves[0]}/{who.name}" if len(leaves) == 1 else ""
+    return f"{leaves[0]}/{person.name}" if len(leaves) == 1 else ""
 
 
-def why_not(new: NewJob, who: Person, tenant: str, state: State) -> Refusal | None:
+def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal | None:
     """Why this yard could never run it; None if it could."""
     if new.klass and new.klass not in state.classes:
         names = [*state.classes, *state.settings.qos]
@@ -415,7 +418,7 @@ def why_not(new: NewJob, who: Person, tenant: str, state: State) -> Refusal | No
     if unknown is not None:
         return unknown
     klass = state.klass_of(new.klass)
-    closed = not_their_class(klass, tenant, who.name, state.settings)
+    closed = not_their_class(klass, tenant, person.name, state.settings)
     if closed is not None:
         return closed
     if new.limit_ms > klass.limit_ms:
@@ -423,7 +426,7 @@ def why_not(new: NewJob, who: Person, tenant: str, state: State) -> Refusal | No
             f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
             f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
         )
-    spec = spec_of(new, who, tenant, "")
+    spec = spec_of(new, person, tenant, "")
     reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
     if reason is None:
         return None

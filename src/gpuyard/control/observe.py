@@ -269,9 +269,9 @@ def _foreign(report: NodeReport) -> tuple[int, str]:
         mask |= 1 << busy.gpu
     users: dict[str, list[str]] = {}
     for busy in report.busy:
-        who = f"pid {busy.pid} of {busy.user}" if busy.pid else busy.user
-        users.setdefault(who, []).append(str(busy.gpu))
-    return mask, "; ".join([f"GPU {', '.join(gpus)}: {who}" for who, gpus in users.items()])
+        user = f"pid {busy.pid} of {busy.user}" if busy.pid else busy.user
+        users.setdefault(user, []).append(str(busy.gpu))
+    return mask, "; ".join([f"GPU {', '.join(gpus)}: {user}" for user, gpus in users.items()])
 
 
 def by_key(reports: Sequence[Report]) -> Mapping[str, Report]:

@@ -92,9 +92,9 @@ class Partitions:
 
     # -- pinning -------------------------------------------------------------------------------------------------
 
-    def pin(self, who: Person, name: str, wanted: Sequence[Wanted]) -> "Future[dict[str, Any]]":
+    def pin(self, person: Person, name: str, wanted: Sequence[Wanted]) -> "Future[dict[str, Any]]":
         """Let GPUs of a node keep layouts: all that are named, or none."""
-        _check(who)
+        _check(person)
         there = self._there()
 
         def make(draft: Draft) -> dict[str, Any]:
@@ -111,14 +111,14 @@ class Partitions:
                 gpus = sum([1 << each.gpu for each in new])
                 pieces = tuple([Slice(each.gpu, *place) for each in new for place in each.held])
                 now_ms = max(self._now_ms(), state.now_ms)
-                draft.add(LayoutPinned(now_ms, number, gpus, pieces, who.signature))
+                draft.add(LayoutPinned(now_ms, number, gpus, pieces, person.signature))
             return {"node": name, "gpus": [_pin_view(gpu, pin) for gpu, pin in pinned(state, number)]}
 
         return self._committer.write(make)
 
-    def release(self, who: Person, name: str, gpus: tuple[int, ...] | None) -> "Future[dict[str, Any]]":
+    def release(self, person: Person, name: str, gpus: tuple[int, ...] | None) -> "Future[dict[str, Any]]":
         """Let GPUs be cut by demand again. Their slices stay until they are idle and in the way, or rest."""
-        _check(who)
+        _check(person)
 
         def make(draft: Draft) -> dict[str, Any]:
             state = draft.state
@@ -129,15 +129,15 @@ class Partitions:
             mask = sum([1 << gpu for gpu in chosen if gpu in there])
             if mask:
                 now_ms = max(self._now_ms(), state.now_ms)
-                draft.add(LayoutReleased(now_ms, number, mask, who.signature))
+                draft.add(LayoutReleased(now_ms, number, mask, person.signature))
             return {"node": name, "released": [gpu for gpu in chosen if mask >> gpu & 1]}
 
         return self._committer.write(make)
 
 
-def _check(who: Person) -> None:
-    if not who.may(Action.MANAGE_NODES, ""):
-        raise Forbidden(f"{who.name} may not say how GPUs are cut", "Ask the owner of the yard, or root.")
+def _check(person: Person) -> None:
+    if not person.may(Action.MANAGE_NODES, ""):
+        raise Forbidden(f"{person.name} may not say how GPUs are cut", "Ask the owner of the yard, or root.")
 
 
 def _hands_off(state: State, number: int, gpus: Iterable[int]) -> None:

@@ -158,26 +158,28 @@ def _asks_for_users() -> bool:
     return bool(sources - _OWN_SOURCES)
 
 
-def run_as(who: Person, allow_root: bool) -> RunAs:
+def run_as(person: Person, allow_root: bool) -> RunAs:
     """The account that this person's jobs run as here, or `Forbidden`."""
     server_uid = os.geteuid()
-    if who.uid == NO_UID:
-        has = ", ".join(map(str, who.rights))
-        raise Forbidden(f"{who.name} is {has}, and no user of this machine: no job can run as {who.name}")
+    if person.uid == NO_UID:
+        has = ", ".join(map(str, person.rights))
+        raise Forbidden(
+            f"{person.name} is {has}, and no user of this machine: no job can run as {person.name}"
+        )
     if server_uid != 0:
-        if who.uid not in (0, server_uid):
+        if person.uid not in (0, server_uid):
             raise Forbidden(
-                f"this yard runs as {_name(server_uid)} and cannot run jobs as {who.name}",
+                f"this yard runs as {_name(server_uid)} and cannot run jobs as {person.name}",
                 "Start a yard of your own with `yard up -d`, or ask for one that root runs.",
             )
         return RunAs()
     # The kernel says who is root over the socket; with `--auth` a token does, and that is not enough.
-    if who.uid == 0 and not allow_root and (who.given is not None or has_other_people()):
+    if person.uid == 0 and not allow_root and (person.given is not None or has_other_people()):
         raise Forbidden(
             "jobs of root are not run as root on a machine with other users",
             "Submit as an ordinary user, or set `allow_root: true` for the cluster in yard.yaml.",
         )
-    return RunAs(who.uid, who.gid, who.login or who.name)
+    return RunAs(person.uid, person.gid, person.login or person.name)
 
 
 class Roster:
@@ -216,13 +218,13 @@ class Roster:
         found = {self._accounts[name].default_tenant for name in self._by_login.get(login, [])}
         return found.pop() if len(found) == 1 else ""
 
-    def placed(self, who: Person) -> Person:
+    def placed(self, person: Person) -> Person:
         """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
-        names = self._by_login.get(who.name)
+        names = self._by_login.get(person.name)
         if not names:
-            return who
+            return person
         places = tuple(sorted({self._accounts[name].tenant for name in names}))
-        return replace(who, default_tenant=self.default_tenant(who.name), places=places)
+        return replace(person, default_tenant=self.default_tenant(person.name), places=places)
 
     def local(self, uid: int, gid: int) -> Person:
         """The person at the other end of the Unix socket."""

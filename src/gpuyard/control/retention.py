@@ -231,7 +231,7 @@ class Keeper:
         return len(jobs) < STEP_JOBS
 
     def _leftovers(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
-        assert isinstance(self._engine, KeepsLeftovers), "whoever calls has looked"
+        assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
         what, store = Leftover(place.kind), self._books.store
         jobs = store.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
         if not jobs:

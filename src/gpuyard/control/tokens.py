@@ -103,20 +103,20 @@ class Office:
             raise Unknown(
                 f"the token ended at {time_text(row.expires_ms)}", "Log in again, or ask for a new one."
             )
-        who = self.roster.bearer(row.user, _right(row), row.id, row.expires_ms)
+        person = self.roster.bearer(row.user, _right(row), row.id, row.expires_ms)
         if now_ms - row.used_ms > TOUCH_MS:
             self._touch(row.id, now_ms)
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         if revoked == self._revoked:
-            self._known[_digest(text)] = (who, time.monotonic())
-        return who
+            self._known[_digest(text)] = (person, time.monotonic())
+        return person
 
-    def holds(self, who: Person) -> bool:
+    def holds(self, person: Person) -> bool:
         """Whether a person's token is still valid: a long stream asks again and again."""
-        if not who.token:
+        if not person.token:
             return True
-        row = self._books.store.token(who.token)
+        row = self._books.store.token(person.token)
         return row is not None and not row.revoked_ms and row.expires_ms > self._now_ms()
 
     def _touch(self, token_id: str, now_ms: int) -> None:
@@ -128,9 +128,9 @@ class Office:
 
     # -- making them ---------------------------------------------------------------------------------------------
 
-    def make(self, who: Person, asked: Asked) -> "Future[tuple[TokenRow, str]]":
+    def make(self, person: Person, asked: Asked) -> "Future[tuple[TokenRow, str]]":
         """A new token and its secret, which is nowhere else."""
-        right = self._right(who, asked)
+        right = self._right(person, asked)
         lifetime_ms = asked.lifetime_ms or min(self._access.token_ms, self._access.token_ms_max)
         if lifetime_ms > self._access.token_ms_max:
             raise Unacceptable(
@@ -138,10 +138,12 @@ class Office:
                 "Ask for fewer days; `auth.token_lifetime_max` in yard.yaml says how long a token may last.",
             )
         expires_ms = self._now_ms() + lifetime_ms
-        if who.token:
-            expires_ms = min(expires_ms, who.expires_ms)
+        if person.token:
+            expires_ms = min(expires_ms, person.expires_ms)
         token_id = "".join(secrets.choice(_LETTERS) for _ in range(ID_LENGTH))
-        return self._issue(token_id, asked.user, right, expires_ms, asked.note, who.signature, who.token)
+        return self._issue(
+            token_id, asked.user, right, expires_ms, asked.note, person.signature, person.token
+        )
 
     def login(
         self, user: str, right: Right, subject: str, proof: str, lifetime_ms: int
@@ -207,14 +209,14 @@ class Office:
             for row in rows
             if row.subject.partition(" ")[0] == issuer and row.id not in unbound
         ]
-        for name, who in bound:
-            if name == user and who != subject:
+        for name, holder in bound:
+            if name == user and holder != subject:
                 raise Forbidden(
                     f"{user} is somebody else here, who logged in through the identity provider with this name first",
                     "Choose another name there, or ask an administrator of the yard to unbind it "
                     f"(yard token unbind {user}).",
                 )
-            if who == subject and name != user:
+            if holder == subject and name != user:
                 raise Forbidden(
                     f"you are {name} here, and cannot be {user} as well",
                     f"Take the name {name} again at the identity provider, or ask an administrator of the yard to "
@@ -226,12 +228,12 @@ class Office:
         gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
         return row is not None and not row.revoked_ms and not gone
 
-    def _right(self, who: Person, asked: Asked) -> Right:
+    def _right(self, person: Person, asked: Asked) -> Right:
         """The right that is asked for, if the asker may give it and the token's user may have it."""
         limit = self.roster.limit(asked.user)
-        if not self._for_whom(who, asked.user, limit):
+        if not self._for_whom(person, asked.user, limit):
             # In the same words whether or not there is such a person, and wherever that person is.
-            raise _not_for(who, asked.user)
+            raise _not_for(person, asked.user)
         role = ROLES.get(asked.role) if asked.role else limit.role if limit else Role.USER
         if role is None:
             raise Unacceptable(
@@ -243,16 +245,16 @@ class Office:
                 f"{asked.user} is {limit} in yard.yaml; a token cannot make more of them ({right})",
                 "Ask for less, or change `auth.users` and put it in force with `yard apply`.",
             )
-        if not may_give(who.rights, right):
-            raise _not_for(who, f"{asked.user} as {right}")
+        if not may_give(person.rights, right):
+            raise _not_for(person, f"{asked.user} as {right}")
         self._check_user(asked.user, right)
         return right
 
-    def _for_whom(self, who: Person, user: str, limit: Right | None) -> bool:
+    def _for_whom(self, person: Person, user: str, limit: Right | None) -> bool:
         """A token runs jobs as its user: so a tenant's admin gets none for people of other tenants."""
-        if user == who.name or who.may(Action.SEE_ALL, ""):
+        if user == person.name or person.may(Action.SEE_ALL, ""):
             return True
-        return limit is not None and who.may(Action.MAKE_TOKEN, limit.tenant)
+        return limit is not None and person.may(Action.MAKE_TOKEN, limit.tenant)
 
     def _place(self, asked: Asked, role: Role, limit: Right | None) -> str:
         settings = self._books.state.settings
@@ -283,16 +285,16 @@ class Office:
 
     # -- looking at them and taking them back --------------------------------------------------------------------
 
-    def list(self, who: Person) -> list[dict[str, Any]]:
+    def list(self, person: Person) -> list[dict[str, Any]]:
         """Tokens of one's own, and those of the tenants where one may make them."""
-        return [token_view(row) for row in self._books.store.tokens() if _concerns(who, row)]
+        return [token_view(row) for row in self._books.store.tokens() if _concerns(person, row)]
 
-    def revoke(self, who: Person, token_id: str) -> "Future[dict[str, Any]]":
+    def revoke(self, person: Person, token_id: str) -> "Future[dict[str, Any]]":
         """Take a token back, and all that were made with it."""
 
         def make(draft: Draft) -> dict[str, Any]:
             row = self._books.store.token(token_id)
-            if row is None or not _concerns(who, row):
+            if row is None or not _concerns(person, row):
                 raise NotFound(
                     f"there is no token {quoted(token_id)}", "`yard token list` shows those there are."
                 )
@@ -303,14 +305,14 @@ class Office:
                 for each in (row, *self._books.store.tokens_made_with(token_id))
                 if not each.revoked_ms and each.id not in done
             ]
-            _end(ended, who, now_ms, draft)
+            _end(ended, person, now_ms, draft)
             return {"id": token_id, "revoked": [each.id for each in ended]}
 
         future = self._committer.write(make)
         future.add_done_callback(lambda _done: self._forget())
         return future
 
-    def unbind(self, who: Person, user: str) -> "Future[dict[str, Any]]":
+    def unbind(self, person: Person, user: str) -> "Future[dict[str, Any]]":
         """Free a name from the person who first logged in with it. That person's logins end with it."""
 
         def make(draft: Draft) -> dict[str, Any]:
@@ -325,8 +327,8 @@ class Office:
             now_ms = max(self._now_ms(), draft.state.now_ms)
             made = [each for row in logins for each in self._books.store.tokens_made_with(row.id)]
             ended = [row for row in (*logins, *made) if not row.revoked_ms and row.id not in done]
-            draft.add(NameUnbound(now_ms, user, who.signature))
-            _end(ended, who, now_ms, draft)
+            draft.add(NameUnbound(now_ms, user, person.signature))
+            _end(ended, person, now_ms, draft)
             draft.tokens += [replace(row, subject="", revoked_ms=row.revoked_ms or now_ms) for row in logins]
             return {"user": user, "revoked": [each.id for each in ended]}
 
@@ -339,30 +341,30 @@ class Office:
         self._known.clear()
 
 
-def _not_for(who: Person, whom: str) -> Forbidden:
+def _not_for(person: Person, whom: str) -> Forbidden:
     return Forbidden(
-        f"{who.name} may not make a token for {whom}",
+        f"{person.name} may not make a token for {whom}",
         "Tenant admins make tokens for people in `auth.users` at or below their own place; "
         "an admin makes all others.",
     )
 
 
-def revoke_all(store: Store, users: Collection[str], who: Person, now_ms: int, draft: Draft) -> None:
+def revoke_all(store: Store, users: Collection[str], person: Person, now_ms: int, draft: Draft) -> None:
     """People are no longer in yard.yaml: their tokens end with the configuration that had them."""
     done = {each.id for each in draft.tokens if each.revoked_ms}
     rows = [row for row in (*store.tokens(), *draft.tokens) if row.user in users] if users else []
-    _end([row for row in rows if not row.revoked_ms and row.id not in done], who, now_ms, draft)
+    _end([row for row in rows if not row.revoked_ms and row.id not in done], person, now_ms, draft)
 
 
-def _end(ended: Sequence[TokenRow], who: Person, now_ms: int, draft: Draft) -> None:
+def _end(ended: Sequence[TokenRow], person: Person, now_ms: int, draft: Draft) -> None:
     for each in ended:
-        draft.add(TokenRevoked(now_ms, each.id, each.user, who.signature))
+        draft.add(TokenRevoked(now_ms, each.id, each.user, person.signature))
         draft.tokens.append(replace(each, revoked_ms=now_ms))
 
 
-def _concerns(who: Person, row: TokenRow) -> bool:
+def _concerns(person: Person, row: TokenRow) -> bool:
     """Whether a person may see a token: it is their own, or one that they could have made."""
-    return row.user == who.name or may_give(who.rights, _right(row))
+    return row.user == person.name or may_give(person.rights, _right(row))
 
 
 def _right(row: TokenRow) -> Right:

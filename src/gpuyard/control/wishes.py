@@ -68,10 +68,10 @@ class Asked:
 class Wish:
     """What one person asks of some jobs."""
 
-    def __init__(self, who: Person, verb: Verb, texts: Sequence[str], now_ms: Callable[[], int]) -> None:
+    def __init__(self, person: Person, verb: Verb, texts: Sequence[str], now_ms: Callable[[], int]) -> None:
         self.verb = verb
         self.asked = [Asked(text) for text in texts]
-        self._who = who
+        self._person = person
         self._now_ms = now_ms
         self._todo: list[tuple[Asked, int]] | None = None
         """Jobs, the next one last, and for which of the ids they stand; None: nothing was looked up yet."""
@@ -132,7 +132,7 @@ class Wish:
         for asked in reversed(self.asked):
             if asked.label is None:
                 continue
-            found = [r.id for r in find(asked.label) if self._who.sight.sees(r.job.spec.tenant)]
+            found = [r.id for r in find(asked.label) if self._person.sight.sees(r.job.spec.tenant)]
             if not found:
                 asked.error = Gone(f"there is no live job {asked.label}")
             asked.left = len(found)
@@ -154,31 +154,31 @@ class Wish:
         freezes = self.verb is Verb.SUSPEND
         verdict = (_cannot_freeze(draft.state, record) if freezes else None) or _verdict(record, self.verb)
         if verdict is True:
-            draft.add(Requested(now_ms, record.id, self.verb, self._who.signature))
+            draft.add(Requested(now_ms, record.id, self.verb, self._person.signature))
         return verdict
 
     def _forbidden(self, record: JobRecord) -> Forbidden | None:
         try:
-            check_owner(self._who, record)
+            check_owner(self._person, record)
         except Forbidden as refusal:
             return refusal
-        if self.verb in MOVES and not self._who.may(Action.MOVE_JOB, ""):
+        if self.verb in MOVES and not self._person.may(Action.MOVE_JOB, ""):
             return Forbidden(
-                f"{self._who.name} may not {DOES[Action.MOVE_JOB]}: others wait longer for it",
+                f"{self._person.name} may not {DOES[Action.MOVE_JOB]}: others wait longer for it",
                 "Ask an administrator of the whole yard.",
             )
         return None
 
 
-def check_owner(who: Person, record: JobRecord) -> None:
+def check_owner(person: Person, record: JobRecord) -> None:
     """Raise where somebody may not act on a job."""
     spec = record.job.spec
-    if who.may(Action.ACT_ON_JOB, spec.tenant, spec.user):
+    if person.may(Action.ACT_ON_JOB, spec.tenant, spec.user):
         return
-    if spec.user == who.name:
-        raise Forbidden(f"{who.name} may only look at jobs of {spec.tenant}", "That needs the role user.")
+    if spec.user == person.name:
+        raise Forbidden(f"{person.name} may only look at jobs of {spec.tenant}", "That needs the role user.")
     raise Forbidden(
-        f"job {record.job.label} is {spec.user}'s, not {who.name}'s",
+        f"job {record.job.label} is {spec.user}'s, not {person.name}'s",
         "Only its owner, an admin of its tenant and root may act on it.",
     )
 

@@ -13,7 +13,7 @@ INSTEAD = {
     "sprio": "`yard why JOB` says why a job waits, and `yard share --explain` whose turn it is",
     "sreport": "`yard share` shows what tenants used, and `yard history -o csv` has every job",
     "sacctmgr": "tenants, classes and limits are in yard.yaml: `yard tenants` shows them, `yard apply` changes them",
-    "sdiag": "`yard queue` shows who waits, and `yard top` the whole yard",
+    "sdiag": "`yard queue` shows the jobs that wait, and `yard top` the whole yard",
     "scrontab": "let cron run sbatch",
     "strigger": "let a job wait for another: sbatch --dependency",
 }

@@ -123,8 +123,15 @@ def _of_limit(parts: int, limit_ms: int) -> int:
 def _keys(spec: JobSpec, gpu_milli: int, limit_ms: int) -> tuple[tuple[object, ...], ...]:
     """The groups of a job, narrowest first. Limits and GPUs count as equal up to a factor of two."""
     limit = (limit_ms // SECOND_MS).bit_length() if limit_ms < NO_LIMIT_MS else 0
-    gpus, who = gpu_milli.bit_length(), (spec.tenant, spec.user)
-    return ((who, spec.name, gpus, limit), (who, gpus, limit), (who, limit), (gpus, limit), (limit,), ())
+    gpus, submitter = gpu_milli.bit_length(), (spec.tenant, spec.user)
+    return (
+        (submitter, spec.name, gpus, limit),
+        (submitter, gpus, limit),
+        (submitter, limit),
+        (gpus, limit),
+        (limit,),
+        (),
+    )
 
 
 class Arrivals:

@@ -36,7 +36,7 @@ Commands:
   sstat      Show what running jobs use.
   seff       Show how a job ended and what it used.
 
-For whoever runs a Slurm cluster:
+For administrators of a Slurm cluster:
   import     Read a cluster into a yard.yaml and a trace of its jobs.
   export     Write the policy of a yard.yaml in Slurm's words.
   doctor     Look a cluster over and say what to change.

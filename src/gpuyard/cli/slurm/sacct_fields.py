@@ -26,8 +26,8 @@ def state(line: Line) -> str:
     """The state, with the uid that cancelled the job if it is known; for the job only, not for its step."""
     job = line.job
     if job.state == "CANCELLED" and not line.step:
-        who = job.said.partition("cancelled by ")[2].partition(" ")[0] or job.user
-        return f"CANCELLED by {uid_of(who)}" if uid_of(who) >= 0 else "CANCELLED"
+        user = job.said.partition("cancelled by ")[2].partition(" ")[0] or job.user
+        return f"CANCELLED by {uid_of(user)}" if uid_of(user) >= 0 else "CANCELLED"
     return job.state
 
 

@@ -110,33 +110,35 @@ def _users(known: Mapping[str, str], of_users: list[tuple[str, str, str]]) -> li
 
 def _values(tenant: Tenant, kinds: Mapping[str, str], notes: Notes) -> str:
     quota = tenant.quota
-    who = f"tenant {quoted(tenant.path)}"
+    owner = f"tenant {quoted(tenant.path)}"
     for what, given in (("guarantee", quota.guarantee), ("borrow", quota.borrow), ("lend", quota.lend)):
         if given:
-            notes.leave(f"{what} of {who}: Slurm has limits and shares, and nothing is promised")
+            notes.leave(f"{what} of {owner}: Slurm has limits and shares, and nothing is promised")
     if quota.max_gpus_per_user is not None:
-        notes.leave(f"max_gpus_per_user of {who}: Slurm limits users by QOS (MaxTRESPerUser) or one by one")
+        notes.leave(f"max_gpus_per_user of {owner}: Slurm limits users by QOS (MaxTRESPerUser) or one by one")
     if tenant.budget is not None:
         hours = tenant.budget.gpu_ms // 3_600_000
         notes.leave(
-            f"budget of {who}: GrpTRESMins=gres/gpu={hours * 60} is near, but it fades with PriorityDecayHalfLife"
+            f"budget of {owner}: GrpTRESMins=gres/gpu={hours * 60} is near, but it fades with PriorityDecayHalfLife"
         )
     strange = [model for model in quota.limit if model != TOTAL and model not in kinds]
     if strange:
-        notes.leave(f"limit of {who} for {', '.join(strange)}: the cluster has none")
-    limits = [_tres("gres/gpu", quota.limit.get(TOTAL), who, notes)]
-    limits += [_tres(f"gres/gpu:{kind}", quota.limit.get(model), who, notes) for model, kind in kinds.items()]
-    per_job = _tres("gres/gpu", quota.max_gpus_per_job, who, notes)
+        notes.leave(f"limit of {owner} for {', '.join(strange)}: the cluster has none")
+    limits = [_tres("gres/gpu", quota.limit.get(TOTAL), owner, notes)]
+    limits += [
+        _tres(f"gres/gpu:{kind}", quota.limit.get(model), owner, notes) for model, kind in kinds.items()
+    ]
+    per_job = _tres("gres/gpu", quota.max_gpus_per_job, owner, notes)
     jobs = -1 if quota.max_running_jobs is None else quota.max_running_jobs
     return f"fairshare={tenant.weight} GrpTRES={','.join(limits)} MaxTRESPerJob={per_job} GrpJobs={jobs}"
 
 
-def _tres(name: str, milli: int | None, who: str, notes: Notes) -> str:
+def _tres(name: str, milli: int | None, owner: str, notes: Notes) -> str:
     """A limit; -1 takes away one that is there."""
     if milli is None:
         return f"{name}=-1"
     if milli % MILLI:
-        notes.guess(f"a limit of {who} is cut to whole GPUs")
+        notes.guess(f"a limit of {owner} is cut to whole GPUs")
     return f"{name}={milli // MILLI}"
 
 

@@ -124,55 +124,55 @@ def _entry(
     each: Association, above: Association | None, site: Site, types: GpuTypes, notes: Notes
 ) -> dict[str, Any]:
     """The settings of an account or a user, except for its place."""
-    who = f"user {quoted(each.user)}" if each.user else f"account {quoted(each.account)}"
+    owner = f"user {quoted(each.user)}" if each.user else f"account {quoted(each.account)}"
     entry: dict[str, Any] = {}
     if each.share is None:
-        notes.leave(f"fairshare=parent of {who}: it gets weight 1")
+        notes.leave(f"fairshare=parent of {owner}: it gets weight 1")
     elif each.share == 0:
-        notes.leave(f"fairshare=0 of {who}: it gets weight 1")
+        notes.leave(f"fairshare=0 of {owner}: it gets weight 1")
     elif each.share > COUNT_MAX:
-        notes.guess(f"fairshare={each.share} of {who}: its weight is {COUNT_MAX}, the largest there is")
+        notes.guess(f"fairshare={each.share} of {owner}: its weight is {COUNT_MAX}, the largest there is")
         entry["weight"] = COUNT_MAX
     elif each.share != 1:
         entry["weight"] = each.share
-    limit = _gpus(each.group_tres, f"GrpTRES of {who}", types, notes)
+    limit = _gpus(each.group_tres, f"GrpTRES of {owner}", types, notes)
     # Slurm shows a limit per job on every association that inherits it.
     inherited = above.job_tres if above is not None else {}
     if each.job_tres != inherited:
-        largest = _gpus(each.job_tres, f"MaxTRESPerJob of {who}", types, notes)
+        largest = _gpus(each.job_tres, f"MaxTRESPerJob of {owner}", types, notes)
         if largest.get(TOTAL) == 0:
             # No job may have a GPU: that is a limit of none.
             limit = {TOTAL: 0}
         elif TOTAL in largest:
             entry["max_gpus_per_job"] = largest[TOTAL]
         if set(largest) - {TOTAL}:
-            notes.leave(f"MaxTRESPerJob of {who} by type of GPU")
+            notes.leave(f"MaxTRESPerJob of {owner} by type of GPU")
     if each.group_jobs == 0:
         notes.leave(
-            f"GrpJobs 0 of {who}: it may run nothing; here it may have no GPU, and jobs without may run"
+            f"GrpJobs 0 of {owner}: it may run nothing; here it may have no GPU, and jobs without may run"
         )
         limit = {TOTAL: 0}
     elif each.group_jobs is not None and each.group_jobs > COUNT_MAX:
-        notes.leave(f"GrpJobs {each.group_jobs} of {who}: more than can be said, and so no limit")
+        notes.leave(f"GrpJobs {each.group_jobs} of {owner}: more than can be said, and so no limit")
     elif each.group_jobs is not None:
         entry["max_running_jobs"] = each.group_jobs
     if limit:
         entry["limit"] = limit[TOTAL] if set(limit) == {TOTAL} else limit
-    _budget(entry, each, who, site, notes)
-    _leave(each, above, who, notes)
+    _budget(entry, each, owner, site, notes)
+    _leave(each, above, owner, notes)
     return entry
 
 
-def _leave(each: Association, above: Association | None, who: str, notes: Notes) -> None:
+def _leave(each: Association, above: Association | None, owner: str, notes: Notes) -> None:
     """Limits that the file has no word for."""
     if each.max_jobs is not None and (above is None or each.max_jobs != above.max_jobs):
-        notes.leave(f"MaxJobs {each.max_jobs} of {who}: jobs are limited for a tenant as a whole")
+        notes.leave(f"MaxJobs {each.max_jobs} of {owner}: jobs are limited for a tenant as a whole")
     if each.max_wall_ms and (above is None or each.max_wall_ms != above.max_wall_ms):
-        notes.leave(f"MaxWall of {who}: classes limit the time")
+        notes.leave(f"MaxWall of {owner}: classes limit the time")
     for name, value in each.kept.items():
         inherited = name.startswith("Max") and above is not None and above.kept.get(name) == value
         if not inherited:
-            notes.leave(f"{name} {value} of {who}: a tenant has no such limit")
+            notes.leave(f"{name} {value} of {owner}: a tenant has no such limit")
 
 
 def _limits(each: Association) -> str:
@@ -205,25 +205,25 @@ def _gpus(limits: Mapping[str, str], what: str, types: GpuTypes, notes: Notes) -
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != TOTAL, pair[0])))
 
 
-def _budget(entry: dict[str, Any], each: Association, who: str, site: Site, notes: Notes) -> None:
+def _budget(entry: dict[str, Any], each: Association, owner: str, site: Site, notes: Notes) -> None:
     """A limit on GPU-minutes becomes a budget where Slurm counts them in windows, not where they decay."""
     minutes = each.group_minutes.get("gres/gpu")
     others = [f"{key}={value}" for key, value in each.group_minutes.items() if key != "gres/gpu"]
     if others:
-        notes.leave(f"GrpTRESMins of {who}: {','.join(others)}; only GPU-hours are budgeted")
+        notes.leave(f"GrpTRESMins of {owner}: {','.join(others)}; only GPU-hours are budgeted")
     if minutes is None:
         return
     window = _WINDOWS.get(site.setting("PriorityUsageResetPeriod").upper(), "")
     spent = whole(minutes, "GrpTRESMins", 10**12)
     if not window or not spent:
         why = "Slurm lets it fade, a budget has a window" if spent else "a budget of nothing cannot be said"
-        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {who}: {why}")
+        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {owner}: {why}")
         return
     if spent > GPU_HOURS_MAX * 60:
-        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {who}: more than can be said, and so no budget")
+        notes.leave(f"GrpTRESMins gres/gpu={minutes} of {owner}: more than can be said, and so no budget")
         return
     hours, rest = divmod(spent, 60)
     text = f"{hours}.{rest * 1000 // 60:03d}".rstrip("0") if rest else hours
     if rest % 3:
-        notes.guess(f"GrpTRESMins of {who}: {minutes} minutes are {text} hours, cut to a thousandth")
+        notes.guess(f"GrpTRESMins of {owner}: {minutes} minutes are {text} hours, cut to a thousandth")
     entry["budget"] = {"gpu_hours": text, "window": window}

@@ -132,17 +132,17 @@ class Foresights:
 
     # -- what if -------------------------------------------------------------------------------------------------
 
-    def rehearse(self, who: Person, new: NewJob) -> dict[str, Any]:
+    def rehearse(self, person: Person, new: NewJob) -> dict[str, Any]:
         """What would become of a job."""
         for _attempt in range(_TRIED_MAX):
             with suppress(Behind):
-                return self._rehearsed(who, new)
+                return self._rehearsed(person, new)
         raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
 
-    def _rehearsed(self, who: Person, new: NewJob) -> dict[str, Any]:
+    def _rehearsed(self, person: Person, new: NewJob) -> dict[str, Any]:
         with self._books.lock:
             try:
-                events = self._desk.rehearse(who, new)
+                events = self._desk.rehearse(person, new)
             except CouldNever as never:
                 return {"would_run": False, "why_never": never.message, "hint": never.hint}
             seq = self._books.seq
@@ -156,7 +156,7 @@ class Foresights:
             SEED,
             BUDGET_S,
             tuple(events),
-            who.sight.whole,
+            person.sight.whole,
         )
         found = self._think.elsewhere(foresee, question, seq=seq, exact=True)
         assert found is not None

@@ -49,18 +49,18 @@ def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held
     left = list(wanted)
     for place in used:
         if place.profile not in left:
-            who = names_text(who_is_on(state, number, gpu))
-            return Fate(gpu, refusal=f"{layout_text(used)} is in use by {who}, and a slice is never moved")
+            users = names_text(jobs_on(state, number, gpu))
+            return Fate(gpu, refusal=f"{layout_text(used)} is in use by {users}, and a slice is never moved")
         left.remove(place.profile)
     held = _placed(mold, used, tuple([place for place in there if place not in used]), left)
     if held is None:
-        who = names_text(who_is_on(state, number, gpu))
-        text = f"beside {layout_text(used)}, which {who} has, there is no place for {_listed(left)}"
+        users = names_text(jobs_on(state, number, gpu))
+        text = f"beside {layout_text(used)}, which {users} has, there is no place for {_listed(left)}"
         return Fate(gpu, refusal=text)
     if pin_flaw(nodes, number, gpu, held):
         _mask, outside = nodes.foreign.get(number, (0, ""))
-        who = names_text(who_is_on(state, number, gpu)) or outside or "a job that is being stopped"
-        return Fate(gpu, refusal=f"the GPU is in use by {who}")
+        users = names_text(jobs_on(state, number, gpu)) or outside or "a job that is being stopped"
+        return Fate(gpu, refusal=f"the GPU is in use by {users}")
     return Fate(
         gpu,
         held,
@@ -77,7 +77,7 @@ def may_cut(state: State, number: int) -> bool:
     return node.gpu_model in MOLDS and Capability.SLICES not in nodes.lacks.get(node.cluster, ())
 
 
-def who_is_on(state: State, number: int, gpu: int) -> list[str]:
+def jobs_on(state: State, number: int, gpu: int) -> list[str]:
     """The jobs that hold a part of a GPU, or for which a part is kept."""
     nodes = state.nodes
     found = [job_id for job_id, (_end_ms, grant) in nodes.on[number].items() if grant.gpus >> gpu & 1]

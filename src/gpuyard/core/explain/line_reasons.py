@@ -77,28 +77,28 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
     # Dependencies that can no longer be met would doom the job if they were left over.
     of_all = tuple([after.job_id for after in record.job.spec.after])
     if one and len(record.pending) > 1:
-        every = " or ".join([f"{who} to {what}" for _ids, _array_id, who, what in waits])
+        every = " or ".join([f"{jobs} to {what}" for _ids, _array_id, jobs, what in waits])
         lift = WithoutAfter(record.id, of_all)
         text = f"it waits for {every}"
         return [Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "dependency", lift)]
     return [
         Reason(
             ReasonCode.DEPENDENCY,
-            who,
-            _text(record, array_id, who, what),
+            jobs,
+            _text(record, array_id, jobs, what),
             False,
-            who,
+            jobs,
             WithoutAfter(record.id, of_all if one else tuple(ids)),
         )
-        for ids, array_id, who, what in waits
+        for ids, array_id, jobs, what in waits
     ]
 
 
-def _text(record: JobRecord, array_id: int, who: str, what: str) -> str:
+def _text(record: JobRecord, array_id: int, jobs: str, what: str) -> str:
     """What it waits for; or, for an earlier task of its own array, that as many tasks run as may."""
     if array_id and array_id == record.job.array_id:
-        return f"as many tasks of its array run as may at a time; it comes after {who}"
-    return f"it waits for {who} to {what}"
+        return f"as many tasks of its array run as may at a time; it comes after {jobs}"
+    return f"it waits for {jobs} to {what}"
 
 
 def _waited(jobs: list[Job], kind: AfterKind) -> str:

@@ -250,10 +250,10 @@ def _foreign(state: State, ways: list[Way], name: str) -> list[Reason]:
     """GPUs that are used from outside the yard, and what uses them."""
     reasons = []
     for number in _open(state, ways):
-        mask, who = state.nodes.foreign.get(number, (0, ""))
+        mask, user = state.nodes.foreign.get(number, (0, ""))
         if mask:
             node = state.nodes.node[number].name
-            text = f"{mask.bit_count()} x {name} of {node} are used outside the yard: {who}"
+            text = f"{mask.bit_count()} x {name} of {node} are used outside the yard: {user}"
             text = text.replace(" are ", " is ", 1) if mask.bit_count() == 1 else text
             reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, "those processes ending"))
     return reasons

@@ -30,10 +30,10 @@ def obstacle_reasons(
 
 def _foreign(state: State, number: int) -> Reason:
     """GPUs that processes outside the yard use."""
-    mask, who = state.nodes.foreign[number]
+    mask, user = state.nodes.foreign[number]
     node, model = state.nodes.node[number].name, model_name(state, state.nodes.home[number].model)
     are = "is" if mask.bit_count() == 1 else "are"
-    text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {who}"
+    text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {user}"
     lift = ForeignGone(number, node)
     return Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift)
 

@@ -158,9 +158,9 @@ def _broken_by(state: State, after: After) -> str:
 def _broken(after: After, label: str, ended: JobState | None) -> str:
     if after.tasks and after.kind is _FAILED:
         return f"all tasks of job {after.job_id} completed, and one was to fail"
-    who = f"a task of job {after.job_id}" if after.tasks else f"job {label}"
+    job = f"a task of job {after.job_id}" if after.tasks else f"job {label}"
     how = ended.value if ended is not None else "gone"
-    return f"{who} is {how} and was to {'complete' if after.kind is _COMPLETED else 'fail'}"
+    return f"{job} is {how} and was to {'complete' if after.kind is _COMPLETED else 'fail'}"
 
 
 def _last_start_ms(state: State, after: After) -> int:

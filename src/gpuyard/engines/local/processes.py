@@ -53,12 +53,12 @@ def myself(boot: str) -> Identity:
     return Identity(os.getpid(), stat.ticks, boot)
 
 
-def lives(who: Identity, boot: str) -> bool:
+def lives(identity: Identity, boot: str) -> bool:
     """Whether this very process still runs. A zombie does not."""
-    if who.boot != boot or who.pid <= 0:
+    if identity.boot != boot or identity.pid <= 0:
         return False
-    stat = stat_of(who.pid)
-    return stat is not None and stat.ticks == who.ticks and not _gone(who.pid, stat)
+    stat = stat_of(identity.pid)
+    return stat is not None and stat.ticks == identity.ticks and not _gone(identity.pid, stat)
 
 
 def _gone(pid: int, stat: Stat) -> bool:
@@ -75,15 +75,15 @@ def runs(pid: int) -> bool:
     return any([(stat := stat_of(each)) is not None and stat.state not in "ZX" for each in threads])
 
 
-def signal_to(who: Identity, number: int, boot: str) -> bool:
+def signal_to(identity: Identity, number: int, boot: str) -> bool:
     """Send a signal to this very process and to no other that may have got its number; whether it was there."""
     try:
-        fd = os.pidfd_open(who.pid)
+        fd = os.pidfd_open(identity.pid)
     except (ProcessLookupError, OSError, ValueError):
         return False
     try:
         # The descriptor holds the process, so the process that is checked now gets the signal.
-        if not lives(who, boot):
+        if not lives(identity, boot):
             return False
         signal.pidfd_send_signal(fd, number)
     except ProcessLookupError:

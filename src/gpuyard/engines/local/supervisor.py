@@ -453,10 +453,10 @@ class Supervisor:
 
     def _why_failed(self, task: Task) -> str:
         assert task.status is not None, "a task that failed has ended"
-        who = f"task {self.tasks.index(task)} " if len(self.tasks) > 1 else ""
+        prefix = f"task {self.tasks.index(task)} " if len(self.tasks) > 1 else ""
         if os.WIFSIGNALED(task.status):
             number = os.WTERMSIG(task.status)
             with suppress(ValueError):
-                return f"{who}killed by {signal.Signals(number).name}"
-            return f"{who}killed by signal {number}"
-        return f"{who}exit code {os.WEXITSTATUS(task.status)}"
+                return f"{prefix}killed by {signal.Signals(number).name}"
+            return f"{prefix}killed by signal {number}"
+        return f"{prefix}exit code {os.WEXITSTATUS(task.status)}"

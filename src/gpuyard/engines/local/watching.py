@@ -31,7 +31,7 @@ Judge = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
 class _Seen:
     """What does not change about a claimed attempt, and the last news read, with the mark of its file."""
 
-    who: Identity
+    identity: Identity
     claimed_ms: int
     checkpoint: str
     job_id: int
@@ -63,7 +63,7 @@ class Watcher:
         seen = self._seen.get(key) or self._read_claim(key, folder)
         if seen is None:
             return self._unclaimed(key, folder)
-        if not processes.lives(seen.who, self._boot):
+        if not processes.lives(seen.identity, self._boot):
             return self._lost(key, folder, seen)
         return self._alive(key, folder, seen)
 
@@ -71,7 +71,7 @@ class Watcher:
         """Make a supervisor look at the wishes in its folder. If it is gone, `look` finds out."""
         seen = self._seen.get(key) or self._read_claim(key, self._data.attempt(key))
         if seen is not None:
-            processes.signal_to(seen.who, signal.SIGUSR1, self._boot)
+            processes.signal_to(seen.identity, signal.SIGUSR1, self._boot)
 
     def drop(self, key: str) -> None:
         """Forget what is remembered of an attempt."""
@@ -129,7 +129,7 @@ class Watcher:
         if report := self._read_end(key, folder):
             return report
         news = files.read(os.path.join(folder, files.RUNNING))
-        if seen.who.boot != self._boot:
+        if seen.identity.boot != self._boot:
             return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT)
         if not self.clear(key):
             return Report(key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms))

@@ -118,8 +118,8 @@ class Others:
         ):
             if foreign and sum(taken) >= there:
                 # GPUs without anything beside them are of no use.
-                who = max(zip(taken, foreign, strict=True), key=lambda pair: (pair[0], -pair[1].id))[1]
-                owners += [f"Slurm job {who.id} of {user_name(who.uid)} has all its {what}"] * count
+                largest = max(zip(taken, foreign, strict=True), key=lambda pair: (pair[0], -pair[1].id))[1]
+                owners += [f"Slurm job {largest.id} of {user_name(largest.uid)} has all its {what}"] * count
         free = [gpu for gpu in range(count) if gpu not in held]
         kept = [gpu for gpu in self._before.get(node.name, ()) if gpu in free]
         # 1. those of last time; 2. the highest, since placement begins with the lowest.

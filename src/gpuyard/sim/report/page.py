@@ -234,7 +234,8 @@ def _teams_heading(entries: Sequence[Entry], paths: Sequence[str]) -> str:
     (name, path, longest), *rest = found
     start = f"{path} waits longest: {longest} on average with {name}"
     others = [
-        f"{wait} with {name}" if who == path else f"{who}, {wait}, with {name}" for name, who, wait in rest
+        f"{wait} with {name}" if tenant == path else f"{tenant}, {wait}, with {name}"
+        for name, tenant, wait in rest
     ]
     return "; ".join([start, *others])
 

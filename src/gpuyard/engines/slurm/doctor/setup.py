@@ -31,7 +31,7 @@ def daemons(look: Evidence) -> Iterator[Finding]:
         why = "nothing starts, and nobody can submit; what runs goes on"
         yield Finding("slurmctld", _FAULT, seen, why, "systemctl status slurmctld, and the end of its log")
     if look.munge:
-        why = "every daemon and command proves with munge who it is; without it none talks to another"
+        why = "every daemon and command proves its identity with munge; without it none talks to another"
         yield Finding(
             "munge", _FAULT, f"munge does not work here: {_last(look.munge)}", why, "systemctl status munge"
         )

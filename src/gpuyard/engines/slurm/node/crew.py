@@ -252,12 +252,12 @@ def _heard(said: bytes) -> Failure:
 
 
 def _failure(status: int, rank: Optional[int]) -> Failure:
-    who = "" if rank is None else "task {} ".format(rank)
+    task = "" if rank is None else "task {} ".format(rank)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         try:
             name = signal.Signals(number).name
         except ValueError:
             name = "signal {}".format(number)
-        return 128 + number, "{}killed by {}".format(who, name)
-    return os.WEXITSTATUS(status), "{}exit code {}".format(who, os.WEXITSTATUS(status))
+        return 128 + number, "{}killed by {}".format(task, name)
+    return os.WEXITSTATUS(status), "{}exit code {}".format(task, os.WEXITSTATUS(status))
