@@ -129,24 +129,24 @@ class Model:
 
     def reason(self, row: Row, place: int | None = None) -> str:
         """Why a job waits, in a few words, as far as it still holds; of one that runs, what is to be known of it."""
-        record = row.record
-        if record.phase is not None:
-            return self.late(record) or running_text(record)
-        if self.said is not unsaid and (said := self.said(record)):
+        if row.phase is not None:
+            return self.late(row.record) or running_text(row.record)
+        if self.said is not unsaid and (said := self.said(row.record)):
             return f"Slurm: {said}"
         if row.aside:
-            if record.held:
+            if row.held:
                 return TEXTS[ReasonCode.HELD]
+            record = row.record
             if record.pending or record.doomed:
                 return waits_text(record)
             retried = record.begin_ms > record.job.begin_ms
             return "waits to be tried again" if retried else TEXTS[ReasonCode.BEGIN]
-        code = self.codes.get(record.id)
+        code = self.codes.get(row.id)
         if code is not None and code != _UNSEEN:
             return TEXTS[code] + self.room if code == _ROOM else TEXTS[code]
         if row.earmarked:
             return TEXTS[ReasonCode.EARMARK]
-        if record.id > self.judged_id and self.said is unsaid:
+        if row.id > self.judged_id and self.said is unsaid:
             return NEW_TEXT
         return "in line" if place is None else f"in line, {place} ahead"
 

@@ -11,7 +11,7 @@ from typing import Any
 from gpuyard.control.queue_rows import QUEUE_COLUMNS, queue_row
 from gpuyard.control.slurm_views import waits_for
 from gpuyard.core import State
-from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.jobs.records import HELD_ONLY, JobRecord
 from gpuyard.model import JobClass, JobSpec, JobState, Node
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -28,8 +28,8 @@ class Row:
     """
 
     __slots__ = (
-        "_borrowed", "_head", "_record", "aside", "earmarked", "id", "in_line", "job", "klass", "limit_ms", "phase",
-        "waits_for",
+        "_borrowed", "_head", "_record", "aside", "earmarked", "held", "id", "in_line", "job", "klass", "limit_ms",
+        "phase", "waits_for",
     )  # fmt: skip
 
     def __init__(self, record: JobRecord, aside: bool, waits: str = "", borrowed: bool = False) -> None:
@@ -41,6 +41,7 @@ class Row:
         """What was submitted."""
         self.klass = record.klass
         self.limit_ms = record.limit_ms
+        self.held = record.rare is not None and record.rare.held
         self.phase = None if borrowed else record.phase
         self.aside = aside
         """Whether it is set aside, and not in line."""
@@ -54,7 +55,9 @@ class Row:
     def record(self) -> JobRecord:
         """The job as it was when it was published."""
         if self._borrowed:
-            self._record, self._borrowed = _fresh(self._record, self.klass, self.limit_ms), False
+            record = _fresh(self._record, self.klass, self.limit_ms)
+            record.held = self.held
+            self._record, self._borrowed = record, False
         return self._record
 
     def head(self, nodes: Sequence[Node], alike: "Alike") -> str:
@@ -112,14 +115,16 @@ def told(row: Row) -> tuple[Any, ...]:
 def row_of(state: State, record: JobRecord) -> Row:
     """A job as it is now. Called with the books locked."""
     aside = record.state is JobState.PENDING and record.id in state.deferred
-    if not (record.attempt or record.rare or record.earmark) and record.begin_ms == record.job.begin_ms:
+    rare = record.rare
+    only_waits = (rare is None or rare is HELD_ONLY) and not (record.attempt or record.earmark)
+    if only_waits and record.begin_ms == record.job.begin_ms:
         return Row(record, aside, borrowed=True)
     copy = _fresh(record, record.klass, record.limit_ms)
     copy.state, copy.phase, copy.attempt = record.state, record.phase, record.attempt
     copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
     copy.begin_ms, copy.earmark = record.begin_ms, record.earmark
     waits = ""
-    if record.rare is not None:
+    if rare is not None:
         copy.held, copy.ran_ms, copy.cause = record.held, record.ran_ms, record.cause
         copy.doomed, copy.wanted = record.doomed, record.wanted
         copy.move(record.boost, record.moved_by)

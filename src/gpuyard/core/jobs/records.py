@@ -61,6 +61,9 @@ class Rare:
 
 _NOTHING_RARE = Rare()
 """Never written to."""
+HELD_ONLY = Rare()
+HELD_ONLY.held = True
+"""Of all jobs on hold of which nothing else is rare, such as an array of thousands. Never written to."""
 
 
 class JobRecord:
@@ -168,9 +171,12 @@ class JobRecord:
     # -- rare fields --------------------------------------------------------------------------------------------
 
     def _rarely(self) -> Rare:
-        if self.rare is None:
+        rare = self.rare
+        if rare is None or rare is HELD_ONLY:
             self.rare = Rare()
-        return self.rare
+            self.rare.held = rare is HELD_ONLY
+            return self.rare
+        return rare
 
     @property
     def held(self) -> bool:
@@ -179,8 +185,11 @@ class JobRecord:
 
     @held.setter
     def held(self, value: bool) -> None:
-        if value or self.rare is not None:
-            self._rarely().held = value
+        rare = self.rare
+        if rare is None or rare is HELD_ONLY:
+            self.rare = HELD_ONLY if value else None
+        else:
+            rare.held = value
 
     @property
     def suspended_ms(self) -> int:
