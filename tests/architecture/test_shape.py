@@ -192,6 +192,25 @@ def test_pure_packages_read_no_clock_no_randomness_and_no_files() -> None:
     assert [] == found
 
 
+def test_pure_packages_name_no_command_and_no_option() -> None:
+    """A remedy leaves the core as a value; `yard release 4` and `--gpus 2` are worded by the face."""
+    command = re.compile(r"(?:^|[`(])yard [a-z]|(?:^|[ (`])--?[a-z][a-z-]*(?=[ ,)`]|$)")
+
+    def texts(tree: ast.Module) -> Iterator[ast.Constant]:
+        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+                yield node
+
+    assert [] == [
+        f"{at(path, text.lineno)}: {text.value!r}"
+        for path in modules()
+        if path.relative_to(PACKAGE).parts[0] in PURE_PACKAGES
+        for text in texts(tree_of(path))
+        if command.search(str(text.value))
+    ]
+
+
 def test_the_purity_contract_names_every_pure_package() -> None:
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     (contract,) = [each for each in linter["contracts"] if each["type"] == "forbidden"]

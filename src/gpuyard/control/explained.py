@@ -17,6 +17,7 @@ from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.tries import last_try
+from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
 from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.explain.share import Amount, Row, position, share
@@ -235,7 +236,7 @@ def why_view(
         "position": where,
         **reasons_view(found, sight),
         "start": {"at_ms": found.start_ms, "how": found.how},
-        "helps": [{"text": each.text, "flags": each.flags} for each in found.helps],
+        "helps": [{"text": help_text(each), "flags": help_flags(each)} for each in found.helps],
     }
 
 
@@ -266,7 +267,7 @@ def _reason(reason: Reason) -> View:
         "code": reason.code.name,
         "by": reason.by,
         "text": reason.text,
-        "lifted_by": reason.lifted_by,
+        "lifted_by": remedies_text(reason.lifted_by),
         "lift": _lift(reason.lift),
     }
 

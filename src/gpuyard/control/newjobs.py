@@ -14,6 +14,7 @@ from gpuyard.control.node_names import numbers_named
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
 from gpuyard.control.rights import Action, below
+from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never, never_paid
 from gpuyard.core.phrases import span
@@ -430,7 +431,8 @@ def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal |
     reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
     if reason is None:
         return None
-    return CouldNever(f"it could never start: {reason.text}", f"What would change it: {reason.lifted_by}.")
+    change = f"What would change it: {remedies_text(reason.lifted_by)}."
+    return CouldNever(f"it could never start: {reason.text}", change)
 
 
 def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:

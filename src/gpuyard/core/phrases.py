@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpuyard.model.units import DAY_MS, GIB_MIB, HOUR_MS, MILLI, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, GIB_MIB, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 
 _UNITS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
 _NAMES_MAX = 3
@@ -17,11 +17,6 @@ def span(ms: int) -> str:
             rest = ms % size // below[0] if below else 0
             return f"{text} {rest} {below[1]}" if below and rest else text
     return "0 s"
-
-
-def less_time(limit_ms: int) -> str:
-    """What helps a job that runs too long: `a shorter time limit`, or a time limit at all."""
-    return "a time limit (-t)" if limit_ms >= NO_LIMIT_MS else "a shorter time limit"
 
 
 def hours_text(milli_ms: int) -> str:

@@ -85,6 +85,7 @@ from gpuyard.model.lifts import (
 )
 from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
 from gpuyard.model.reasons import Reason, ReasonCode
+from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.model.requests import GpuRequest, Isolation, Memory, Mig, Milli, Whole
 from gpuyard.model.settings import Budget, JobClass, PolicySpec, Quota, Retention, Settings, Tenant
 
@@ -108,6 +109,7 @@ __all__ = [
     "CheckpointSeen",
     "Command",
     "ConfigSet",
+    "Cure",
     "DemandLearned",
     "Earmark",
     "EarmarkDropped",
@@ -170,6 +172,7 @@ __all__ = [
     "ReasonCode",
     "ReleaseHold",
     "ReleaseLayout",
+    "Remedy",
     "Requested",
     "Reservation",
     "Retention",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gpuyard.model.lifts import Lift
+from gpuyard.model.remedies import Remedy
 
 
 class ReasonCode(IntEnum):
@@ -63,7 +64,7 @@ class Reason:
     text: str
     """A sentence with numbers."""
     preemption_may_help: bool
-    lifted_by: str
-    """What would change it."""
+    lifted_by: tuple[Remedy, ...]
+    """What would change it: at least one thing, and any of several."""
     lift: Lift | None = None
-    """The same as a value that can be applied; None if it is not worked out."""
+    """The change as a value that can be applied; None if it is not worked out."""

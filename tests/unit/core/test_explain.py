@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, explain
 from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.explain.why import why as judged_why
 from gpuyard.core.jobs.queue_position import ahead, in_order
 from gpuyard.core.phrases import span
@@ -27,8 +29,12 @@ from gpuyard.testing import ask, node, nodes, share, tenant
 from harness.yard import Yard
 
 
+def helped(change: Help) -> str:
+    return f"{help_text(change)} ({help_flags(change)})"
+
+
 def lifted_by(yard: Yard, job_id: int) -> list[str]:
-    return [reason.lifted_by for reason in why(yard, job_id).reasons]
+    return [remedies_text(reason.lifted_by) for reason in why(yard, job_id).reasons]
 
 
 def why(yard: Yard, job_id: int, policy: str = "") -> Explanation:
@@ -63,10 +69,12 @@ def test_no_room_names_the_best_node_and_the_sum() -> None:
 
     assert ["8 x H100 on one node: 4 free on 2 nodes, but at most 2 on one node"] == texts(found)
     assert [("placement", False, "H100 coming free when something that runs ends")] == [
-        (reason.by, reason.preemption_may_help, reason.lifted_by) for reason in found.reasons
+        (reason.by, reason.preemption_may_help, remedies_text(reason.lifted_by)) for reason in found.reasons
     ]
     assert (2 * HOUR_MS, "when job 1 ends as promised") == (found.start_ms, found.how)
-    assert ["with 2 GPUs instead of 8 it would start now (--gpus 2)"] == [str(each) for each in found.helps]
+    assert ["with 2 GPUs instead of 8 it would start now (--gpus 2)"] == [
+        helped(each) for each in found.helps
+    ]
 
 
 def test_a_full_fleet_and_every_model_that_would_do() -> None:
@@ -150,7 +158,7 @@ def test_closed_nodes_that_would_matter_are_counted() -> None:
         "2 nodes with 16 H100 are cordoned",
         "1 node with 8 H100 is down",
     ] == texts(found)
-    assert "h100-1 and h100-2 taking new work again" == found.reasons[1].lifted_by
+    assert "h100-1 and h100-2 taking new work again" == remedies_text(found.reasons[1].lifted_by)
 
 
 def test_another_model_would_help() -> None:
@@ -159,7 +167,9 @@ def test_another_model_would_help() -> None:
     yard.step()
     found = why(yard, yard.submit(ask(8, models=("H100",)), limit_ms=HOUR_MS))
 
-    assert ["on A100-80GB it would start now (--gpu-model A100-80GB)"] == [str(each) for each in found.helps]
+    assert ["on A100-80GB it would start now (--gpu-model A100-80GB)"] == [
+        helped(each) for each in found.helps
+    ]
 
 
 # -- quotas ----------------------------------------------------------------------------------------------------------
@@ -193,7 +203,7 @@ def test_quota_comes_free_when_something_ends() -> None:
 
     assert ["t would be 1 GPU over its limit of 4 (uses 3, asks for 2)"] == texts(found)
     assert (2 * HOUR_MS, "when job 1 ends as promised") == (found.start_ms, found.how)
-    assert ["with 1 GPU instead of 2 it would start now (--gpus 1)"] == [str(each) for each in found.helps]
+    assert ["with 1 GPU instead of 2 it would start now (--gpus 1)"] == [helped(each) for each in found.helps]
 
 
 def test_whoever_would_delay_one_that_waits_for_quota_is_told_so() -> None:
@@ -205,7 +215,9 @@ def test_whoever_would_delay_one_that_waits_for_quota_is_told_so() -> None:
     assert [
         f"job {first}, ahead of it, waits for the quota of t, which is free in 2 h; this one may run for 3 h"
     ] == texts(found)
-    assert ["with a time limit of 2 h it would start now (--time 2h)"] == [str(each) for each in found.helps]
+    assert ["with a time limit of 2 h it would start now (--time 2h)"] == [
+        helped(each) for each in found.helps
+    ]
 
 
 def test_a_job_without_a_time_limit_is_told_to_take_one_not_a_shorter_one() -> None:
@@ -220,7 +232,9 @@ def test_a_job_without_a_time_limit_is_told_to_take_one_not_a_shorter_one() -> N
     assert [f"a time limit (-t), or the start of job {big}"] == lifted_by(room, small)
     judged = judged_why(room.state, room.policy, small, room.now_ms)
     assert judged is not None
-    assert [f"a time limit (-t), or the start of job {big}"] == [each.lifted_by for each in judged.reasons]
+    assert [f"a time limit (-t), or the start of job {big}"] == [
+        remedies_text(each.lifted_by) for each in judged.reasons
+    ]
 
 
 def test_what_each_user_may_use_is_said_in_plain_words() -> None:
@@ -230,9 +244,8 @@ def test_what_each_user_may_use_is_said_in_plain_words() -> None:
     found = why(yard, yard.submit(2, tenant="lab/ana", limit_ms=HOUR_MS))
 
     assert ["each user of lab may use 4 GPUs, and lab/ana would use 5 (uses 3, asks for 2)"] == texts(found)
-    assert (
-        "jobs of lab/ana ending, or more for each user of lab (max_gpus_per_user)"
-        == found.reasons[0].lifted_by
+    assert "jobs of lab/ana ending, or more for each user of lab (max_gpus_per_user)" == remedies_text(
+        found.reasons[0].lifted_by
     )
 
 
@@ -298,7 +311,7 @@ def test_a_promise_to_someone_ahead_is_the_reason_where_there_is_room() -> None:
             f"there is room now, but job {big} is promised 8 GPUs in 1 h, and this job may run 5 h"
         ] == texts(found)
         assert ["with a time limit of 1 h it would start now (--time 1h)"] == [
-            str(each) for each in found.helps
+            helped(each) for each in found.helps
         ]
         assert (1, 2, 2 * HOUR_MS) == (found.ahead, found.waiting, found.start_ms)
     strict = why(yard, small, "strict-fifo")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpuyard.control.wording import remedies_text
 from gpuyard.core.explain.admission import never
 from gpuyard.core.explain.caps import caps
 from gpuyard.core.explain.why import why
@@ -47,7 +48,9 @@ def test_a_tenant_without_members_holds_each_of_its_users_to_it() -> None:
     assert found is not None
     (reason,) = found.reasons
     assert "each user of lab may use 4 GPUs, and ana would use 6 (uses 3, asks for 3)" == reason.text
-    assert "jobs of ana ending, or more for each user of lab (max_gpus_per_user)" == reason.lifted_by
+    assert "jobs of ana ending, or more for each user of lab (max_gpus_per_user)" == remedies_text(
+        reason.lifted_by
+    )
     assert RaisePerUser("lab", 6000) == reason.lift
     never_starts = never(here.state, JobSpec("lab", ask(5), user="ana"))
     assert never_starts is not None
@@ -68,7 +71,7 @@ def test_one_user_has_so_many_attempts_at_a_time(policy: str) -> None:
     assert found is not None
     reason = next(each for each in found.reasons if each.code is ReasonCode.PER_USER)
     assert "ana runs 2 jobs, and one user may run 2 at a time" == reason.text
-    assert "a job of ana ending, or more for each user (attempts_per_user)" == reason.lifted_by
+    assert "a job of ana ending, or more for each user (attempts_per_user)" == remedies_text(reason.lifted_by)
     assert RaiseAttempts(3) == reason.lift
     here.end(mine[0])
     here.step()

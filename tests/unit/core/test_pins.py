@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from gpuyard.control.wording import remedies_text
 from gpuyard.core import apply
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.layout_plan import Fate, fate
@@ -166,7 +167,7 @@ def test_why_names_the_pin_and_its_release_helps() -> None:
     (reason,) = found.reasons
     assert "GPU 0 to 7x1g.18gb" in reason.text
     assert ReleaseLayout(0, "h200-0") == reason.lift
-    assert "yard mig release --node h200-0" == reason.lifted_by
+    assert "yard mig release --node h200-0" == remedies_text(reason.lifted_by)
 
 
 def test_when_a_slice_of_a_pinned_gpu_is_handed_on_is_told() -> None:

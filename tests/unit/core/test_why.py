@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, apply
 from gpuyard.core import why as why_
+from gpuyard.core.explain.suggestions import Help
 from gpuyard.model import (
     AddNodes,
     After,
@@ -47,6 +49,10 @@ from harness.reference.lifted import judge
 from harness.yard import Yard
 
 
+def helped(change: Help) -> str:
+    return f"{help_text(change)} ({help_flags(change)})"
+
+
 def why(yard: Yard, job_id: int, *, books: bool = True) -> Explanation:
     found = why_(yard.state, yard.policy, job_id, yard.now_ms)
     assert found is not None
@@ -78,12 +84,14 @@ def test_sixteen_are_free_but_on_no_node_together() -> None:
         reason.text for reason in found.reasons
     ]
     assert [EndJobs((ids[0],))] == lifts(found)
-    assert ["job 1 ending (promised within 2 h)"] == [reason.lifted_by for reason in found.reasons]
+    assert ["job 1 ending (promised within 2 h)"] == [
+        remedies_text(reason.lifted_by) for reason in found.reasons
+    ]
     assert [
         "4 x 2 on up to 4 nodes instead of 8 GPUs on one node would start now "
         "(--tasks 4 --gpus 2, and `nodes_max: 4` in its YAML)",
         "with 2 GPUs instead of 8 it would start now (--gpus 2)",
-    ] == [str(each) for each in found.helps]
+    ] == [helped(each) for each in found.helps]
 
 
 def test_a_drained_node_is_named_with_its_reason() -> None:
@@ -265,7 +273,9 @@ def test_a_shorter_limit_that_would_help_is_told_with_its_option() -> None:
     yard.submit(8, limit_ms=HOUR_MS)
     found = why(yard, yard.submit(2, limit_ms=5 * HOUR_MS))
 
-    assert ["with a time limit of 1 h it would start now (--time 1h)"] == [str(each) for each in found.helps]
+    assert ["with a time limit of 1 h it would start now (--time 1h)"] == [
+        helped(each) for each in found.helps
+    ]
 
 
 def test_where_nobody_knows_how_long_any_limit_helps() -> None:
@@ -276,7 +286,7 @@ def test_where_nobody_knows_how_long_any_limit_helps() -> None:
     yard.submit(8, limit_ms=HOUR_MS)
     found = why(yard, yard.submit(2))
 
-    assert ["with a time limit it would start now (--time 1d)"] == [str(each) for each in found.helps]
+    assert ["with a time limit it would start now (--time 1d)"] == [helped(each) for each in found.helps]
 
 
 def test_a_job_for_which_others_stop_waits_for_them() -> None:
@@ -291,7 +301,9 @@ def test_a_job_for_which_others_stop_waits_for_them() -> None:
     assert AttemptState.STOPPING is yard.state.jobs[ids[0]].phase
     kept = why(yard, job)
     assert [(ReasonCode.EARMARK, EndJobs((ids[0],)))] == [(r.code, r.lift) for r in kept.reasons]
-    assert ["the engine's word that job 1 has stopped"] == [reason.lifted_by for reason in kept.reasons]
+    assert ["the engine's word that job 1 has stopped"] == [
+        remedies_text(reason.lifted_by) for reason in kept.reasons
+    ]
 
 
 def test_a_job_that_starts_has_no_blockers_and_one_that_is_gone_no_explanation() -> None:
@@ -312,7 +324,7 @@ def test_jobs_of_others_are_named_by_id_only() -> None:
     yard.apply(JobSubmitted(0, Job(3, JobSpec("me", ask(8)), 0, HOUR_MS)))
     found = why(yard, 3)
 
-    said = " ".join([reason.text + reason.lifted_by for reason in found.reasons]) + found.how
+    said = " ".join([reason.text + remedies_text(reason.lifted_by) for reason in found.reasons]) + found.how
     assert "job 1" in said
     assert "codename" not in said
 
@@ -323,8 +335,8 @@ def test_where_another_gpu_model_would_serve_a_job_that_is_said() -> None:
     here.step()
     told = why(here, job)
     (reason,) = told.reasons
-    assert "another GPU model: A100-80GB" == reason.lifted_by
-    assert ["--gpu-model A100-80GB"] == [each.flags for each in told.helps]
+    assert "another GPU model: A100-80GB" == remedies_text(reason.lifted_by)
+    assert ["--gpu-model A100-80GB"] == [help_flags(each) for each in told.helps]
 
 
 def test_room_that_is_being_freed_and_used_from_outside_waits_for_both() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.control.foresight.thought import Own
+from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import State, apply, decide
 from gpuyard.core.estimate.after import stuck
 from gpuyard.core.estimate.estimate import estimate
@@ -152,5 +153,7 @@ def _explained(
     why = explain(state, policy, record.id, now_ms)
     if why is not None:
         reasons = why.reasons if all_tenants else [without_names(reason) for reason in why.reasons]
-        found.reasons = [{"by": r.by, "text": r.text, "lifted_by": r.lifted_by} for r in reasons]
-        found.helps = [str(each) for each in why.helps]
+        found.reasons = [
+            {"by": r.by, "text": r.text, "lifted_by": remedies_text(r.lifted_by)} for r in reasons
+        ]
+        found.helps = [f"{help_text(each)} ({help_flags(each)})" for each in why.helps]

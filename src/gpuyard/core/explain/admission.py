@@ -6,10 +6,10 @@ from typing import Any
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.fleet.ways import Shapes
-from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_text, memory_text, span
+from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_text, memory_text
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
-from gpuyard.model import Ask, Capability, JobSpec, Mig, Milli, Reason, ReasonCode
+from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy
 from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.mig import MOLDS
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
@@ -57,12 +57,11 @@ def never(state: State, spec: JobSpec) -> Reason | None:
             "engine",
             f"asks for {ask_text(shape)}: this kind of GPU sharing cannot be served yet",
             False,
-            "ask for whole GPUs, or for a part of one as a fraction",
+            (Remedy(Cure.WHOLE_OR_SHARE),),
         )
     if not shape.ways:
-        return Reason(
-            ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, _instead(state, shape)
-        )
+        instead = (_instead(state, shape),)
+        return Reason(ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, instead)
     tenants = state.tenants
     nearest = tenants.nearest(spec.tenant)
     chain = tenants.chain[nearest]
@@ -75,7 +74,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
             f"asks for {gpus_counted(shape.gpu_milli)}; {spec.user or spec.tenant} may use {gpus_text(own)} there, as "
             "may each user",
             False,
-            "fewer GPUs, or more for each user (max_gpus_per_user)",
+            (Remedy(Cure.FEWER_GPUS), Remedy(Cure.MORE_PER_USER)),
         )
     for number in chain:
         name = tenants.path[number]
@@ -86,7 +85,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
                 name,
                 f"asks for {gpus_counted(shape.gpu_milli)}; a job of {name} may have {most}",
                 False,
-                "fewer GPUs, or more for each job (max_gpus_per_job)",
+                (Remedy(Cure.FEWER_GPUS), Remedy(Cure.MORE_PER_JOB)),
             )
         ways_out = []
         for way in shape.ways:
@@ -101,7 +100,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
                 f"asks for {gpus_counted(shape.gpu_milli)}; {name} may never use more than "
                 f"{gpus_text(max(ways_out)) if max(ways_out) < UNLIMITED else 'unlimited'}",
                 False,
-                f"fewer GPUs, or a higher limit for {name}",
+                (Remedy(Cure.FEWER_GPUS), Remedy(Cure.HIGHER_LIMIT, (name,))),
             )
     return None
 
@@ -127,22 +126,23 @@ def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Re
         return None
     if limit_ms >= NO_LIMIT_MS:
         text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
-        return Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, "a time limit (-t)")
+        return Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, (Remedy(Cure.TIME_LIMIT),))
     takes = hours_text(asked + MILLI * HOUR_MS // 100 - 1)
     text = f"{name} has a budget of {hours_counted(budget_milli_ms)}, and this job may take {takes}"
     longest_ms = budget_milli_ms // gpu_milli
-    shorter = f"a time limit of at most {span(longest_ms)}, " if longest_ms >= SECOND_MS else ""
-    return Reason(ReasonCode.BUDGET, name, text, False, f"{shorter}fewer GPUs, or a higher budget")
+    shorter = (Remedy(Cure.LESS_TIME, (), longest_ms),) if longest_ms >= SECOND_MS else ()
+    lifted_by = (*shorter, Remedy(Cure.FEWER_GPUS), Remedy(Cure.HIGHER_BUDGET))
+    return Reason(ReasonCode.BUDGET, name, text, False, lifted_by)
 
 
-def _instead(state: State, shape: Shape) -> str:
+def _instead(state: State, shape: Shape) -> Remedy:
     """What else to ask for: the same on other nodes of the fleet that could hold it; else less."""
     ask = shape.ask
     if lacking := _lacking(state, shape):
         slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
         if slices:
-            return f"GPU model {slices[0]}, which is such a slice"
-        return "a job of one task" if lacking[1] is Capability.GANG else "whole GPUs, as in --gpus 1"
+            return Remedy(Cure.SLICE_MODEL, (slices[0],))
+        return Remedy(Cure.ONE_TASK if lacking[1] is Capability.GANG else Cure.WHOLE_GPUS)
 
     def fits(**fields: Any) -> bool:
         return bool(Shapes().of(replace(ask, **fields), state.nodes, state.weights).ways)
@@ -150,21 +150,21 @@ def _instead(state: State, shape: Shape) -> str:
     if ask.models:
         others = [name for name in state.models if name and name not in ask.models and fits(models=(name,))]
         if others:
-            return f"another GPU model: {' or '.join(others)}"
+            return Remedy(Cure.OTHER_MODEL, tuple(others))
     if ask.pools:
         pools = [
             pool for pool in sorted(state.nodes.by_pool) if pool not in ask.pools and fits(pools=(pool,))
         ]
         if pools:
-            return f"another pool: {' or '.join(pools)}"
+            return Remedy(Cure.OTHER_POOL, tuple(pools))
     if (ask.on_nodes or ask.not_nodes or ask.features) and fits(on_nodes=(), not_nodes=(), features=()):
-        return "other nodes than those it asks for"
+        return Remedy(Cure.OTHER_NODES)
     if ask.cpu_milli and fits(cpu_milli=0):
-        return "fewer cores a task, or none (--cpus)"
+        return Remedy(Cure.FEWER_CORES)
     sizes = [MOLDS[name].profile(shape.profile) for name in state.models if name in MOLDS]
     if shape.profile and not any(sizes):
-        return "a size of slice that the fleet has: `yard mig` lists them"
-    return "a smaller ask"
+        return Remedy(Cure.SLICE_SIZE)
+    return Remedy(Cure.LESS)
 
 
 def _why_no_way(state: State, shape: Shape) -> str:

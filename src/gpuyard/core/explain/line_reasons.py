@@ -2,9 +2,10 @@
 
 from gpuyard.core.explain.admission import ask_text
 from gpuyard.core.explain.quota_reasons import quota_reasons
+from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, less_time, names_text, span
+from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.schedule.profile import freed_ms
@@ -14,6 +15,7 @@ from gpuyard.model import (
     AfterKind,
     AttemptState,
     BeginNow,
+    Cure,
     EndJobs,
     Job,
     Lift,
@@ -21,6 +23,7 @@ from gpuyard.model import (
     Reason,
     ReasonCode,
     ReleaseHold,
+    Remedy,
     WithoutAfter,
 )
 from gpuyard.model.units import NO_LIMIT_MS
@@ -39,13 +42,14 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
     """Reasons of a job that is not in the queue: a hold, dependencies, a begin time."""
     found = []
     if record.held:
-        lifted_by = f"yard release {record.job.label}"
+        lifted_by = (Remedy(Cure.RELEASE, (record.job.label,)),)
         lift: Lift = ReleaseHold(record.id)
         found.append(Reason(ReasonCode.HELD, "hold", "it is on hold", False, lifted_by, lift))
     if record.doomed:
         text = f"it can never start: {record.doomed}"
         lift = WithoutAfter(record.id, tuple([after.job_id for after in record.job.spec.after]))
-        found.append(Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "a new submission", lift))
+        lifted_by = (Remedy(Cure.SUBMIT_AGAIN),)
+        found.append(Reason(ReasonCode.DEPENDENCY, "dependency", text, False, lifted_by, lift))
     elif record.pending:
         found += _after_reasons(state, record)
     begin_ms = record.begin_ms
@@ -53,10 +57,11 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
         text = f"it asked not to start for another {span(begin_ms - now_ms)}"
         if begin_ms > record.job.begin_ms:
             text = f"its last attempt failed; it is tried again in {span(begin_ms - now_ms)}"
-        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "time", BeginNow(record.id)))
+        lifted_by = (Remedy(Cure.TIME),)
+        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, lifted_by, BeginNow(record.id)))
     elif record.id in state.deferred and not (record.held or record.pending or record.doomed):
         text = "its begin time has come, and it is about to join the line"
-        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, "the next tick"))
+        found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, (Remedy(Cure.NEXT_TICK),)))
     return found
 
 
@@ -80,14 +85,15 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
         every = " or ".join([f"{jobs} to {what}" for _ids, _array_id, jobs, what in waits])
         lift = WithoutAfter(record.id, of_all)
         text = f"it waits for {every}"
-        return [Reason(ReasonCode.DEPENDENCY, "dependency", text, False, "dependency", lift)]
+        lifted_by = (Remedy(Cure.DEPENDENCY),)
+        return [Reason(ReasonCode.DEPENDENCY, "dependency", text, False, lifted_by, lift)]
     return [
         Reason(
             ReasonCode.DEPENDENCY,
             jobs,
             _text(record, array_id, jobs, what),
             False,
-            jobs,
+            (Remedy(Cure.DEPENDENCY, (jobs,)),),
             WithoutAfter(record.id, of_all if one else tuple(ids)),
         )
         for ids, array_id, jobs, what in waits
@@ -123,18 +129,18 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     ]
     left = span(max(0, earmark.expires_ms - now_ms))
     text = f"{kept} {'is' if gpus < 2 else 'are'} kept for it for another {left}"
-    lifted_by = "the engine's word that it is free"
+    lifted_by = (Remedy(Cure.ROOM_FREED),)
     if stopping:
         labels = names_text([r.job.label for r in sorted(stopping, key=lambda r: r.id)])
         soon = span(max(0, freed_ms(state, record, now_ms) - now_ms))
         text += f": job{'s' if len(stopping) > 1 else ''} {labels} should have stopped in {soon}"
-        lifted_by = "the engine's word that they have stopped"
+        lifted_by = (Remedy(Cure.JOBS_STOPPED),)
     reasons = [Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by)]
     closed = [state.nodes.node[g.node].name for g in earmark.grants if state.nodes.closed[g.node]]
     if closed:
         text = f"{names_text(closed)}, where its room is kept, {'takes' if len(closed) == 1 else 'take'} nothing new"
         reasons.append(
-            Reason(ReasonCode.ROOM, "fleet", text, False, f"{names_text(closed)} taking new work again")
+            Reason(ReasonCode.ROOM, "fleet", text, False, (Remedy(Cure.NODES_OPEN, tuple(closed)),))
         )
     return [*reasons, *quota_reasons(current, record, False)]
 
@@ -159,7 +165,7 @@ def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
             f"there is room now, but {len(inside)} jobs are promised theirs while this one {runs}, "
             f"first job {label}: {asks} in {due}"
         )
-    lifted_by = f"{less_time(record.limit_ms)}, or the start of job {label}"
+    lifted_by = (less_time(record), Remedy(Cure.JOBS_START, (label,)))
     return [Reason(ReasonCode.RESERVATION, "backfill", text, False, lifted_by)]
 
 
@@ -171,8 +177,7 @@ def victims_reason(state: State, record: JobRecord, plan: Plan) -> list[Reason]:
     labels = names_text([state.jobs[stop.job_id].job.label for stop in stops])
     text = f"job{'s' if len(stops) > 1 else ''} {labels} {'are' if len(stops) > 1 else 'is'} to be stopped for it"
     lift = EndJobs(tuple(sorted([stop.job_id for stop in stops])))
-    lifted_by = "the engine's word that they have stopped"
-    return [Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift)]
+    return [Reason(ReasonCode.EARMARK, "preemption", text, False, (Remedy(Cure.JOBS_STOPPED),), lift)]
 
 
 def line_reasons(
@@ -186,7 +191,8 @@ def line_reasons(
         text = (
             f"job {label} is ahead of it and waits for room; policy {policy.spec.name} lets nobody overtake"
         )
-        return [Reason(ReasonCode.HEAD_BLOCKED, "order", text, False, f"the start of job {label}")]
+        lifted_by = (Remedy(Cure.JOBS_START, (label,)),)
+        return [Reason(ReasonCode.HEAD_BLOCKED, "order", text, False, lifted_by)]
     depth, of_tenant = policy.spec.backfill_depth, policy.spec.depth_per_tenant
     leaf = [j for j, code in zip(plan.examined, codes, strict=True) if state.jobs[j].leaf == record.leaf]
     text = f"{count_text(before, 'job')} {'is' if before == 1 else 'are'} ahead of it; "
@@ -198,7 +204,7 @@ def line_reasons(
         text += "one of them asks for the same and cannot start"
     else:
         return []
-    return [Reason(ReasonCode.NOT_EXAMINED, "order", text, False, "jobs ahead of it starting")]
+    return [Reason(ReasonCode.NOT_EXAMINED, "order", text, False, (Remedy(Cure.AHEAD_START),))]
 
 
 _TEXTS = {
@@ -211,4 +217,4 @@ _TEXTS = {
 def fallback(code: ReasonCode) -> Reason:
     """A reason about which no more is known than its code."""
     text = _TEXTS.get(code, f"refused with {code.name}")
-    return Reason(code, "decide", text, False, "a change in what runs")
+    return Reason(code, "decide", text, False, (Remedy(Cure.ANY_CHANGE),))

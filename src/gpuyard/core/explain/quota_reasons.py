@@ -7,13 +7,15 @@ columns.
 from dataclasses import replace
 
 from gpuyard.core.explain.admission import beyond, gpus_counted, gpus_text
+from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, hours_counted, hours_text, less_time, names_text, span
+from gpuyard.core.phrases import count_text, hours_counted, hours_text, names_text, span
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
 from gpuyard.model import (
+    Cure,
     LeaveLine,
     LendMore,
     Lift,
@@ -28,6 +30,7 @@ from gpuyard.model import (
     RaiseRunningJobs,
     Reason,
     ReasonCode,
+    Remedy,
 )
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
@@ -86,11 +89,11 @@ def _amounts(
         ceiling, guarantee = tenants.ceiling[number][column], tenants.guarantee[number][column]
         unit = f" {model_name(state, column - 1)}" if column else ""
         asks = f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
-        ends = f"jobs of {name} ending"
+        ends = Remedy(Cure.JOBS_OF_END, (name,))
         if used + milli > limit:
             over = _amount(used + milli - limit, unit)
             text = f"{name} would be {over} over its limit of {gpus_text(limit)}{unit} {asks}"
-            lifted_by = f"{ends if milli <= limit else 'fewer GPUs'}, or a higher limit"
+            lifted_by = (ends if milli <= limit else Remedy(Cure.FEWER_GPUS), Remedy(Cure.HIGHER_LIMIT))
             lift: Lift = RaiseLimit(path, key, used + milli)
             reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
         if used + milli > ceiling:
@@ -100,7 +103,8 @@ def _amounts(
                 f"and would be {over} over that {asks}"
             )
             lift = RaiseBorrow(path, key, used + milli - guarantee)
-            reasons.append(Reason(ReasonCode.BORROW, name, text, False, f"{ends}, or a higher borrow", lift))
+            lifted_by = (ends, Remedy(Cure.HIGHER_BORROW))
+            reasons.append(Reason(ReasonCode.BORROW, name, text, False, lifted_by, lift))
     return reasons
 
 
@@ -124,14 +128,15 @@ def _per_user(state: State, record: JobRecord, may_force: bool) -> list[Reason]:
                 f"each user of {whose} may use {gpus_counted(most)}, and {name} would use "
                 f"{gpus_text(used + milli)} (uses {gpus_text(used)}, asks for {gpus_text(milli)})"
             )
-            ends = f"jobs of {name} ending" if milli <= most else "fewer GPUs"
-            lifted_by = f"{ends}, or more for each user of {whose} (max_gpus_per_user)"
+            fits = milli <= most
+            less = Remedy(Cure.JOBS_OF_END, (name,)) if fits else Remedy(Cure.FEWER_GPUS)
+            lifted_by = (less, Remedy(Cure.MORE_PER_USER, (whose,)))
             lift: Lift = RaisePerUser(path, used + milli)
             reasons.append(Reason(ReasonCode.PER_USER, name, text, may_force, lifted_by, lift))
         runs, most_runs = tenants.running[seat], tenants.max_running[seat]
         if runs >= most_runs:
             text = f"{name} runs {count_text(runs, 'job')}, and one user may run {most_runs} at a time"
-            lifted_by = f"a job of {name} ending, or more for each user (attempts_per_user)"
+            lifted_by = (Remedy(Cure.JOB_OF_ENDS, (name,)), Remedy(Cure.MORE_ATTEMPTS))
             lift = RaiseAttempts(runs + 1)
             reasons.append(Reason(ReasonCode.PER_USER, name, text, False, lifted_by, lift))
     return reasons
@@ -150,13 +155,13 @@ def _counts(state: State, record: JobRecord, number: int) -> list[Reason]:
     if milli > tenants.max_job[number]:
         most = gpus_text(tenants.max_job[number])
         text = f"asks for {gpus_counted(milli)}; a job of {name} may have {most}"
-        lifted_by = "fewer GPUs, or more for each job (max_gpus_per_job)"
+        lifted_by = (Remedy(Cure.FEWER_GPUS), Remedy(Cure.MORE_PER_JOB))
         lift: Lift = RaisePerJob(tenants.path[number], milli)
         reasons.append(Reason(ReasonCode.JOB_TOO_LARGE, name, text, False, lifted_by, lift))
     if tenants.running[number] >= tenants.max_running[number]:
         runs = count_text(tenants.running[number], "job")
         text = f"{name} runs {runs} and may run {tenants.max_running[number]}"
-        lifted_by = f"a job of {name} ending, or more jobs at a time (max_running_jobs)"
+        lifted_by = (Remedy(Cure.JOB_OF_ENDS, (name,)), Remedy(Cure.MORE_RUNNING))
         lift = RaiseRunningJobs(tenants.path[number], tenants.running[number] + 1)
         reasons.append(Reason(ReasonCode.RUNNING_JOBS, name, text, False, lifted_by, lift))
     return reasons
@@ -185,7 +190,7 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
         f"{hours_text(spend.spent_milli_ms)} spent, {hours_text(spend.committed_milli_ms)} promised to "
         f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
     )
-    lifted_by = "the next window, a shorter time limit, or a higher budget"
+    lifted_by = (Remedy(Cure.NEXT_WINDOW), Remedy(Cure.LESS_TIME), Remedy(Cure.HIGHER_BUDGET))
     return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, raised)]
 
 
@@ -219,7 +224,7 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         )
         if holders:
             text += f"{_HELD_BY}{names_text(holders)}"
-        lifted_by = "use of others going down, more GPUs, or a higher lend"
+        lifted_by = (Remedy(Cure.LESS_USE), Remedy(Cure.MORE_GPUS), Remedy(Cure.HIGHER_LEND))
         lift = _lend(state, record, column, capacity, [n for _idle, n in idle])
         reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by, lift))
     return reasons
@@ -261,7 +266,7 @@ def _walls(current: Pass, record: JobRecord) -> list[Reason]:
             text += f", which is free in {span(max(0, wall.at_ms - now_ms))}"
         if record.estimate_ms < NO_LIMIT_MS:
             text += f"; this one may run for {span(record.estimate_ms)}"
-        lifted_by = f"job {first} starting, or {less_time(record.limit_ms)}"
+        lifted_by = (Remedy(Cure.JOBS_START, (first,)), less_time(record))
         lift = LeaveLine((wall.for_job,))
         reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))
     return reasons

@@ -14,7 +14,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import cores_text, count_text, memory_text, names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
-from gpuyard.model import Reason, ReasonCode
+from gpuyard.model import Cure, Lift, Reason, ReasonCode, Remedy
 from gpuyard.model.units import MILLI
 
 
@@ -29,12 +29,13 @@ def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reas
         if any(current.policy.place(state.nodes, shape, way, way.pools) is not None for way in ways):
             continue
         name = model_name(state, model)
-        lifted_by = f"{'room' if name == _NO_GPU else name} coming free when something that runs ends"
+        lifted_by = (Remedy(Cure.COMES_FREE, () if name == _NO_GPU else (name,)),)
         for text in dict.fromkeys([_shortage(state, shape, way, ways, name) for way in ways]):
             reasons.append(Reason(ReasonCode.ROOM, "placement", text, may_force, lifted_by))
         reasons += _closed(state, shape, ways, name)
         reasons += _foreign(state, ways, name)
-        reasons += _pinned(state, ways)
+        pinned = [number for number in _open(state, ways) if pinned_mask(state.nodes, number)]
+        reasons += [pinned_reason(state, number, "fleet") for number in pinned]
         reasons += _kept(state, record, ways, name)
     return reasons
 
@@ -231,7 +232,7 @@ def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reas
     useful = [n for n in _members(state, ways) if nodes.closed[n] and tasks_on(state, shape, n)]
     reasons = []
     if full := full_text(state, useful):
-        lifted_by = "a job there ending, or more for each node (attempts_per_node)"
+        lifted_by = (Remedy(Cure.JOB_THERE_ENDS), Remedy(Cure.MORE_PER_NODE))
         reasons.append(Reason(ReasonCode.ROOM, "fleet", full, False, lifted_by))
     for what, numbers in (
         ("cordoned", [n for n in useful if nodes.cordoned[n] and not nodes.down[n]]),
@@ -241,8 +242,8 @@ def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reas
             gpus = sum([nodes.node[n].gpus for n in numbers])
             with_gpus = f" with {gpus} {name}" if gpus else ""
             text = f"{count_text(len(numbers), 'node')}{with_gpus} {_verb(numbers, 'is', 'are')} {what}"
-            names = names_text([nodes.node[n].name for n in numbers])
-            reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, f"{names} taking new work again"))
+            opened = (Remedy(Cure.NODES_OPEN, tuple([nodes.node[n].name for n in numbers])),)
+            reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, opened))
     return reasons
 
 
@@ -255,26 +256,17 @@ def _foreign(state: State, ways: list[Way], name: str) -> list[Reason]:
             node = state.nodes.node[number].name
             text = f"{mask.bit_count()} x {name} of {node} are used outside the yard: {user}"
             text = text.replace(" are ", " is ", 1) if mask.bit_count() == 1 else text
-            reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, "those processes ending"))
+            reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, (Remedy(Cure.FOREIGN_ENDS),)))
     return reasons
 
 
-def pinned_text(state: State, number: int) -> tuple[str, str]:
-    """Which GPUs of a node are pinned to slices, and what would change that."""
+def pinned_reason(state: State, number: int, by: str, lift: Lift | None = None) -> Reason:
+    """Which GPUs of a node are pinned to slices, and take nothing else."""
     name = state.nodes.node[number].name
     rows = sorted(state.nodes.pins.get(number, {}).items())
     pinned = [f"GPU {gpu} to {layout_text(found.held)}" for gpu, found in rows if found.held]
-    return f"node {name} has GPUs pinned to slices: {', '.join(pinned)}", f"yard mig release --node {name}"
-
-
-def _pinned(state: State, ways: list[Way]) -> list[Reason]:
-    """GPUs that are pinned to slices and take nothing else."""
-    numbers = [number for number in _open(state, ways) if pinned_mask(state.nodes, number)]
-    return [Reason(ReasonCode.ROOM, "fleet", *_with_flag(pinned_text(state, number))) for number in numbers]
-
-
-def _with_flag(said: tuple[str, str]) -> tuple[str, bool, str]:
-    return said[0], False, said[1]
+    text = f"node {name} has GPUs pinned to slices: {', '.join(pinned)}"
+    return Reason(ReasonCode.ROOM, by, text, False, (Remedy(Cure.RELEASE_LAYOUT, (name,)),), lift)
 
 
 def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[Reason]:
@@ -288,9 +280,6 @@ def _kept(state: State, record: JobRecord, ways: list[Way], name: str) -> list[R
         gpus = sum([g.gpus.bit_count() for g in other.earmark.grants if state.nodes.kind[g.node] in kinds])
         if gpus:
             text = f"{gpus} x {name} {'is' if gpus == 1 else 'are'} kept for job {other.job.label}"
-            reasons.append(
-                Reason(
-                    ReasonCode.ROOM, f"job {other.job.label}", text, False, f"job {other.job.label} ending"
-                )
-            )
+            ended = (Remedy(Cure.JOBS_END, (other.job.label,)),)
+            reasons.append(Reason(ReasonCode.ROOM, f"job {other.job.label}", text, False, ended))
     return reasons

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.fleet.placing import placer, share_best_fit, whole_best_fit
 from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, span
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill
 from gpuyard.model import Ask, AskFor, Grant, LimitTime, ReasonCode, Whole
-from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, NO_LIMIT_MS, SECOND_MS
 
 _LIMITS_TRIED_MAX = 8
 
@@ -29,61 +27,44 @@ _ABOUT_SIZE = frozenset(
 
 
 class Help(NamedTuple):
-    """A change to the job with which it would start now."""
+    """A change to the job with which it would start now: another time limit, or another ask than it has."""
 
-    text: str
-    flags: str
-    """How to ask for it: options of `yard submit`, and the key of a job file where there is no option."""
     lift: AskFor | LimitTime
-
-    def __str__(self) -> str:
-        return f"{self.text} ({self.flags})"
+    was: Ask
+    any_limit: bool = False
+    """Any time limit would do, because the job that was promised the room waits for a job without one."""
 
 
 def helps(
     current: Pass, backfill: Backfill, record: JobRecord, found: tuple[Grant, ...] | ReasonCode
 ) -> tuple[Help, ...]:
     """Changes to the job with which it could start now."""
-    told = []
+    told, ask = [], record.job.spec.ask
     if found in (ReasonCode.RESERVATION, ReasonCode.QUOTA_AHEAD):
         limit_ms = _shorter(current, backfill, record)
         if limit_ms:
-            text = f"with a time limit of {span(limit_ms)} it would start now"
-            if limit_ms >= NO_LIMIT_MS // 2:
-                # The job that was promised the room waits for a job without a time limit: any limit will do.
-                limit_ms, text = DAY_MS, "with a time limit it would start now"
-            told.append(Help(text, f"--time {_time(limit_ms)}", LimitTime(record.id, limit_ms)))
+            any_limit = limit_ms >= NO_LIMIT_MS // 2
+            told.append(Help(LimitTime(record.id, DAY_MS if any_limit else limit_ms), ask, any_limit))
     if found in _ABOUT_SIZE:
         # First the same elsewhere, then less of it.
-        tried = (_elsewhere(current, record), _spread(record), _fewer(record))
-        for changes in tried:
-            for help_ in changes:
-                assert isinstance(help_.lift, AskFor)
-                grants = _fits(current, backfill, record, help_.lift.ask)
-                if grants is not None:
-                    model = model_name(current.state, current.state.nodes.home[grants[0].node].model)
-                    told.append(
-                        help_._replace(
-                            text=help_.text.format(model=model), flags=help_.flags.format(model=model)
-                        )
-                    )
-                    break
+        for changes in (_elsewhere(current, ask), _spread(ask), _fewer(ask)):
+            other = next((each for each in changes if _fits(current, backfill, record, each)), None)
+            if other is not None:
+                told.append(Help(AskFor(record.id, other), ask))
     return tuple(told)
 
 
-def _spread(record: JobRecord) -> Iterator[Help]:
+def _spread(ask: Ask) -> Iterator[Ask]:
     """As many GPUs in smaller tasks on more nodes, the largest tasks first."""
-    ask = record.job.spec.ask
     if not isinstance(ask.gpus, Whole):
         return
     total, each = ask.gpus.count * ask.tasks, ask.gpus.count
-    was = f"{ask.tasks} x {each} GPUs" if ask.tasks > 1 else f"{count_text(each, 'GPU')} on one node"
     for size in range(each, 0, -1):
         tasks = total // size
         if total % size or tasks < 2 or (size == each and ask.nodes_max >= tasks):
             continue
         parts = tasks // ask.tasks or 1
-        smaller = replace(
+        yield replace(
             ask,
             gpus=Whole(size),
             tasks=tasks,
@@ -92,51 +73,30 @@ def _spread(record: JobRecord) -> Iterator[Help]:
             cpu_milli=-(-ask.cpu_milli // parts),
             memory_mib=-(-ask.memory_mib // parts),
         )
-        text = f"{tasks} x {size} on up to {tasks} nodes instead of {was} would start now"
-        flags = f"--tasks {tasks} --gpus {size}, and `nodes_max: {tasks}` in its YAML"
-        yield Help(text, flags, AskFor(record.id, smaller))
 
 
-def _fewer(record: JobRecord) -> Iterator[Help]:
+def _fewer(ask: Ask) -> Iterator[Ask]:
     """Fewer GPUs, as many as possible; for a gang, fewer tasks."""
-    ask = record.job.spec.ask
     if not isinstance(ask.gpus, Whole):
         return
     if ask.tasks > 1:
         for tasks in range(ask.tasks - 1, 0, -1):
-            text = f"with {count_text(tasks, 'task')} instead of {ask.tasks} it would start now"
-            yield Help(text, f"--tasks {tasks}", AskFor(record.id, replace(ask, tasks=tasks)))
+            yield replace(ask, tasks=tasks)
     else:
         for count in range(ask.gpus.count - 1, 0, -1):
-            text = f"with {count_text(count, 'GPU')} instead of {ask.gpus.count} it would start now"
-            yield Help(text, f"--gpus {count}", AskFor(record.id, replace(ask, gpus=Whole(count))))
+            yield replace(ask, gpus=Whole(count))
 
 
-def _elsewhere(current: Pass, record: JobRecord) -> Iterator[Help]:
-    """Another GPU model, another pool, or both."""
-    ask = record.job.spec.ask
+def _elsewhere(current: Pass, ask: Ask) -> Iterator[Ask]:
+    """Another GPU model, or another pool."""
     if ask.models:
-        text, flags = "on {model} it would start now", "--gpu-model {model}"
         for model in current.state.models:
             if model and model not in ask.models:
-                yield Help(text, flags, AskFor(record.id, replace(ask, models=(model,))))
+                yield replace(ask, models=(model,))
     if ask.pools:
         for pool in sorted(current.state.nodes.by_pool):
             if pool not in ask.pools:
-                other = replace(ask, pools=(pool,))
-                yield Help(
-                    f"in pool {pool} it would start now",
-                    f"`pools: [{pool}]` in its YAML",
-                    AskFor(record.id, other),
-                )
-
-
-def _time(ms: int) -> str:
-    """A time limit as `yard submit` takes it."""
-    for size, unit in ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m")):
-        if ms % size == 0:
-            return f"{ms // size}{unit}"
-    return f"{ms // SECOND_MS}s"
+                yield replace(ask, pools=(pool,))
 
 
 def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
@@ -160,8 +120,8 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
     return 0
 
 
-def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> tuple[Grant, ...] | None:
-    """Room for a different ask of the same job, without changing what is remembered of asks."""
+def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> bool:
+    """Whether there is room for a different ask of the same job, without changing what is remembered of asks."""
     nodes, tenants = current.state.nodes, current.state.tenants
     shape = Shapes().of(ask, nodes, current.state.weights)
     milli, holds = shape.gpu_milli, backfill.holds()
@@ -173,9 +133,8 @@ def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> tup
                 or tenants.held_back_refusal(record.party, way.model, milli, nodes.up_milli)
             ):
                 continue
-            grants = _PLACE(nodes, shape, way, way.pools)
-            if grants is not None:
-                return grants
+            if _PLACE(nodes, shape, way, way.pools) is not None:
+                return True
     finally:
         nodes.shift(holds, 1)
-    return None
+    return False

@@ -15,15 +15,17 @@ from gpuyard.core.explain.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.explain.line_reasons import set_aside_reasons
 from gpuyard.core.explain.long_line import Cut, shorten
 from gpuyard.core.explain.quota_reasons import tenant_reasons
+from gpuyard.core.explain.remedies import ending, stopped
 from gpuyard.core.explain.what_if import Apart, Trial, Trials, copies
 from gpuyard.core.explain.why_line import in_line, line_reason, victims_of
-from gpuyard.core.explain.why_room import earmarked_reasons, ending, kept_for, obstacle_reasons, stopped
+from gpuyard.core.explain.why_room import earmarked_reasons, kept_for, obstacle_reasons
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.state.state import State
 from gpuyard.model import (
     AskFor,
     BeginNow,
+    Cure,
     EndJobs,
     LeaveLine,
     Lift,
@@ -31,6 +33,7 @@ from gpuyard.model import (
     Reason,
     ReasonCode,
     ReleaseHold,
+    Remedy,
     WithoutAfter,
 )
 
@@ -254,8 +257,8 @@ class _Judging:
         text = "the jobs that run and wait leave it nothing that could be told apart"
         for lift in (EndJobs(running), LeaveLine(waiting)):
             if lift.job_ids:
-                reason = Reason(ReasonCode.AHEAD, "order", text, False, "others starting and ending", lift)
-                kept.append(reason)
+                moved = (Remedy(Cure.OTHERS_MOVE),)
+                kept.append(Reason(ReasonCode.AHEAD, "order", text, False, moved, lift))
         return kept
 
     def _needed(self, reasons: list[Reason]) -> list[Reason]:
@@ -306,10 +309,10 @@ def _worded(trial: Trial, reason: Reason) -> Reason:
     """Word the reason for the jobs that turned out to matter, not for all that were tried."""
     match reason.code, reason.lift:
         case ReasonCode.ROOM, EndJobs(job_ids):
-            return replace(reason, lifted_by=ending(trial.state, job_ids, trial.now_ms))
+            return replace(reason, lifted_by=(ending(trial.state, job_ids, trial.now_ms),))
         case ReasonCode.EARMARK, EndJobs(job_ids):
             if trial.record.earmark is not None:
-                return replace(reason, lifted_by=stopped(trial.state, job_ids))
+                return replace(reason, lifted_by=(stopped(trial.state, job_ids),))
             return victims_of(trial.state, job_ids)
         case code, LeaveLine(job_ids):
             if reason.by == "preemption":

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from gpuyard.core.explain.admission import ask_text
+from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.what_if import Trial
 from gpuyard.core.jobs.queue_position import in_order
-from gpuyard.core.phrases import count_text, less_time, names_text, span
+from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.state.state import State
-from gpuyard.model import EndJobs, LeaveLine, Plan, Reason, ReasonCode
+from gpuyard.model import Cure, EndJobs, LeaveLine, Plan, Reason, ReasonCode, Remedy
 from gpuyard.model.units import NO_LIMIT_MS
 
 _FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
@@ -39,7 +40,7 @@ def victims_of(state: State, job_ids: Iterable[int]) -> Reason:
     stops = sorted(job_ids)
     labels = names_text([state.jobs[job_id].job.label for job_id in stops])
     text = f"{_jobs(stops, labels)} {_verb(stops, 'is', 'are')} to be stopped for it"
-    lifted_by = "the engine's word that they have stopped"
+    lifted_by = (Remedy(Cure.JOBS_STOPPED),)
     return Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, EndJobs(tuple(stops)))
 
 
@@ -81,9 +82,10 @@ def _ahead(trial: Trial) -> list[int]:
 def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) -> Reason:
     """The reason that certain waiting jobs block it."""
     state, now_ms, record = trial.state, trial.now_ms, trial.record
-    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
-    jobs = _jobs(job_ids, labels)
-    lift, shorter = LeaveLine(tuple(job_ids)), less_time(record.limit_ms)
+    names = tuple([state.jobs[job_id].job.label for job_id in job_ids])
+    labels = names_text(names)
+    jobs, started = _jobs(job_ids, labels), Remedy(Cure.JOBS_START, names)
+    lift, shorter = LeaveLine(tuple(job_ids)), less_time(record)
     if code is ReasonCode.RESERVATION:
         runs = (
             "has no time limit"
@@ -91,21 +93,21 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
             else f"may run {span(record.estimate_ms)}"
         )
         text = f"what it could use is promised to {_promised(state, plan, job_ids, jobs, now_ms)}, and this job {runs}"
-        return Reason(code, "backfill", text, False, f"{shorter}, or the start of {jobs}", lift)
+        return Reason(code, "backfill", text, False, (shorter, started), lift)
     if code is ReasonCode.QUOTA_AHEAD:
         text = f"{jobs}, ahead of it, {_verb(job_ids, 'waits', 'wait')} for quota that this one would use"
-        return Reason(code, "order", text, False, f"{jobs} starting, or {shorter}", lift)
+        return Reason(code, "order", text, False, (started, shorter), lift)
     if code is ReasonCode.HEAD_BLOCKED:
         text = (
             f"{jobs} {_verb(job_ids, 'is', 'are')} ahead of it and {_verb(job_ids, 'waits', 'wait')} for room; "
             f"policy {trial.policy.spec.name} lets nobody overtake"
         )
-        return Reason(code, "order", text, False, f"the start of {jobs}", lift)
+        return Reason(code, "order", text, False, (started,), lift)
     text = (
         f"{count_text(len(job_ids), 'job')} {_verb(job_ids, 'comes', 'come')} before it and "
         f"{_verb(job_ids, 'takes', 'take')} what there is: {labels}"
     )
-    return Reason(code, "order", text, False, f"the start of {jobs}", lift)
+    return Reason(code, "order", text, False, (started,), lift)
 
 
 def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: int) -> str:

@@ -1,13 +1,23 @@
 """The reasons about room, one for each thing that would have to change: jobs ending, nodes opened, room given up."""
 
 from gpuyard.core.estimate.room_lifts import Obstacles
-from gpuyard.core.explain.room_reasons import model_name, pinned_text, shortage
+from gpuyard.core.explain.remedies import ending, labels, stopped
+from gpuyard.core.explain.room_reasons import model_name, pinned_reason, shortage
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.state.state import State
-from gpuyard.model import EndJobs, ForeignGone, LeaveLine, OpenNode, Reason, ReasonCode, ReleaseLayout
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model import (
+    Cure,
+    EndJobs,
+    ForeignGone,
+    LeaveLine,
+    OpenNode,
+    Reason,
+    ReasonCode,
+    ReleaseLayout,
+    Remedy,
+)
 
 
 def obstacle_reasons(
@@ -17,7 +27,7 @@ def obstacle_reasons(
     reasons = []
     lacks = shortage(state, record.shape, way)
     if found.running:
-        text, lifted_by = lacks, ending(state, found.running, now_ms)
+        text, lifted_by = lacks, (ending(state, found.running, now_ms),)
         if found.closed:
             where = names_text([state.nodes.node[number].name for number in found.closed])
             text += f"; on {where}, where it could go, others have its room too"
@@ -35,22 +45,21 @@ def _foreign(state: State, number: int) -> Reason:
     are = "is" if mask.bit_count() == 1 else "are"
     text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {user}"
     lift = ForeignGone(number, node)
-    return Reason(ReasonCode.ROOM, f"node {node}", text, False, "those processes ending", lift)
+    return Reason(ReasonCode.ROOM, f"node {node}", text, False, (Remedy(Cure.FOREIGN_ENDS),), lift)
 
 
 def _pinned(state: State, number: int) -> Reason:
     """GPUs that are pinned to slices."""
     name = state.nodes.node[number].name
-    text, lifted_by = pinned_text(state, number)
-    return Reason(ReasonCode.ROOM, f"node {name}", text, False, lifted_by, ReleaseLayout(number, name))
+    return pinned_reason(state, number, f"node {name}", ReleaseLayout(number, name))
 
 
 def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:
     """Room that was freed for other jobs."""
-    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
-    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels}"
+    names = labels(state, job_ids)
+    jobs = f"job{'s' if len(job_ids) > 1 else ''} {names_text(names)}"
     text, lift = f"room that it could use is kept for {jobs}", LeaveLine(job_ids)
-    return Reason(ReasonCode.AHEAD, "preemption", text, False, f"the start of {jobs}", lift)
+    return Reason(ReasonCode.AHEAD, "preemption", text, False, (Remedy(Cure.JOBS_START, names),), lift)
 
 
 def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms: int) -> list[Reason]:
@@ -61,7 +70,7 @@ def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms:
     reasons = []
     if found.running:
         text = f"its room on {where} is being freed and is kept for it for another {left}"
-        lifted_by = stopped(state, found.running)
+        lifted_by = (stopped(state, found.running),)
         lift = EndJobs(found.running)
         reasons.append(Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift))
     reasons += [_closed(state, number, "its room is kept there") for number in found.closed]
@@ -79,24 +88,7 @@ def _closed(state: State, number: int, lacks: str) -> Reason:
         text = f"{count_text(node.gpus, 'GPU')} on node {name} {are} {what}{because}"
     else:
         text = f"node {name} is {what}{because}"
-    lifted_by = f"yard resume {name}" if what == "drained" else f"node {name} coming back"
+    lifted_by = (Remedy(Cure.RESUME_NODE if what == "drained" else Cure.NODE_BACK, (name,)),)
     return Reason(
         ReasonCode.ROOM, f"node {name}", f"{text} ({lacks})", False, lifted_by, OpenNode(number, name)
     )
-
-
-def stopped(state: State, job_ids: tuple[int, ...]) -> str:
-    """What a job waits for while its room is being freed."""
-    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
-    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} {'have' if len(job_ids) > 1 else 'has'}"
-    return f"the engine's word that {jobs} stopped"
-
-
-def ending(state: State, job_ids: tuple[int, ...], now_ms: int) -> str:
-    """The jobs that would have to end, and when the last of them is expected to."""
-    labels = names_text([state.jobs[job_id].job.label for job_id in job_ids])
-    jobs = f"job{'s' if len(job_ids) > 1 else ''} {labels} ending"
-    last_ms = max([state.jobs[job_id].end_ms for job_id in job_ids]) - now_ms
-    if last_ms >= NO_LIMIT_MS // 2:
-        return f"{jobs} (no time limit)"
-    return f"{jobs} (promised within {span(last_ms)})" if last_ms > 0 else f"{jobs} (overdue)"
