@@ -29,7 +29,7 @@ from figures import measured_on, publish, table
 
 from gpuyard.api.client import Client
 from gpuyard.engines.local.mps import Mps
-from gpuyard.engines.local.translate import GpuReading
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model.mig import MOLDS
 from hardware import settings
 from hardware.conftest import CONFIG, Hardware

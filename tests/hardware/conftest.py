@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.local import nvml
-from gpuyard.engines.local.translate import GpuReading
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MOLDS
 from hardware import guard, put_back, settings

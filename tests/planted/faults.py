@@ -103,7 +103,7 @@ FAULTS = [
     ),
     Planted(
         "one key for all attempts",
-        "control/observe.py",
+        "control/attempt_keys.py",
         '    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"\n',
         '    return f"{yard}-{submitted_ms:x}-{job_id}-1"\n',
         LOOP,

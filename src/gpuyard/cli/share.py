@@ -125,6 +125,8 @@ def _arithmetic(found: Mapping[str, Any]) -> None:
 
 
 def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    from gpuyard.cli.tables import ordinal
+
     total = row["usage_milli_usd"] + row["current_milli_usd"]
     charged = (
         f"{usd(row['usage_milli_usd'])} decayed + {usd(row['current_milli_usd'])} running = {usd(total)}"
@@ -185,9 +187,3 @@ def _quota_lines(row: Row, model: str, amount: Mapping[str, Any]) -> list[tuple[
             )
         )
     return lines
-
-
-def ordinal(number: int) -> str:
-    """`1st`, `22nd`, `13th`."""
-    ends = {1: "st", 2: "nd", 3: "rd"}
-    return f"{number}{'th' if 10 <= number % 100 <= 20 else ends.get(number % 10, 'th')}"

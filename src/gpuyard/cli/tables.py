@@ -212,6 +212,12 @@ def number(value: int | float) -> str:
     return f"{value:g}"
 
 
+def ordinal(number: int) -> str:
+    """`1st`, `22nd`, `13th`."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if 10 <= number % 100 <= 20 else ends.get(number % 10, 'th')}"
+
+
 def counted(value: int | float, what: str) -> str:
     """`1 GPU`, `8 GPUs`."""
     return f"{value:g} {what}" if value == 1 else f"{value:g} {what}s"

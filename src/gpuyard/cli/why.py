@@ -177,7 +177,7 @@ _ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})
 
 def _place(found: Mapping[str, Any]) -> str:
     """Its place in line, and why there."""
-    from gpuyard.cli.share import ordinal
+    from gpuyard.cli.tables import ordinal
 
     # What it waits for may end with a blocker and so stand among what is also true.
     if any(each["code"] in _ASIDE for each in (*found["blockers"], *found["also"])):

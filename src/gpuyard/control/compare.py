@@ -7,7 +7,7 @@ when they do not come together again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.control.observe import attempt_of, key_of
+from gpuyard.control.attempt_keys import attempt_of, key_of
 from gpuyard.core import State
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.model import AttemptState

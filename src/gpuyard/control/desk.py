@@ -15,6 +15,7 @@ from gpuyard.control.concrete import concrete
 from gpuyard.control.crowding import Crowding
 from gpuyard.control.dependencies import Resolved, look_up, resolve
 from gpuyard.control.labels import Label, label_of, live
+from gpuyard.control.moments import time_text
 from gpuyard.control.newjobs import (
     NewJob,
     events_of,
@@ -31,7 +32,6 @@ from gpuyard.control.newjobs import (
 )
 from gpuyard.control.node_names import number_of
 from gpuyard.control.people import Person, run_as
-from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.rights import Action
 from gpuyard.control.wishes import Gone, Outcome, Wish, check_owner

@@ -12,7 +12,8 @@ from typing import Any
 from gpuyard.control.books import Books
 from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import Label, live, row_label, seen_elsewhere
-from gpuyard.control.plain_views import View, caps_view, gpus_number, time_text
+from gpuyard.control.moments import time_text
+from gpuyard.control.plain_views import View, caps_view, gpus_number
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.rights import ALL, Sight

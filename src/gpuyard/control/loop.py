@@ -23,11 +23,12 @@ from gpuyard.control.act import (
     strays,
     todo,
 )
+from gpuyard.control.attempt_keys import key_of
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
 from gpuyard.control.layouts import Keeper
 from gpuyard.control.memory import Witness
-from gpuyard.control.observe import attempt_events, by_key, engine_events, key_of, lost, node_events, refused
+from gpuyard.control.observe import attempt_events, by_key, engine_events, lost, node_events, refused
 from gpuyard.control.reading.judged import Judged
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.decide import decide

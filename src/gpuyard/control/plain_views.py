@@ -1,10 +1,10 @@
 """Jobs and nodes as plain values, ready to be shown: one form for live jobs and for ended ones."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from gpuyard.control.labels import row_label
+from gpuyard.control.moments import time_text
 from gpuyard.core import State
 from gpuyard.core.explain.caps import Caps
 from gpuyard.core.fleet.bits import positions
@@ -17,13 +17,6 @@ from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow
 
 View = dict[str, Any]
-
-
-def time_text(at_ms: int) -> str | None:
-    """A time as RFC 3339 in UTC; None for one that has not come."""
-    if not at_ms:
-        return None
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def gpus_number(milli: int) -> int | float:

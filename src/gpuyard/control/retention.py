@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gpuyard.control.attempt_keys import attempt_key
 from gpuyard.control.books import Books
-from gpuyard.control.observe import attempt_key
-from gpuyard.control.plain_views import time_text
+from gpuyard.control.moments import time_text
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.rounds import Rounds
 from gpuyard.engines.contract import Engine, EngineError, KeepsLeftovers, Leftover

@@ -19,6 +19,7 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.config.reading import loads, text_of
+from gpuyard.control.attempt_keys import attempt_key, key_of
 from gpuyard.control.books import Books
 from gpuyard.control.clock import Steady
 from gpuyard.control.committer import Committer
@@ -31,7 +32,6 @@ from gpuyard.control.foresight.thought import Beside
 from gpuyard.control.leading import Leader
 from gpuyard.control.memory import Witness, open_memory
 from gpuyard.control.node_names import numbers_named
-from gpuyard.control.observe import attempt_key, key_of
 from gpuyard.control.oidc import Provider
 from gpuyard.control.people import person
 from gpuyard.control.places import PORT, DataDir

@@ -1,7 +1,7 @@
 """What GPUs do now, with the jobs that are on them: the engine tells of the one, the books of the other."""
 
+from gpuyard.control.attempt_keys import attempt_of
 from gpuyard.control.books import Books
-from gpuyard.control.observe import attempt_of
 from gpuyard.control.plain_views import View
 from gpuyard.core import State
 from gpuyard.engines.contract import Engine, EngineError, GpuSignals, TellsSignals

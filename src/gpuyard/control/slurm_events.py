@@ -13,7 +13,7 @@ from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.observed import key_of
-from gpuyard.engines.slurm.states import AGAIN, OUTCOMES
+from gpuyard.engines.slurm.states import AGAIN, NODE_FAILED, OUTCOMES, WAITS_AGAIN
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,
@@ -40,9 +40,6 @@ from gpuyard.model.units import MILLI
 
 _OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
 """Here the yard lets nothing wait again: where Slurm does, that is another try, which Slurm tells of."""
-
-WAITS_AGAIN, NODE_FAILED = "by Slurm, which lets it wait again", "its node failed"
-"""How the reason of a try ends after which there may be another one."""
 
 
 class Kind(IntEnum):

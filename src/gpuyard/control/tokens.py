@@ -24,8 +24,8 @@ from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
+from gpuyard.control.moments import time_text
 from gpuyard.control.people import Person, Roster
-from gpuyard.control.plain_views import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
 from gpuyard.core.phrases import span

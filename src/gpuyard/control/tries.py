@@ -7,8 +7,9 @@ each try is a job of its own, and those before it are found in the history.
 from collections.abc import Callable
 
 from gpuyard.control.labels import row_label
-from gpuyard.control.plain_views import View, time_text
-from gpuyard.control.slurm_events import NODE_FAILED, WAITS_AGAIN
+from gpuyard.control.moments import time_text
+from gpuyard.control.plain_views import View
+from gpuyard.engines.slurm.states import NODE_FAILED, WAITS_AGAIN
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import HistoryRow, Store, TryRow
 from gpuyard.store.tables.tries import TRIES_MAX

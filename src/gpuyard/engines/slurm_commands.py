@@ -5,6 +5,8 @@ import shlex
 import sys
 from pathlib import Path
 
+VERSION = "slurm-wlm 22.05.8"
+"""The Slurm that these commands are like. Scripts look at the number; the words after it name gpuyard."""
 PROGRAMS = (
     "sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare", "salloc", "sbcast", "sstat", "seff",
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.act import Pace, todo
-from gpuyard.control.observe import key_of
+from gpuyard.control.attempt_keys import key_of
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.model import AttemptState, Verb
 

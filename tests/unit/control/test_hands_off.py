@@ -22,7 +22,7 @@ from gpuyard.engines.local import machine
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import NoMps
-from gpuyard.engines.local.translate import GpuReading
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
 from gpuyard.model.mig import MOLDS
 from gpuyard.policies.registry import PRESETS

@@ -14,8 +14,8 @@ from subprocess import PIPE
 import pytest
 
 from gpuyard.control import retention
+from gpuyard.control.attempt_keys import attempt_key
 from gpuyard.control.labels import label_of
-from gpuyard.control.observe import attempt_key
 from gpuyard.control.refusals import Removed, Unacceptable
 from gpuyard.control.retention import Keeper, Place, Tally, Wish, place_of
 from gpuyard.engines.contract import Leftover

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.observe import key_of
+from gpuyard.control.attempt_keys import key_of
 from gpuyard.control.signals import gpus_view
 from gpuyard.engines.contract import GpuSignals, Transient, Uncut
 from gpuyard.model import Settings

@@ -13,7 +13,8 @@ from gpuyard.api.wire import encoded_array
 from gpuyard.control import queue_list, views
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.labels import label_of
-from gpuyard.control.plain_views import View, live_job, time_text
+from gpuyard.control.moments import time_text
+from gpuyard.control.plain_views import View, live_job
 from gpuyard.control.queue_list import Filter
 from gpuyard.control.queue_rows import NEW_TEXT, QUEUE_COLUMNS
 from gpuyard.control.reading import publisher

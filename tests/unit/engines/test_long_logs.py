@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.local import longlogs
-from gpuyard.engines.local.client import read_own
+from gpuyard.engines.local.files import read_own
 from gpuyard.engines.local.longlogs import Cut, Trimmer, cut_of
 
 LIMIT = 1 << 18

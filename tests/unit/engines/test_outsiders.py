@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from gpuyard.engines.local import persistence
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.outsiders import UNSEEN_S, Outsiders
-from gpuyard.engines.local.translate import GpuReading
 
 EXIT = {"x86_64": 60, "aarch64": 93}
 """The system call that ends one thread."""

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpuyard.engines.accounts import user_name
 from gpuyard.engines.contract import Busy, Usage
 from gpuyard.engines.local import engine as engine_module
 from gpuyard.engines.local import files, nvml, processes
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.machine import EmulatedGpus, emulated
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.processes import Identity
-from gpuyard.engines.local.translate import GpuReading, usage_of
+from gpuyard.engines.local.translate import usage_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -134,7 +136,7 @@ def test_who_is_on_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (report,) = engine.nodes()
     engine.close()
 
-    user = engine_module.machine.user_name(os.geteuid())
+    user = user_name(os.geteuid())
     assert (Busy(gpu=1, pid=os.getpid(), user=user),) == report.busy
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import NoMps
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.sharing import IDLE_S, Sharing
-from gpuyard.engines.local.translate import Account, GpuReading
 from gpuyard.model import Ask, Mig
 from gpuyard.model.mig import MOLDS
 from gpuyard.testing import ask, nodes, share

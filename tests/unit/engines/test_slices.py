@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Part, Permanent, Transient
 from gpuyard.engines.local.mig import Slices
 from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import Mps, NoMps, caps
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.sharing import IDLE_S, Sharing
-from gpuyard.engines.local.translate import Account, GpuReading
 from gpuyard.model.mig import MOLDS, Slice
 
 H200 = MOLDS["H200"]

@@ -2,15 +2,15 @@
 
 import pytest
 
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
+from gpuyard.engines.launches import flaw_of_key
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.translate import (
-    Account,
-    GpuReading,
     MachineReading,
     Place,
     Seat,
     alike,
-    flaw_of_key,
     node_of,
     plan_of,
     report_of_end,

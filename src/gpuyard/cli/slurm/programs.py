@@ -7,13 +7,11 @@ from importlib import import_module
 
 from gpuyard.cli.shown import shown, shown_lines
 from gpuyard.cli.slurm.stopping import Stop
-from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
+from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, VERSION
 from gpuyard.errors import YardError
 
-__all__ = ["INSTEAD", "PROGRAMS", "VERSION", "run_program"]
+__all__ = ["INSTEAD", "PROGRAMS", "run_program"]
 
-VERSION = "slurm-wlm 22.05.8"
-"""The Slurm that these commands are like. Scripts look at the number; the words after it name gpuyard."""
 _INTERRUPTED = 130
 _NOT_SERVED = 2
 

@@ -196,7 +196,7 @@ def _ping() -> int:
 
 def _version() -> int:
     from gpuyard import __version__
-    from gpuyard.cli.slurm.programs import VERSION
+    from gpuyard.engines.slurm_commands import VERSION
 
     print(f"{VERSION} (gpuyard {__version__})")
     return 0

@@ -195,11 +195,3 @@ class Data(Fence):
             os.close(self.wake_fd)
             self.wake_fd = -1
             self.inside.close()
-
-
-def read_own(path: str, offset: int, limit: int) -> bytes:
-    """Part of a file of ours; empty where there is none."""
-    with suppress(FileNotFoundError), open(path, "rb") as file:
-        file.seek(offset)
-        return file.read(limit)
-    return b""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.engines import slurm_commands
+from gpuyard.engines import accounts, slurm_commands
 from gpuyard.engines.contract import (
     Answer,
     Busy,
@@ -28,6 +28,7 @@ from gpuyard.engines.contract import (
     Transient,
     Usage,
 )
+from gpuyard.engines.launches import flaw_of_key
 from gpuyard.engines.local import (
     cgroups,
     files,
@@ -320,7 +321,7 @@ class LocalEngine:
         if flaw := translate.flaw_of(launch, {name: len(host.readings) for name, host in hosts.items()}):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
-        account = machine.account(recipe.uid, recipe.gid, recipe.user)
+        account = accounts.account(recipe.uid, recipe.gid, recipe.user)
         root = os.geteuid() == 0
         if account.uid != os.geteuid() and not root:
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
@@ -389,7 +390,7 @@ class LocalEngine:
 
     def _stop(self, halt: Halt, why: str = "") -> Reply:
         folder = self._data.attempt(halt.key)
-        if translate.flaw_of_key(halt.key) or os.path.exists(os.path.join(folder, files.END)):
+        if flaw_of_key(halt.key) or os.path.exists(os.path.join(folder, files.END)):
             return _DONE
         if not os.path.exists(os.path.join(folder, files.LAUNCH)):
             return self._bar(halt.key)
@@ -489,7 +490,7 @@ class LocalEngine:
         self._claimed.difference_update(keys)
         with self._data.acting(epoch):
             for key in keys:
-                if translate.flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
+                if flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
                     continue
                 folder = self._data.attempt(key)
                 names = os.listdir(folder)
@@ -509,7 +510,7 @@ class LocalEngine:
 
     def usage(self, key: str) -> Usage:
         """What the supervisor wrote at the end; before that, what the attempt's group has counted."""
-        if translate.flaw_of_key(key):
+        if flaw_of_key(key):
             return Usage()
         for folder in (self._data.attempt(key), self._data.kept(key)):
             end = files.read(os.path.join(folder, files.END))
@@ -577,7 +578,7 @@ def _keep(path: str, value: dict[str, Any]) -> None:
         files.replace(path, value)
 
 
-def _make_folders(of_job: str, of_attempt: str, owner: translate.Account | None) -> None:
+def _make_folders(of_job: str, of_attempt: str, owner: accounts.Account | None) -> None:
     """The folder that all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
     _make_folder(of_job, 0o700)
     if owner is not None:

@@ -206,3 +206,11 @@ def knock(path: str) -> None:
             os.write(fd, b"!")
         finally:
             os.close(fd)
+
+
+def read_own(path: str, offset: int, limit: int) -> bytes:
+    """Part of a file of ours; empty where there is none."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(limit)
+    return b""

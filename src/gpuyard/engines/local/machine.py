@@ -1,14 +1,14 @@
-"""This machine: CPUs and memory within the bounds set on this process, its users, its GPUs."""
+"""This machine: CPUs and memory within the bounds set on this process, its GPUs."""
 
 import hashlib
 import os
-import pwd
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuyard.engines.local import cgroups, nvml
-from gpuyard.engines.local.translate import Account, GpuReading, MachineReading
+from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.local.translate import MachineReading
 from gpuyard.model import CATALOGUE
 
 
@@ -69,27 +69,6 @@ def _bounds() -> list[tuple[int, int]]:
         found.append((cpu, memory))
         path = os.path.dirname(path)
     return found
-
-
-def account(uid: int, gid: int, user: str) -> Account:
-    """The user a job runs as. A uid without a name on this machine has no home."""
-    if uid == 0 and not user:
-        uid, gid = os.geteuid(), os.getegid()
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return Account(uid, gid, user or str(uid), "/", "/bin/sh")
-    return Account(uid, gid, entry.pw_name, entry.pw_dir or "/", entry.pw_shell or "/bin/sh")
-
-
-def user_name(uid: int | None) -> str:
-    """A user's name for people."""
-    if uid is None:
-        return "unknown"
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def free_port() -> int:

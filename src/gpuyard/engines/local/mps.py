@@ -15,9 +15,9 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.local import processes
-from gpuyard.engines.local.translate import Account
 
 CONTROL = "nvidia-cuda-mps-control"
 THROUGH = "YARD_SHARED_THROUGH"

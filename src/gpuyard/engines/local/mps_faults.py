@@ -14,12 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from gpuyard.engines.launches import flaw_of_key
 from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.mps import Daemon, Mps, pid_of
 from gpuyard.engines.local.mps_inquiry import SLACK_MS, Inquiry
 from gpuyard.engines.local.mps_log import DaemonLog, Fault
-from gpuyard.engines.local.translate import FOLDER_VARIABLE, flaw_of_key
+from gpuyard.engines.local.translate import FOLDER_VARIABLE
 from gpuyard.model import Outcome
 
 WINDOW_MS = 30_000

@@ -1,10 +1,24 @@
 """What NVIDIA's driver knows about the GPUs of this machine. No driver, no GPUs: that is no error."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.local.translate import GpuReading
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU as the driver or the emulation describes it."""
+
+    uuid: str
+    name: str
+    memory_mib: int
+    numa: int = 0
+    linked: tuple[int, ...] = ()
+    """Other GPUs, by their place in the list, that NVLink connects it to."""
+    pids: tuple[int, ...] = ()
+    """Processes that compute on it."""
 
 
 def read_gpus() -> list[GpuReading]:

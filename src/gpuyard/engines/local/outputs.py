@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local import files, translate
-from gpuyard.engines.local.client import Data, read_own
+from gpuyard.engines.launches import flaw_of_key
+from gpuyard.engines.local import files
+from gpuyard.engines.local.client import Data
+from gpuyard.engines.local.files import read_own
 from gpuyard.engines.local.longlogs import cut_of
 from gpuyard.engines.local.readers import Readers
 
 
 def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit: int) -> bytes:
     """Part of a stream; empty at the end, and for an attempt that is not known."""
-    if translate.flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
+    if flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
         return b""
     for folder, plan in _places(data, key):
         if named := plan[stream]:
@@ -27,7 +29,7 @@ def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit
 
 def read_from(data: Data, key: str, stream: str, offset: int) -> int:
     """Where to read on from an offset: behind what is left out of a log that was too long."""
-    for folder, plan in _places(data, key) if not translate.flaw_of_key(key) else ():
+    for folder, plan in _places(data, key) if not flaw_of_key(key) else ():
         if (cut := cut_of(folder) if not plan[stream] else None) is not None:
             return cut.tail if cut.head <= offset < cut.tail else offset
         if plan[stream] or os.path.isdir(folder):

@@ -8,9 +8,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
+from gpuyard.engines import accounts
 from gpuyard.engines.contract import Busy
-from gpuyard.engines.local import machine, processes
-from gpuyard.engines.local.translate import GpuReading
+from gpuyard.engines.local import processes
+from gpuyard.engines.local.nvml import GpuReading
 
 UNSEEN_S = 5.0
 """How long the driver may list a process that cannot be seen before it counts."""
@@ -37,7 +38,7 @@ class Outsiders:
         self._unseen = {pid: since_s for pid, since_s in self._unseen.items() if pid in listed}
         return tuple(
             [
-                Busy(gpu, pid, machine.user_name(processes.user_of(pid)))
+                Busy(gpu, pid, accounts.user_name(processes.user_of(pid)))
                 for gpu, reading in enumerate(readings)
                 for pid in reading.pids
                 # A process of an attempt has the supervisor above it, since that adopts orphans.

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local import files
 from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.mps import CONTROL, THROUGH, Daemon, Mps, caps
-from gpuyard.engines.local.translate import Account, GpuReading
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MOLDS, Mold, Slice
 from gpuyard.model.units import MILLI

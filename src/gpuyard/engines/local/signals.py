@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.contract import GpuSignals, Transient
-from gpuyard.engines.local.translate import GpuReading
+from gpuyard.engines.local.nvml import GpuReading
 
 _MIB_BITS = 20
 _MILLIWATTS = 1000

@@ -1,13 +1,15 @@
 """Pure translation: a launch into the plan that a supervisor follows, end files into reports, readings into a node."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
+from gpuyard.engines.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.local import variables
+from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.room import SCRATCH
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.model import Node, Outcome
@@ -19,21 +21,7 @@ FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
 
 Not by the key: another yard on the same machine may have chosen the same name.
 """
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SIGNALS_MAX = 64
-CHECKPOINT = "checkpoint"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The user a job runs as."""
-
-    uid: int
-    gid: int
-    user: str
-    home: str
-    shell: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +73,11 @@ class Place:
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
 
-def flaw_of_key(key: str) -> str:
-    """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
-    return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
-
-
 def flaw_of(launch: Launch, gpus_of: Mapping[str, int]) -> str:
     """Why this launch can never run on these nodes with their numbers of GPUs; empty: it can."""
     if flaw := flaw_of_key(launch.key):
         return flaw
     return _flaw_of_parts(launch.parts, gpus_of) or flaw_of_recipe(launch)
-
-
-def flaw_of_recipe(launch: Launch) -> str:
-    """Why this launch could run nowhere; empty: it could."""
-    recipe = launch.recipe
-    if recipe.script and not recipe.script.startswith("#!"):
-        return "the script does not begin with #!"
-    if not recipe.script and (not recipe.argv or not recipe.argv[0]):
-        return "there is nothing to run: no argv and no script"
-    if not 0 <= recipe.warn_signal <= _SIGNALS_MAX:
-        return f"there is no signal {recipe.warn_signal}"
-    if min(launch.limit_ms, launch.grace_ms, recipe.warn_ms, recipe.uid, recipe.gid) < 0:
-        return "times and ids cannot be negative"
-    if recipe.cwd and not recipe.cwd.startswith("/"):
-        return f"the folder {recipe.cwd!r} is not an absolute path"
-    return _flaw_of_texts(launch)
 
 
 TASKS_MAX = 1024
@@ -135,28 +102,6 @@ def _flaw_of_parts(parts: tuple[Part, ...], gpus_of: Mapping[str, int]) -> str:
     if (tasks := sum([part.tasks for part in parts])) > TASKS_MAX:
         return f"{tasks} tasks on one machine: it takes 1 to {TASKS_MAX}"
     return ""
-
-
-def _flaw_of_texts(launch: Launch) -> str:
-    recipe = launch.recipe
-    texts = {
-        "argv": recipe.argv,
-        "the name": (launch.name, launch.label, recipe.user),
-        "a path": (recipe.cwd, recipe.stdout, recipe.stderr),
-        "the environment": (*recipe.env.keys(), *recipe.env.values()),
-        "the script": (recipe.script,),
-    }
-    for what, strings in texts.items():
-        for text in strings:
-            if "\0" in text and what != "the script":
-                return f"{what} holds a NUL character"
-            try:
-                text.encode("utf-8", "surrogateescape")
-            except UnicodeEncodeError:
-                return f"{what} holds a character that cannot be passed on"
-    if bad := next((name for name in recipe.env if not name or "=" in name), None):
-        return f"{bad!r} is no name of an environment variable"
-    return "" if "" not in recipe.env else "'' is no name of an environment variable"
 
 
 WORK = ("argv", "script", "envs", "room")
@@ -337,20 +282,6 @@ def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: 
         "ended_ms": max(started_ms, now_ms),
         "checkpoint_ms": 0,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """One GPU as the driver or the emulation describes it."""
-
-    uuid: str
-    name: str
-    memory_mib: int
-    numa: int = 0
-    linked: tuple[int, ...] = ()
-    """Other GPUs, by their place in the list, that NVLink connects it to."""
-    pids: tuple[int, ...] = ()
-    """Processes that compute on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.launches import flaw_of_key
 from gpuyard.engines.local import files, peeking, processes, translate
 from gpuyard.engines.local.cgroups import Group
 from gpuyard.engines.local.client import Data
@@ -56,7 +57,7 @@ class Watcher:
         if report := self._ended.get(key):
             return report
         folder = self._data.attempt(key)
-        if translate.flaw_of_key(key) or not os.path.isdir(folder):
+        if flaw_of_key(key) or not os.path.isdir(folder):
             return Report(key, Phase.UNKNOWN)
         if report := self._read_end(key, folder):
             return report

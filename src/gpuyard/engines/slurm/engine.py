@@ -18,11 +18,10 @@ from gpuyard.engines.contract import (
     Report,
     Uncut,
 )
+from gpuyard.engines.launches import flaw_of_key
 from gpuyard.engines.local import files as whole
-from gpuyard.engines.local.client import read_own
-from gpuyard.engines.local.files import STREAMS
+from gpuyard.engines.local.files import STREAMS, read_own
 from gpuyard.engines.local.leftovers import Leftovers
-from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.client import Client
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuyard.engines.accounts import user_name
 from gpuyard.engines.contract import Busy, NodeReport
-from gpuyard.engines.local.machine import user_name
 from gpuyard.engines.slurm.translate import (
     Partition,
     Reservation,

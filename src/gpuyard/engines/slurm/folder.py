@@ -22,8 +22,8 @@ from typing import Any
 
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.fence import Fence
+from gpuyard.engines.launches import flaw_of_key
 from gpuyard.engines.local import files as whole
-from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm.node import files
 from gpuyard.model import Outcome
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from gpuyard.engines import accounts
 from gpuyard.engines.contract import Answer, EngineError, Launch, Reply
-from gpuyard.engines.local import machine
 from gpuyard.engines.slurm import fleet, submission
 from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.client import Client
@@ -65,7 +65,7 @@ class Handing:
         if flaw := plans.flaw_of(launch, usable):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
-        account = machine.account(recipe.uid, recipe.gid, recipe.user)
+        account = accounts.account(recipe.uid, recipe.gid, recipe.user)
         if account.uid != os.geteuid() and os.geteuid() != 0:
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
         key, folder = launch.key, self._folder

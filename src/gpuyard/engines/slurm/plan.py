@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Phase, Report
-from gpuyard.engines.local.translate import CHECKPOINT, Account, flaw_of_key, flaw_of_recipe
+from gpuyard.engines.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.engines.slurm.submission import LOOSE_VARIABLES
 from gpuyard.engines.slurm.translate import SlurmNode

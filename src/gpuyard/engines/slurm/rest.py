@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 
+from gpuyard.engines.accounts import user_name
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.local.machine import user_name
 from gpuyard.engines.slurm import rest_rows, submission
 from gpuyard.engines.slurm.client import CommandClient, Queue, Reach
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal, out_of_reach

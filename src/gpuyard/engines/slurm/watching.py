@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Permanent, Phase, Report
-from gpuyard.engines.local.client import read_own
+from gpuyard.engines.launches import flaw_of_key
+from gpuyard.engines.local.files import read_own
 from gpuyard.engines.local.readers import Readers
-from gpuyard.engines.local.translate import flaw_of_key
 from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.client import Client, Queue, Reach
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal

@@ -1,7 +1,7 @@
 """What a job of a driven Slurm is told: by the yard, by whoever submits it, and the rest by Slurm itself."""
 
+from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Part, Recipe
-from gpuyard.engines.local.translate import Account
 from gpuyard.engines.slurm.plan import Place, plan_of
 from gpuyard.engines.slurm.translate import SlurmNode
 

@@ -1,0 +1,53 @@
+"""What is wrong with a launch that no engine could run: its key, its recipe, its texts."""
+
+import re
+
+from gpuyard.engines.contract import Launch
+
+CHECKPOINT = "checkpoint"
+"""The file by which a job says that it has saved its work, where it names none."""
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
+_SIGNALS_MAX = 64
+
+
+def flaw_of_key(key: str) -> str:
+    """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
+    return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
+
+
+def flaw_of_recipe(launch: Launch) -> str:
+    """Why this launch could run nowhere; empty: it could."""
+    recipe = launch.recipe
+    if recipe.script and not recipe.script.startswith("#!"):
+        return "the script does not begin with #!"
+    if not recipe.script and (not recipe.argv or not recipe.argv[0]):
+        return "there is nothing to run: no argv and no script"
+    if not 0 <= recipe.warn_signal <= _SIGNALS_MAX:
+        return f"there is no signal {recipe.warn_signal}"
+    if min(launch.limit_ms, launch.grace_ms, recipe.warn_ms, recipe.uid, recipe.gid) < 0:
+        return "times and ids cannot be negative"
+    if recipe.cwd and not recipe.cwd.startswith("/"):
+        return f"the folder {recipe.cwd!r} is not an absolute path"
+    return _flaw_of_texts(launch)
+
+
+def _flaw_of_texts(launch: Launch) -> str:
+    recipe = launch.recipe
+    texts = {
+        "argv": recipe.argv,
+        "the name": (launch.name, launch.label, recipe.user),
+        "a path": (recipe.cwd, recipe.stdout, recipe.stderr),
+        "the environment": (*recipe.env.keys(), *recipe.env.values()),
+        "the script": (recipe.script,),
+    }
+    for what, strings in texts.items():
+        for text in strings:
+            if "\0" in text and what != "the script":
+                return f"{what} holds a NUL character"
+            try:
+                text.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                return f"{what} holds a character that cannot be passed on"
+    if bad := next((name for name in recipe.env if not name or "=" in name), None):
+        return f"{bad!r} is no name of an environment variable"
+    return "" if "" not in recipe.env else "'' is no name of an environment variable"
