@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from gpuyard.config.problems import quoted
 from gpuyard.control.labels import ARRAY_TASKS_MAX
+from gpuyard.errors import quoted
 
 SCRIPT_BYTES_MAX = 1024 * 1024
 ENV_BYTES_MAX = 256 * 1024

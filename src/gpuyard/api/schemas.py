@@ -31,10 +31,10 @@ from gpuyard.api.fields import (
 )
 from gpuyard.api.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
-from gpuyard.config.problems import remedy
 from gpuyard.control.dependencies import KINDS, SINGLETON, Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
+from gpuyard.errors import remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 

@@ -8,10 +8,10 @@ from fastapi import Response
 from starlette.datastructures import QueryParams
 
 from gpuyard.api.problems import Problem
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.queue_list import Filter
 from gpuyard.control.rights import Sight
 from gpuyard.control.views import ENDED_STATES, LIVE_STATES, PAGE_MAX
+from gpuyard.errors import quoted, remedy
 
 LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))

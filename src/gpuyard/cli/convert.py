@@ -75,7 +75,7 @@ def take(
     from datetime import datetime
 
     from gpuyard.cli.streams import notice
-    from gpuyard.config.problems import quoted, remedy
+    from gpuyard.errors import quoted, remedy
     from gpuyard.intake import Caller, Form
     from gpuyard.intake.forms import read
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from gpuyard.config import Config
-from gpuyard.config.problems import quoted, remedy
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Capability, Market, Node, PolicySpec, Pool, Settings
 from gpuyard.model.units import GIB_MIB, MILLI
 from gpuyard.policies.registry import PRESETS, build

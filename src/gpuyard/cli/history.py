@@ -158,7 +158,7 @@ def _known(value: float | None, form: str) -> str:
 def _since_ms(text: str) -> int:
     import time
 
-    from gpuyard.config.quantities import duration_positive_ms
+    from gpuyard.durations import duration_positive_ms
     from gpuyard.errors import BadInput
 
     try:

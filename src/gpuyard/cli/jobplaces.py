@@ -3,7 +3,6 @@
 import os
 import re
 import time
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from gpuyard.cli.options import Option
@@ -151,7 +150,7 @@ def moment_ms(option: str, text: str) -> int:
 
     now = datetime.now().astimezone()
     if text.startswith("+"):
-        return round(now.timestamp() * 1000) + _parsed(option, text[1:], "duration_positive_ms")
+        return round(now.timestamp() * 1000) + _parsed(option, text[1:])
     from gpuyard.intake.sbatch.moments import moment
 
     try:
@@ -168,7 +167,7 @@ def limit_s(option: str, text: str) -> int:
     """A span in seconds: `90s`, `2h`, `1d12h`, or as Slurm has it `90` (minutes), `90:00`, `2:00:00`, `1-12`."""
     clock = re.fullmatch(_CLOCK, text.strip())
     if clock is None:
-        return _parsed(option, text.strip(), "duration_positive_ms") // 1000
+        return _parsed(option, text.strip()) // 1000
     days, *figures = clock.groups()
     first, second, third = (int(figure or 0) for figure in figures)
     if days is not None:
@@ -184,12 +183,11 @@ def limit_s(option: str, text: str) -> int:
     return seconds
 
 
-def _parsed(option: str, text: str, function: str) -> int:
-    from gpuyard.config import quantities
+def _parsed(option: str, text: str) -> int:
+    from gpuyard.durations import duration_positive_ms
 
-    parse: Callable[[str], int] = getattr(quantities, function)
     try:
-        return parse(text)
+        return duration_positive_ms(text)
     except ValueError as error:
         raise BadInput(f"{option} {error}") from None
 

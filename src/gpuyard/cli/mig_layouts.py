@@ -171,7 +171,7 @@ def _node(yard: "Client", node: str) -> str:
 def _known(node: str, names: Sequence[str]) -> str:
     if node in names:
         return node
-    from gpuyard.config.problems import quoted, remedy
+    from gpuyard.errors import quoted, remedy
 
     raise BadInput(f"there is no node {quoted(node)} that can be cut; {remedy(node, names, 'nodes')}")
 
@@ -183,7 +183,7 @@ def _gpus(text: str) -> list[int]:
         row = _ROW.fullmatch(part.strip())
         first, last = (int(row[1]), int(row[2] or row[1])) if row else (1, 0)
         if first > last:
-            from gpuyard.config.problems import quoted
+            from gpuyard.errors import quoted
 
             raise BadInput(f"--gpu {quoted(text)} is no list of GPUs", "Write 0, or 0,2-3.")
         found.update(range(first, last + 1))

@@ -54,7 +54,7 @@ def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> No
 
 
 def _seconds(text: str) -> int:
-    from gpuyard.config.quantities import duration_ms
+    from gpuyard.durations import duration_ms
     from gpuyard.errors import BadInput
 
     try:

@@ -14,7 +14,7 @@ def time_ms(option: str, text: str, now_ms: int) -> int:
     """A time in milliseconds. A time of day is the last such time; without a zone it is this machine's."""
     said = text.strip()
     if said.startswith("-"):
-        from gpuyard.config.quantities import duration_positive_ms
+        from gpuyard.durations import duration_positive_ms
 
         try:
             return now_ms - duration_positive_ms(said[1:])

@@ -8,11 +8,12 @@ from pydantic import AfterValidator
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config import quantities as q
 from gpuyard.config.fields import Count, Entry, OrNothing, PositiveMs, Word, choice, key, required, text
 from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path, quoted, remedy
+from gpuyard.config.problems import Path
 from gpuyard.config.values import Access, Account, Limits, Oidc
+from gpuyard.durations import duration_text
+from gpuyard.errors import quoted, remedy
 
 ROLE_WORDS = ["viewer", "user", "tenant-admin", "admin"]
 _ACCESS, _LIMITS, _OIDC = Access(), Limits(), Oidc("", "")
@@ -99,7 +100,7 @@ class OidcEntry(Entry):
         "a person in none of them and not in users is refused. Left out: none.",
         example={"ml": {"tenant": "research"}},
     )
-    session: PositiveMs | None = key("How long a login lasts.", default=q.duration_text(_OIDC.session_ms))
+    session: PositiveMs | None = key("How long a login lasts.", default=duration_text(_OIDC.session_ms))
     scopes: Word | None = key("What is asked for at login.", default=_OIDC.scopes)
 
 
@@ -122,10 +123,10 @@ class AuthEntry(Entry):
         example={"ana": {"tenant": "research", "role": "tenant-admin"}},
     )
     token_lifetime: PositiveMs | None = key(
-        "How long a token lasts if nobody says.", default=q.duration_text(_ACCESS.token_ms)
+        "How long a token lasts if nobody says.", default=duration_text(_ACCESS.token_ms)
     )
     token_lifetime_max: PositiveMs | None = key(
-        "How long a token may last at most.", default=q.duration_text(_ACCESS.token_ms_max)
+        "How long a token may last at most.", default=duration_text(_ACCESS.token_ms_max)
     )
     uid_min: Count | None = key(
         "People who are not in users never run jobs as a user of the machine below this number.",
@@ -165,8 +166,8 @@ def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings
             findings.at(("auth", "users", name, "default_tenant"), text_)
     most_ms, usual_ms = entry.token_lifetime_max or _ACCESS.token_ms_max, entry.token_lifetime
     if usual_ms is not None and usual_ms > most_ms:
-        text_ = f"'token_lifetime' ({q.duration_text(usual_ms)}) is above 'token_lifetime_max'"
-        findings.at(("auth", "token_lifetime"), f"{text_} ({q.duration_text(most_ms)})")
+        text_ = f"'token_lifetime' ({duration_text(usual_ms)}) is above 'token_lifetime_max'"
+        findings.at(("auth", "token_lifetime"), f"{text_} ({duration_text(most_ms)})")
 
 
 def build_access(entry: AuthEntry | None) -> Access | None:

@@ -1,9 +1,9 @@
 """Names that scripts use for pools, tenants and classes: a site that moves here need not edit its scripts."""
 
 from gpuyard.config.findings import Findings
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.schema import YardFile
 from gpuyard.config.values import Engine
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import Settings
 
 MACHINE = "local"

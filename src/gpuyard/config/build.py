@@ -8,10 +8,11 @@ from typing import Any
 
 from gpuyard.config import access, aliases, fleet, tenants
 from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path, described, quoted, remedy
-from gpuyard.config.quantities import duration_text
+from gpuyard.config.problems import Path, described
 from gpuyard.config.schema import YardFile
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Config
+from gpuyard.durations import duration_text
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import JobClass, PolicySpec, Retention, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.policies import registry

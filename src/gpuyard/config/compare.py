@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from gpuyard.config.quantities import decimal, duration_text, kept_text
+from gpuyard.config.quantities import decimal, kept_text
 from gpuyard.config.values import Access, Account, Oidc
+from gpuyard.durations import duration_text
 from gpuyard.model import Budget, JobClass, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS

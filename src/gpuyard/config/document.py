@@ -12,17 +12,9 @@ from typing import NoReturn
 
 import yaml
 
-from gpuyard.config.problems import (
-    FOUND_MAX,
-    WHOLE_FILE,
-    ConfigError,
-    Path,
-    Place,
-    Problem,
-    inside,
-    quoted,
-)
+from gpuyard.config.problems import FOUND_MAX, WHOLE_FILE, ConfigError, Path, Place, Problem, inside
 from gpuyard.config.syntax import place_in, syntax_problem
+from gpuyard.errors import quoted
 
 BYTES_MAX = 8 * 1024 * 1024
 DEPTH_MAX = 32

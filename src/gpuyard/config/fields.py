@@ -10,7 +10,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from gpuyard.config import quantities as q
 from gpuyard.config.document import Nothing
-from gpuyard.config.problems import quoted, remedy
+from gpuyard.durations import DURATION_PATTERN, duration_ms, duration_positive_ms
+from gpuyard.errors import quoted, remedy
 
 
 def text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
@@ -83,13 +84,13 @@ class OneOrMore:
         return {"anyOf": [shown, shown["items"]]}
 
 
-_DURATION = Shown({"type": "string", "pattern": q.DURATION_PATTERN, "minLength": 2})
+_DURATION = Shown({"type": "string", "pattern": DURATION_PATTERN, "minLength": 2})
 Name = Annotated[str, AfterValidator(q.name), Shown({"type": "string", "pattern": q.NAME_PATTERN})]
 Word = Annotated[str, Plain(text(str)), Shown({"type": "string"})]
 Boolean = Annotated[bool, Plain(text(q.boolean)), Shown({"type": "boolean"})]
 Count = Annotated[int, *whole(1, 1_000_000)]
-DurationMs = Annotated[int, Plain(text(q.duration_ms)), _DURATION]
-PositiveMs = Annotated[int, Plain(text(q.duration_positive_ms)), _DURATION]
+DurationMs = Annotated[int, Plain(text(duration_ms)), _DURATION]
+PositiveMs = Annotated[int, Plain(text(duration_positive_ms)), _DURATION]
 
 
 def key(description: str, *, default: Any = None, example: Any = None) -> Any:

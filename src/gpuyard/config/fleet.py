@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path, described, quoted, remedy
+from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.slurm_cluster import build_slurm, check_slurm
 from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI

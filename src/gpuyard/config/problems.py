@@ -3,22 +3,16 @@
 A person wants all faults of a file at once, each on a line that an editor can jump to.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted
 
 SHOWN_MAX = 50
 """How many are shown: a file of the wrong kind has a fault on every line."""
 
 FOUND_MAX = 200
 """The search ends after this many: each may compare a name with all others, and few are shown."""
-
-_TEXT_SHOWN_MAX = 60
-_NAMES_SHOWN_MAX = 20
-_NAMES_COMPARED_MAX = 2000
 
 Path = tuple[str | int, ...]
 """The keys, and the positions in lists, that lead from the top of the file to a value."""
@@ -60,43 +54,6 @@ class ConfigError(BadInput):
         if len(self.problems) > SHOWN_MAX:
             lines.append(f"{file}: and more problems; mend these first")
         super().__init__("\n".join(lines))
-
-
-def quoted(text: str) -> str:
-    """Text from the file as it may stand in a message: on one line, and not endless."""
-    if len(text) > _TEXT_SHOWN_MAX:
-        text = text[: _TEXT_SHOWN_MAX - 1] + "…"
-    return repr(text)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names as a sentence lists them, cut where the list gets too long to read."""
-    every = list(names)
-    shown = ", ".join(every[:_NAMES_SHOWN_MAX])
-    left = len(every) - _NAMES_SHOWN_MAX
-    return f"{shown} and {left} more" if left > 0 else shown
-
-
-def remedy(word: str, known: Iterable[str], what: str) -> str:
-    """What to write instead of an unknown word: the closest one, or else the choice."""
-    names = list(islice(known, _NAMES_COMPARED_MAX))
-    close = _closest(word, names)
-    if close:
-        return "did you mean " + " or ".join(map(quoted, close)) + "?"
-    return f"known {what}: {listed(names)}" if names else "add it first"
-
-
-def _closest(word: str, names: list[str]) -> list[str]:
-    """Names that differ only in case, else those it abbreviates (`A100`), else the most similar one."""
-    lower = word.lower()
-    same = [name for name in names if name.lower() == lower]
-    if same:
-        return same
-    longer = [name for name in names if len(word) > 1 and name.lower().startswith(lower)]
-    if 0 < len(longer) <= 3:
-        return longer
-    by_lower = {name.lower(): name for name in reversed(names)}
-    return [by_lower[match] for match in difflib.get_close_matches(lower[:100], list(by_lower), n=1)]
 
 
 _KINDS = {

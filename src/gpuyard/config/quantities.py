@@ -8,8 +8,9 @@ be kept exactly is refused, not rounded. Every function takes the text of a YAML
 import re
 from fractions import Fraction
 
-from gpuyard.config.problems import quoted
-from gpuyard.model.units import DAY_MS, GIB_MIB, HOUR_MS, MICRO_USD, MILLI, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
+from gpuyard.durations import duration_positive_ms, duration_text
+from gpuyard.errors import quoted
+from gpuyard.model.units import GIB_MIB, HOUR_MS, MICRO_USD, MILLI
 
 NODES_MAX = 1_000_000
 GPUS_PER_NODE_MAX = 64
@@ -17,22 +18,18 @@ GPUS_MAX = NODES_MAX * GPUS_PER_NODE_MAX
 CPUS_PER_NODE_MAX = 100_000
 PRICE_USD_MAX = 1_000_000
 GPU_HOURS_MAX = 1_000_000_000
-DURATION_MS_MAX = NO_LIMIT_MS
 
 FOREVER = "forever"
-DURATION_PATTERN = r"^([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?$"
 MEMORY_PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,12})?[KMGT]i?B?$"
 GPUS_PATTERN = r"^([0-9]{1,9})\s*[x×]\s*([A-Za-z0-9][A-Za-z0-9._-]*)$"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})")
-_DURATION = re.compile(DURATION_PATTERN)
 _MEMORY = re.compile(MEMORY_PATTERN)
 _GPUS = re.compile(GPUS_PATTERN)
 _NAME = re.compile(NAME_PATTERN)
 _INTEGER = re.compile(r"[0-9]{1,9}")
 
-_DURATION_UNITS_MS = (DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS)
 _MEMORY_UNITS_MIB = {
     "K": Fraction(1, 1024),
     "M": Fraction(1),
@@ -121,26 +118,6 @@ def gpu_hours_ms(text: str) -> int:
     return int(spent)
 
 
-def duration_ms(text: str) -> int:
-    """A duration such as `90s`, `10m`, `24h`, `7d` or `1h30m`, in milliseconds."""
-    match = _DURATION.fullmatch(text)
-    if not match or not text:
-        raise ValueError(f"must be a duration such as 90s, 10m, 24h, 7d or 1h30m, not {quoted(text)}")
-    parts = zip(match.groups(), _DURATION_UNITS_MS, strict=True)
-    value = sum(int(part[:-1]) * unit for part, unit in parts if part)
-    if value > DURATION_MS_MAX:
-        raise ValueError(f"must be at most {duration_text(DURATION_MS_MAX)}, not {text}")
-    return value
-
-
-def duration_positive_ms(text: str) -> int:
-    """A duration above zero, in milliseconds."""
-    value = duration_ms(text)
-    if value == 0:
-        raise ValueError(f"must be longer than zero, not {text}")
-    return value
-
-
 def kept_ms(text: str) -> int:
     """How long something is kept: a duration above zero, or `forever`, which is 0."""
     return 0 if text == FOREVER else duration_positive_ms(text)
@@ -149,16 +126,6 @@ def kept_ms(text: str) -> int:
 def kept_text(value_ms: int) -> str:
     """The inverse of `kept_ms`."""
     return duration_text(value_ms) if value_ms else FOREVER
-
-
-def duration_text(value_ms: int) -> str:
-    """A duration in the notation of the file, in whole seconds: the inverse of `duration_ms`."""
-    parts, rest = [], value_ms
-    for unit, letter in zip(_DURATION_UNITS_MS, "dhms", strict=True):
-        count, rest = divmod(rest, unit)
-        if count:
-            parts.append(f"{count}{letter}")
-    return "".join(parts) or "0s"
 
 
 def memory_mib(text: str) -> int:

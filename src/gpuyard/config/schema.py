@@ -24,9 +24,10 @@ from gpuyard.config.fields import positive as _positive
 from gpuyard.config.fields import required as _required
 from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
-from gpuyard.config.problems import quoted
 from gpuyard.config.slurm_cluster import SlurmKeys
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
+from gpuyard.durations import DURATION_PATTERN, duration_text
+from gpuyard.errors import quoted
 from gpuyard.model import JobClass, Market, PolicySpec, Settings
 from gpuyard.model.settings import TOTAL
 
@@ -49,7 +50,7 @@ def _total(value: object) -> object:
 _NUMBER_OF_GPUS = {"type": "number", "minimum": 0, "maximum": q.GPUS_MAX}
 _PRICE = Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
 _KEPT = Shown(
-    {"anyOf": [{"type": "string", "pattern": q.DURATION_PATTERN, "minLength": 2}, {"const": q.FOREVER}]}
+    {"anyOf": [{"type": "string", "pattern": DURATION_PATTERN, "minLength": 2}, {"const": q.FOREVER}]}
 )
 _GPUS = {"anyOf": [{"type": "string", "pattern": q.GPUS_PATTERN}, {"const": 0}]}
 
@@ -208,14 +209,14 @@ class ClassEntry(_Entry):
     )
     limit: PositiveMs | None = _key(
         "Longest time limit of a job, and the one it gets when it names none.",
-        default=q.duration_text(_CLASS.limit_ms),
+        default=duration_text(_CLASS.limit_ms),
     )
     min_run: DurationMs | None = _key(
         "How long a job runs before it may be preempted; at most 30d.",
-        default=q.duration_text(_CLASS.min_run_ms),
+        default=duration_text(_CLASS.min_run_ms),
     )
     grace: DurationMs | None = _key(
-        "Time between the warning and the kill; at most 30d.", default=q.duration_text(_CLASS.grace_ms)
+        "Time between the warning and the kill; at most 30d.", default=duration_text(_CLASS.grace_ms)
     )
     tenants: Annotated[list[Place], _OneOrMore()] | None = _key(
         "Tenants whose jobs may be of it, with all below them. Left out: everybody's, unless it has users.",
@@ -231,10 +232,10 @@ class FairnessEntry(_Entry):
     """How past usage counts in the fair share."""
 
     half_life: PositiveMs | None = _key(
-        "After this time usage counts half.", default=q.duration_text(_SETTINGS.half_life_ms)
+        "After this time usage counts half.", default=duration_text(_SETTINGS.half_life_ms)
     )
     period: PositiveMs | None = _key(
-        "How often usage is charged; at most the half-life.", default=q.duration_text(_SETTINGS.period_ms)
+        "How often usage is charged; at most the half-life.", default=duration_text(_SETTINGS.period_ms)
     )
     share_weights: Annotated[dict[str, ShareWeight], _OrNothing()] | None = _key(
         "What an hour of a GPU counts, in USD by model. Left out: its list price.", example={"H100": 6.88}
@@ -313,7 +314,7 @@ class YardFile(_Entry):
     fairness: Annotated[FairnessEntry, _OrNothing()] | None = _key("How past usage counts in the fair share.")
     earmark: PositiveMs | None = _key(
         "How long freed GPUs are kept for the job they were freed for.",
-        default=q.duration_text(_SETTINGS.earmark_ms),
+        default=duration_text(_SETTINGS.earmark_ms),
     )
     whole_gpus: GroupSize | None = _key(
         "GPUs that stay whole: while no more than these are free, none is cut into MIG slices.", default=0

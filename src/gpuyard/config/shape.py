@@ -6,7 +6,7 @@ from pydantic import BaseModel, ValidationError
 
 from gpuyard.config.access import AuthEntry, GroupEntry, LimitsEntry, OidcEntry, UserEntry
 from gpuyard.config.document import Document
-from gpuyard.config.problems import FOUND_MAX, Path, Problem, described, inside, quoted, remedy
+from gpuyard.config.problems import FOUND_MAX, Path, Problem, described, inside
 from gpuyard.config.schema import (
     BudgetEntry,
     ClassEntry,
@@ -20,6 +20,7 @@ from gpuyard.config.schema import (
     YardFile,
 )
 from gpuyard.config.slurm_cluster import RestEntry
+from gpuyard.errors import quoted, remedy
 from gpuyard.model.settings import TOTAL
 
 _KEY = "[key]"

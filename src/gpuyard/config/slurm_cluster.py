@@ -4,9 +4,10 @@ from typing import Annotated
 
 from gpuyard.config.fields import Entry, Name, OrNothing, PositiveMs, Word, choice, key, required
 from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path, described, quoted
-from gpuyard.config.quantities import duration_text
+from gpuyard.config.problems import Path, described
 from gpuyard.config.values import PYTHON, Mode, Rest, SlurmCluster
+from gpuyard.durations import duration_text
+from gpuyard.errors import quoted
 
 HANDOFF_MS = 60_000
 

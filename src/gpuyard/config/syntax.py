@@ -7,7 +7,8 @@ import re
 
 import yaml
 
-from gpuyard.config.problems import WHOLE_FILE, Place, Problem, quoted
+from gpuyard.config.problems import WHOLE_FILE, Place, Problem
+from gpuyard.errors import quoted
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 

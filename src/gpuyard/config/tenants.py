@@ -8,9 +8,10 @@ from collections.abc import Iterator, Set
 from fractions import Fraction
 
 from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path, listed, quoted, remedy
+from gpuyard.config.problems import Path
 from gpuyard.config.quantities import decimal
 from gpuyard.config.schema import TenantEntry, YardFile
+from gpuyard.errors import listed, quoted, remedy
 from gpuyard.model import Budget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI

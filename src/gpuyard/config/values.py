@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpuyard.config.problems import quoted, remedy
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpuyard.config.problems import quoted
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never_able
 from gpuyard.core.fleet.mig_geometry import gpu_milli
 from gpuyard.core.phrases import memory_text
+from gpuyard.errors import quoted
 from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
 from gpuyard.model.mig import MOLDS, Profile
 from gpuyard.model.units import MILLI

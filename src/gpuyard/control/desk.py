@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from gpuyard.config.problems import quoted
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Arrival, Committer
 from gpuyard.control.concrete import concrete
@@ -37,6 +36,7 @@ from gpuyard.control.rights import Action
 from gpuyard.control.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.errors import quoted
 from gpuyard.model import (
     CheckpointSeen,
     Event,

@@ -121,7 +121,7 @@ class Explained:
         rows = [row for row in every if sight.knows(row.path)]
         if tenant:
             if tenant not in {row.path for row in rows}:
-                from gpuyard.config.problems import quoted, remedy  # noqa: PLC0415 (only where someone erred)
+                from gpuyard.errors import quoted, remedy  # noqa: PLC0415 (only where someone erred)
 
                 known = remedy(tenant, [row.path for row in rows if row.path], "tenants")
                 raise NotFound(f"there is no tenant {quoted(tenant)}; {known}")

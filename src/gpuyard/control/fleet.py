@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import (
     ATTEMPTS_PER_NODE,
@@ -29,7 +28,7 @@ from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import Site
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.engines.slurm.rest import RestClient
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Settings
 from gpuyard.policies.registry import PRESETS
 

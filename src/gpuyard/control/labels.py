@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from gpuyard.config.problems import quoted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.errors import quoted
 from gpuyard.model import Job
 from gpuyard.model.jobs import FIRST_ELSEWHERE
 from gpuyard.store import HistoryRow, Store

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from gpuyard.config.problems import quoted, remedy
-from gpuyard.config.quantities import duration_text
 from gpuyard.control.classes import not_their_class
 from gpuyard.control.dependencies import Dependency
 from gpuyard.control.node_names import numbers_named
@@ -18,7 +16,9 @@ from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never, never_paid
 from gpuyard.core.phrases import span
+from gpuyard.durations import duration_text
 from gpuyard.engines.contract import UMASK, Recipe
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import (
     CATALOGUE,
     After,

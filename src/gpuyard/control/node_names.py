@@ -1,8 +1,8 @@
 """Nodes by what people call them: a name, or `cluster:name` where several clusters have a node of that name."""
 
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.core import State
+from gpuyard.errors import quoted, remedy
 
 
 def numbers_named(state: State, text: str) -> list[int]:

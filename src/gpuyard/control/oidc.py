@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import URLError
 
 from gpuyard.config.access import USER
-from gpuyard.config.problems import quoted
 from gpuyard.config.values import Oidc
 from gpuyard.control.people import Roster
 from gpuyard.control.refusals import Forbidden, Overloaded
 from gpuyard.control.rights import ROLES, Right
 from gpuyard.control.tokens import Unknown
-from gpuyard.errors import YardError
+from gpuyard.errors import YardError, quoted
 
 if TYPE_CHECKING:
     from jwt import PyJWKClient

@@ -20,7 +20,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
@@ -29,6 +28,7 @@ from gpuyard.control.people import Person, Roster
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
 from gpuyard.core.phrases import span
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.store import Store, StoreError, TokenRow
 

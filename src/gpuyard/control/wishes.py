@@ -8,7 +8,6 @@ What was written stays so if the server is killed in the middle, and asking agai
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuyard.config.problems import quoted
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.labels import Label, label_of, many_live
 from gpuyard.control.people import Person
@@ -16,6 +15,7 @@ from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptabl
 from gpuyard.control.rights import DOES, MOVES, Action
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.errors import quoted
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
 
 BATCH = 100

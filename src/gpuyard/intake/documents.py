@@ -8,9 +8,9 @@ import yaml
 
 from gpuyard.config import document
 from gpuyard.config.document import Document, Mapping, Node, Scalar, Sequence
-from gpuyard.config.problems import ConfigError, Place, Problem, quoted
+from gpuyard.config.problems import ConfigError, Place, Problem
 from gpuyard.config.syntax import syntax_problem
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted
 
 __all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from gpuyard.config.problems import ConfigError, quoted, remedy
+from gpuyard.config.problems import ConfigError
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.core.fleet.mig_geometry import Place, layout_text
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model.layouts import WHOLE, read_layout
 
 BYTES_MAX = 1 << 20

@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from gpuyard.config.problems import FOUND_MAX, ConfigError, Problem, quoted, remedy
+from gpuyard.config.problems import FOUND_MAX, ConfigError, Problem
+from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Document, documents
 from gpuyard.intake.native_fields import FIELDS, Wrong
 from gpuyard.intake.values import Form, Intake

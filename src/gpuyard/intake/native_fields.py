@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuyard.config import quantities
-from gpuyard.config.problems import Place, quoted, remedy
+from gpuyard.config.problems import Place
+from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.sbatch.dependencies import KINDS
 

@@ -4,15 +4,14 @@ A float in a comparison can make two machines break a tie differently, so quanti
 are read from to the report they end in.
 """
 
+from gpuyard.durations import DAY_MS, DURATION_MS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
+
+__all__ = ["DAY_MS", "GIB_MIB", "HOUR_MS", "MICRO_USD", "MILLI", "MINUTE_MS", "NO_LIMIT_MS", "SECOND_MS"]
+
 MILLI = 1000
 """Milli-GPU in a whole GPU; milli-CPU in a core."""
 
-SECOND_MS = 1000
-MINUTE_MS = 60 * SECOND_MS
-HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
-
-NO_LIMIT_MS = 3650 * DAY_MS
+NO_LIMIT_MS = DURATION_MS_MAX
 """The assumed run time of a job without a time limit: ten years, finite so that sums need no special case."""
 
 GIB_MIB = 1024

@@ -1,5 +1,7 @@
 """`yard submit` takes what a job in native YAML takes: where and when, in which folder, with which variables."""
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -83,3 +85,15 @@ def test_a_deadline_that_is_over_is_refused() -> None:
     with pytest.raises(BadInput, match="--deadline 2020-01-01: that time is over"):
         place(**{**NOTHING, "deadline": "2020-01-01"})
     assert {} != place(**{**NOTHING, "deadline": "+1h"})
+
+
+def test_a_time_limit_is_read_without_the_configuration() -> None:
+    code = (
+        "import sys; from gpuyard.cli.jobplaces import limit_s; "
+        "print(limit_s('--time', '1h30m'), *[name for name in sys.modules if name.startswith('gpuyard.')])"
+    )
+    seconds, *loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "5400" == seconds
+    assert set() == {"gpuyard.config", "gpuyard.model"} & set(loaded)

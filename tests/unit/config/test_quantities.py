@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard import durations
 from gpuyard.config import quantities as q
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -31,14 +32,14 @@ EXACT = [
     (q.share_weight, "0.001", 1),
     (q.gpu_hours_ms, "5000", 5000 * HOUR_MS),
     (q.gpu_hours_ms, "0.5", HOUR_MS // 2),
-    (q.duration_ms, "90s", 90 * SECOND_MS),
-    (q.duration_ms, "10m", 10 * MINUTE_MS),
-    (q.duration_ms, "24h", 24 * HOUR_MS),
-    (q.duration_ms, "7d", 7 * DAY_MS),
-    (q.duration_ms, "1h30m", HOUR_MS + 30 * MINUTE_MS),
-    (q.duration_ms, "1d2h3m4s", DAY_MS + 2 * HOUR_MS + 3 * MINUTE_MS + 4 * SECOND_MS),
-    (q.duration_ms, "0s", 0),
-    (q.duration_ms, "3650d", 3650 * DAY_MS),
+    (durations.duration_ms, "90s", 90 * SECOND_MS),
+    (durations.duration_ms, "10m", 10 * MINUTE_MS),
+    (durations.duration_ms, "24h", 24 * HOUR_MS),
+    (durations.duration_ms, "7d", 7 * DAY_MS),
+    (durations.duration_ms, "1h30m", HOUR_MS + 30 * MINUTE_MS),
+    (durations.duration_ms, "1d2h3m4s", DAY_MS + 2 * HOUR_MS + 3 * MINUTE_MS + 4 * SECOND_MS),
+    (durations.duration_ms, "0s", 0),
+    (durations.duration_ms, "3650d", 3650 * DAY_MS),
     (q.memory_mib, "512M", 512),
     (q.memory_mib, "80G", 81_920),
     (q.memory_mib, "80GB", 81_920),
@@ -72,8 +73,11 @@ REFUSED = [
     (q.micro_usd, ["$1", "-0.1", "0.0000001"]),
     (q.share_weight, ["0", "0.0005", "1.0005"]),
     (q.gpu_hours_ms, ["0", "0.0000001", "1.00000001"]),
-    (q.duration_ms, ["", "10", "10 m", "m", "1m1h", "1.5h", "-1m", "1w", "1M", "3650d1s", "9999999999s"]),
-    (q.duration_positive_ms, ["0s", "0d0h"]),
+    (
+        durations.duration_ms,
+        ["", "10", "10 m", "m", "1m1h", "1.5h", "-1m", "1w", "1M", "3650d1s", "9999999999s"],
+    ),
+    (durations.duration_positive_ms, ["0s", "0d0h"]),
     (q.memory_mib, ["", "80", "80g", "G", "-1G", "0G", "1K", "1.3M", "1B", "1 G", "1025T"]),
     (q.gpus_of_node, ["", "8", "x H100", "8 H100", "8 x", "65 x H100", "0 x H100", "8 X H100", "8 x -a"]),
     (q.boolean, ["yes", "True", "on", "1", ""]),
@@ -90,7 +94,7 @@ def test_refused(parse: Callable[[str], object], text: str) -> None:
 
 @given(st.integers(0, 3650 * 24 * 3600))
 def test_a_duration_is_read_as_it_is_written(seconds: int) -> None:
-    assert seconds * SECOND_MS == q.duration_ms(q.duration_text(seconds * SECOND_MS))
+    assert seconds * SECOND_MS == durations.duration_ms(durations.duration_text(seconds * SECOND_MS))
 
 
 @given(st.integers(0, q.GPUS_MAX * 1000))

@@ -64,7 +64,7 @@ def run(words: Sequence[str]) -> int:
 
         folders = [first.partition("=")[2], *rest] if "=" in first else rest
         return install(folders)
-    from gpuyard.config.problems import quoted, remedy
+    from gpuyard.errors import quoted, remedy
 
     known = [*PROGRAMS, *COMMANDS, "--install-links"]
     print(

@@ -57,7 +57,7 @@ def commands(conf: Path | None) -> "Commands":
 
 def days(since: str) -> int:
     """A duration in whole days, at least one."""
-    from gpuyard.config.quantities import duration_positive_ms
+    from gpuyard.durations import duration_positive_ms
 
     try:
         return max(1, -(-duration_positive_ms(since) // DAY_MS))

@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Mapping
 
-from gpuyard.config.problems import quoted
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.values import Config
 from gpuyard.engines.slurm.forms import duration_text
+from gpuyard.errors import quoted
 from gpuyard.model import JobClass, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, MINUTE_MS, NO_LIMIT_MS

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.config.problems import quoted
-from gpuyard.config.quantities import CPUS_PER_NODE_MAX, duration_text
+from gpuyard.config.quantities import CPUS_PER_NODE_MAX
 from gpuyard.config.slurm.importing_policy import fairness, policy
 from gpuyard.config.slurm.importing_tenants import paths, people, tenants
 from gpuyard.config.slurm.names import allowed, mended, named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.accounts import Qos
 from gpuyard.engines.slurm.forms import limit_ms
 from gpuyard.engines.slurm.site import Site, SlurmNode
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import linked, mig_profile
 from gpuyard.model.units import DAY_MS, GIB_MIB, NO_LIMIT_MS

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from gpuyard.config.problems import quoted
-from gpuyard.config.quantities import PRICE_USD_MAX, duration_text
+from gpuyard.config.quantities import PRICE_USD_MAX
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.forms import Unreadable, limit_ms, whole, words
 from gpuyard.engines.slurm.site import Site
+from gpuyard.errors import quoted
 from gpuyard.model.units import DAY_MS
 
 NAME = "slurm"

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.config.problems import quoted
-from gpuyard.config.quantities import GPU_HOURS_MAX, duration_text
+from gpuyard.config.quantities import GPU_HOURS_MAX
 from gpuyard.config.slurm.names import named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.accounts import Association
 from gpuyard.engines.slurm.forms import whole
 from gpuyard.engines.slurm.site import Site
+from gpuyard.errors import quoted
 from gpuyard.model.settings import TOTAL
 
 ROOT = "root"

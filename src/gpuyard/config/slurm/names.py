@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
-from gpuyard.config.problems import quoted
 from gpuyard.config.quantities import NAME_PATTERN
 from gpuyard.config.slurm.notes import Notes
+from gpuyard.errors import quoted
 
 _NAME = re.compile(NAME_PATTERN)
 LENGTH_MAX = 63

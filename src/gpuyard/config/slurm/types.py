@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.config.problems import quoted, remedy
 from gpuyard.config.slurm.names import mended
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.engines.slurm.forms import models_of
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import UNTYPED, model_taken
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.intake.kubernetes.sources import INDEX, Sources
 from gpuyard.intake.kubernetes.tree import Part
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.intake.kubernetes.containers import mounts, process
 from gpuyard.intake.kubernetes.resources import resources
 from gpuyard.intake.kubernetes.sources import Sources

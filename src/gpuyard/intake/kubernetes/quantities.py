@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9}))([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]{1,2})"

@@ -8,7 +8,7 @@ container gets, and for memory the limit, at which it would be killed.
 from collections.abc import Callable
 from typing import Any
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.intake.kubernetes import quantities
 from gpuyard.intake.kubernetes.tree import Part
 

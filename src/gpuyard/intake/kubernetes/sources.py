@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.intake.documents import Document
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean
 

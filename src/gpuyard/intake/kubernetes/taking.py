@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.config.problems import quoted, remedy
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.intake.documents import Document, documents
 from gpuyard.intake.kubernetes.pods import pod
 from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources

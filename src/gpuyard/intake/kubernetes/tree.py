@@ -4,7 +4,8 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from typing import TypeVar
 
-from gpuyard.config.problems import ConfigError, Place, Problem, quoted
+from gpuyard.config.problems import ConfigError, Place, Problem
+from gpuyard.errors import quoted
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.values import Warning
 

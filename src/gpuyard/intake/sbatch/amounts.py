@@ -5,7 +5,7 @@ Every function raises `ValueError` with the rest of a sentence that starts with 
 
 import re
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 
 COUNT_MAX = 1_000_000
 MEMORY_MIB_MAX = 1 << 30

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.intake.values import ARRAY_TASKS_MAX
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")

@@ -7,7 +7,7 @@ understood; anything else is checked for balanced brackets and passed on.
 import re
 from typing import NamedTuple
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import models_called
 

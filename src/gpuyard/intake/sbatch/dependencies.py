@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from gpuyard.config.problems import quoted, remedy
+from gpuyard.errors import quoted, remedy
 
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
 _NOT_SERVED = {

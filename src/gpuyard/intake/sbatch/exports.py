@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuyard.config.problems import listed, quoted, remedy
+from gpuyard.errors import listed, quoted, remedy
 from gpuyard.intake.sbatch.options import BY_LETTER, BY_NAME, GONE, OPTIONS, Option, Takes
 from gpuyard.intake.sbatch.words import Word
 

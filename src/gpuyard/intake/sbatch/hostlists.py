@@ -2,8 +2,8 @@
 
 import re
 
-from gpuyard.config.problems import quoted
 from gpuyard.engines.slurm import hosts
+from gpuyard.errors import quoted
 
 HOSTS_MAX = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

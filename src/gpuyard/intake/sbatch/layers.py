@@ -7,7 +7,7 @@ from the environment, and two written ones are an error.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 from gpuyard.intake.sbatch.getopt import Given, Unreadable, options_of
 from gpuyard.intake.sbatch.options import OPTIONS, Takes
 from gpuyard.intake.sbatch.words import Word

@@ -7,7 +7,7 @@ tomorrow; without a year, a day that has passed means next year. The present tim
 import re
 from datetime import datetime, time, timedelta
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 
 _UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400}
 _NOW = re.compile(r"now(?:\s*([+-])\s*([0-9]{1,9})\s*([a-z]*))?")

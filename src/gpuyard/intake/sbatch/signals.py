@@ -4,7 +4,7 @@ import re
 import signal
 from typing import NamedTuple
 
-from gpuyard.config.problems import quoted
+from gpuyard.errors import quoted
 
 _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9+]{1,12})(?:@([0-9]{0,5}))?", re.IGNORECASE)
 _DEFAULT_S = 60

@@ -4,9 +4,8 @@ import posixpath
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gpuyard.config.problems import quoted
 from gpuyard.engines import patterns
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted
 from gpuyard.intake.names import is_segment, is_tenant, job_name
 from gpuyard.intake.sbatch.conclusions import concluded
 from gpuyard.intake.sbatch.constraints import Constraint, constraint

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuyard.config.problems import quoted
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, quoted
 from gpuyard.intake.values import Warning, refuse
 
 MAGIC = "#SBATCH"
