@@ -19,13 +19,13 @@ from figures import publish, table
 
 from gpuyard.api.client import Client
 from gpuyard.core.fleet.mig_geometry import Place
-from gpuyard.model.mig import Mold
+from gpuyard.model.mig import MigGeometry
 from hardware.conftest import Hardware
 
 
-def layouts(mold: Mold) -> list[str]:
+def layouts(geometry: MigGeometry) -> list[str]:
     """From one extreme to the other and back."""
-    plain = [profile for profile in mold.profiles if "+" not in profile.name]
+    plain = [profile for profile in geometry.profiles if "+" not in profile.name]
     small, large = plain[0], plain[-1]
     half = next(profile for profile in reversed(plain) if profile.count_max == 2)
     third = [profile for profile in plain if profile.count_max == 3]
@@ -40,7 +40,7 @@ def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     cut: list[list[Place]] = []
     before = "whole"
-    for layout in layouts(hardware.mold):
+    for layout in layouts(hardware.geometry):
         began = time.monotonic()
         hardware("mig", "apply", layout, "--gpu", 0)
         waited_s = time.monotonic() - began
@@ -61,14 +61,16 @@ def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
     hardware.put_back()
     if not rehearse:
         for row, places in zip(found, cut, strict=True):
-            row["nvidia-smi s"] = by_nvidia_smi(hardware.mold, places)
+            row["nvidia-smi s"] = by_nvidia_smi(hardware.geometry, places)
             print(row, file=sys.stderr, flush=True)
     return found
 
 
-def by_nvidia_smi(mold: Mold, places: list[Place]) -> float:
+def by_nvidia_smi(geometry: MigGeometry, places: list[Place]) -> float:
     """The same slices made by NVIDIA's own tool, in seconds."""
-    asked = ",".join([f"{mold.profile(name).number}:{start}" for name, start in places if mold.profile(name)])
+    asked = ",".join(
+        [f"{geometry.profile(name).number}:{start}" for name, start in places if geometry.profile(name)]
+    )
     began = time.monotonic()
     for words in (["-mig", "1"], ["mig", "-dci"], ["mig", "-dgi"], ["mig", "-cgi", asked, "-C"]):
         if asked or words[0] == "mig":
@@ -97,7 +99,7 @@ def main() -> None:
             rows = repartitions(hardware, rehearse=options.rehearse)
         finally:
             if not options.rehearse:
-                by_nvidia_smi(hardware.mold, [])
+                by_nvidia_smi(hardware.geometry, [])
             hardware.put_back()
         found = {"gpu": hardware.gpus[0].name, "mig_mode_at_the_end": hardware.mig_mode(), "rows": rows}
     text = f"One {found['gpu']}.\n\n{table(list(rows[0]), [list(row.values()) for row in rows])}"

@@ -30,7 +30,7 @@ from figures import measured_on, publish, table
 from gpuyard.api.client import Client
 from gpuyard.engines.local.mps import Mps
 from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from hardware import settings
 from hardware.conftest import CONFIG, Hardware
 
@@ -48,7 +48,7 @@ class Rehearsal(Hardware):
         self.folder = folder
         self.data = folder / "yard"
         self.gpus = [GpuReading("GPU-emulated", "H200, emulated", 144_384)]
-        self.mold = MOLDS["H200"]
+        self.geometry = MIG_MODELS["H200"]
         self.python = sys.executable
 
     def up(self) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from mig_streams import HOUR_S, HOURS, MOLD, SIZES, Played, Request
+from mig_streams import GEOMETRY, HOUR_S, HOURS, SIZES, Played, Request
 from numba import njit
 from scipy.optimize import linprog
 
@@ -36,7 +36,9 @@ def layouts() -> tuple[tuple[int, ...], ...]:
     def counted(held: Held) -> tuple[int, ...]:
         return tuple([sum([place.profile == name for place in held]) for name in names])
 
-    full = [held for held in _ways(MOLD).number if not any([starts(MOLD, held, name) for name in names])]
+    full = [
+        held for held in _ways(GEOMETRY).number if not any([starts(GEOMETRY, held, name) for name in names])
+    ]
     return tuple(sorted({counted(held) for held in full}))
 
 
@@ -97,7 +99,7 @@ class Replay:
         taken, used = _played(
             self._at, self._sizes, self._ends, self._by_end, free, _servers(), self._compute, LAST_S
         )
-        return Played(taken / len(self._at), used / (self.gpus * MOLD.compute * LAST_S))
+        return Played(taken / len(self._at), used / (self.gpus * GEOMETRY.compute * LAST_S))
 
     def uniform(self, *counts: int) -> Mix:
         """All GPUs cut alike."""

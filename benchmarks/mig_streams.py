@@ -29,13 +29,13 @@ from gpuyard.model import (
     PolicySpec,
     Settings,
 )
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.packing.learning import Learner
 from gpuyard.packing.slices.worth import profiles_of
 from gpuyard.policies.registry import build
 
-MOLD = MOLDS["H100"]
-SIZES = profiles_of(MOLD)
+GEOMETRY = MIG_MODELS["H100"]
+SIZES = profiles_of(GEOMETRY)
 HOUR_S = 3600.0
 HOURS = 24
 NODE_GPUS = 4
@@ -85,7 +85,7 @@ def stream(mix: str, load: float, gpus: int, seed: int) -> list[Request]:
     while True:
         parts = mix_at(mix, at_s)
         mean = sum([part * size.compute for part, size in zip(parts, SIZES, strict=True)])
-        at_s += rng.expovariate(load * gpus * MOLD.compute / mean / HOUR_S)
+        at_s += rng.expovariate(load * gpus * GEOMETRY.compute / mean / HOUR_S)
         if at_s >= HOURS * HOUR_S:
             return found
         size = rng.choices(range(len(SIZES)), parts)[0]
@@ -98,7 +98,8 @@ def through_core(requests: list[Request], gpus: int, placement: str) -> Played:
     apply(state, ConfigSet(0, Settings()))
     for number in range(gpus // NODE_GPUS):
         apply(
-            state, NodeAdded(0, Node(f"n{number:04}", "mig", "mig", MOLD.model, NODE_GPUS, 64_000, 1 << 20))
+            state,
+            NodeAdded(0, Node(f"n{number:04}", "mig", "mig", GEOMETRY.model, NODE_GPUS, 64_000, 1 << 20)),
         )
     policy = build(PolicySpec(placement, order=("fifo",), placement=placement, backfill="none"))
     specs = [JobSpec("mig", Ask(Mig(1, size.name))) for size in SIZES]
@@ -123,4 +124,4 @@ def through_core(requests: list[Request], gpus: int, placement: str) -> Played:
         taken += 1
         used_ms += SIZES[size].compute * (min(end_ms, last_ms) - now_ms)
     cpu_s = process_time() - began_s
-    return Played(taken / len(requests), used_ms / (gpus * MOLD.compute * last_ms), cpu_s)
+    return Played(taken / len(requests), used_ms / (gpus * GEOMETRY.compute * last_ms), cpu_s)

@@ -20,7 +20,7 @@ import pytest
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from hardware import guard, put_back, settings
 
 PYTHONS = (
@@ -58,7 +58,7 @@ class Hardware:
         self.gpus: list[GpuReading] = nvml.read_gpus()
         if not self.gpus:
             raise LookupError("there is no NVIDIA GPU on this machine")
-        self.mold = MOLDS[model_measured(self.gpus[0].name, self.gpus[0].memory_mib)]
+        self.geometry = MIG_MODELS[model_measured(self.gpus[0].name, self.gpus[0].memory_mib)]
         self.python = os.environ.get("GPU_PYTHON") or python_with_torch()
 
     def command(self, *words: object) -> list[str]:
@@ -81,7 +81,7 @@ class Hardware:
         config = self.folder / "yard.yaml"
         word = "change" if settings.may_change() else "leave"
         config.write_text(CONFIG.replace("SETTINGS", word), encoding="utf-8")
-        self._guard = guard.start(sys.executable, put_back.__file__, str(self.data), self.mold.model)
+        self._guard = guard.start(sys.executable, put_back.__file__, str(self.data), self.geometry.model)
         self("up", "-d", "--port", 0, "--config", config)
 
     def wait(self, *jobs: str, s: float = 300.0) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class Hardware:
 
     def put_back(self) -> None:
         """Everything as it was."""
-        put_back.put_back(self.data, self.mold.model)
+        put_back.put_back(self.data, self.geometry.model)
         if self._guard is not None:
             self._guard.communicate(guard.DONE)
             self._guard = None

@@ -12,7 +12,7 @@ from gpuyard.engines.local import persistence
 from gpuyard.engines.local.mig import Slices
 from gpuyard.engines.local.mig_nvml import NvmlCutter
 from gpuyard.engines.local.mps import Mps
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 
 DOWN_S = 120
 
@@ -22,7 +22,7 @@ def put_back(data: Path, model: str) -> None:
     root = str(data / "engine")
     Mps(root).stop_unused(set())
     if Path(root).is_dir():
-        Slices(root, NvmlCutter(MOLDS[model])).sweep({})
+        Slices(root, NvmlCutter(MIG_MODELS[model])).sweep({})
         persistence.put_back(root, ())
 
 

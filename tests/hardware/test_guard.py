@@ -30,7 +30,7 @@ time.sleep(600)
 def test_settings_are_as_they_were_after_a_kill(tmp_path: Path) -> None:
     before = settings.read()
     here = Hardware(tmp_path)
-    small = here.mold.profiles[0]
+    small = here.geometry.profiles[0]
     process = subprocess.Popen(
         [sys.executable, "-c", STARTER, str(tmp_path), f"{small.count_max}x{small.name}"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "GPU_PYTHON": here.python},

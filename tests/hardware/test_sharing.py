@@ -32,19 +32,19 @@ def run(hardware: Hardware, *words: object) -> dict[str, Any]:
 
 
 def test_the_driver_and_we_agree_about_the_geometry(hardware: Hardware) -> None:
-    assert [] == same_geometry(NvmlCutter(hardware.mold), hardware.gpus[0].uuid, hardware.mold)
+    assert [] == same_geometry(NvmlCutter(hardware.geometry), hardware.gpus[0].uuid, hardware.geometry)
 
 
 def test_the_gpus_are_found(hardware: Hardware) -> None:
     (node,) = json.loads(hardware("nodes", "-o", "json"))
-    assert (hardware.mold.model, len(hardware.gpus)) == (node["gpu_model"], node["gpus"])
+    assert (hardware.geometry.model, len(hardware.gpus)) == (node["gpu_model"], node["gpus"])
     assert 0 == node["gpus_foreign"]
 
 
 @pytest.mark.changes_settings
 @pytest.mark.parametrize("size", [0, 2, 3, 4])
 def test_a_job_sees_exactly_its_slice(hardware: Hardware, size: int) -> None:
-    profiles = [profile for profile in hardware.mold.profiles if "+" not in profile.name]
+    profiles = [profile for profile in hardware.geometry.profiles if "+" not in profile.name]
     profile = profiles[min(size, len(profiles) - 1)]
     found = run(hardware, "-g", profile.name, "--", hardware.python, LOOK, "look")
     assert 1 == found["devices"]
@@ -53,14 +53,14 @@ def test_a_job_sees_exactly_its_slice(hardware: Hardware, size: int) -> None:
 
 @pytest.mark.changes_settings
 def test_a_queue_of_mixed_requests_repartitions_by_itself(hardware: Hardware) -> None:
-    profiles = {profile.compute: profile for profile in hardware.mold.profiles if "+" not in profile.name}
+    profiles = {profile.compute: profile for profile in hardware.geometry.profiles if "+" not in profile.name}
     asked = [profiles[c].name for c in sorted(profiles)[:4]] * 2 + ["1", profiles[max(profiles)].name, "1"]
     jobs = [hardware("submit", "-g", each, "--", hardware.python, LOOK, each, 1).strip() for each in asked]
     ended = hardware.wait(*jobs)
     assert ["COMPLETED"] * len(jobs) == [each["state"] for each in ended], ended
     for job, each in zip(jobs, asked, strict=True):
         found = saw(hardware, job)
-        profile = hardware.mold.profile(each)
+        profile = hardware.geometry.profile(each)
         memory = profile.memory_mib if profile else hardware.gpus[0].memory_mib
         assert abs(found["memory_mib"] - memory) < memory * 0.05, (each, found)
     # Some ran beside each other: the slices were there at the same time.
@@ -79,7 +79,7 @@ def test_a_share_is_capped_in_memory_and_compute(hardware: Hardware) -> None:
 
 @pytest.mark.parametrize("size", ["1", "0.2", pytest.param("slice", marks=pytest.mark.changes_settings)])
 def test_what_a_gpu_does_is_told_with_whose_memory_it_is(hardware: Hardware, size: str) -> None:
-    size = hardware.mold.profiles[0].name if size == "slice" else size
+    size = hardware.geometry.profiles[0].name if size == "slice" else size
     job = hardware("submit", "-g", size, "--", hardware.python, LOOK, "good", 6).strip()
     seen: list[tuple[int | None, int]] = []
     while json.loads(hardware("show", job, "-o", "json"))["ended_ms"] is None:
@@ -93,7 +93,7 @@ def test_what_a_gpu_does_is_told_with_whose_memory_it_is(hardware: Hardware, siz
     print(size, seen)
     assert max(mib for _busy, mib in seen) > 100
     # A GPU that is cut does not say how busy it is, and nothing is made up for it.
-    assert max(busy or 0 for busy, _mib in seen) > 20 or size == hardware.mold.profiles[0].name
+    assert max(busy or 0 for busy, _mib in seen) > 20 or size == hardware.geometry.profiles[0].name
 
 
 def test_shares_of_two_users_and_a_fault_harm_nobody_else(hardware: Hardware) -> None:
@@ -163,24 +163,24 @@ def test_strict_is_never_a_share(hardware: Hardware) -> None:
     found = run(
         hardware, "--gpu-memory", "10G", "--isolation", "strict", "--", hardware.python, LOOK, "strict"
     )
-    small = hardware.mold.profiles[0]
+    small = hardware.geometry.profiles[0]
     assert found["memory_mib"] < 2.2 * max(small.memory_mib, 10 * 1024)
 
 
 @pytest.mark.changes_settings
 def test_a_layout_is_applied_used_and_released(hardware: Hardware) -> None:
-    small, large = hardware.mold.profiles[0], hardware.mold.profiles[-1]
+    small, large = hardware.geometry.profiles[0], hardware.geometry.profiles[-1]
     seven = f"{small.count_max}x{small.name}"
     hardware("mig", "apply", seven, "--gpu", 0)
     pin = pinned(hardware)
     assert (seven, True, "") == (pin["layout"], pin["made"], pin["why"])
     assert pin["took_ms"] > 0
-    seen = NvmlCutter(hardware.mold).places(hardware.gpus[0].uuid)
+    seen = NvmlCutter(hardware.geometry).places(hardware.gpus[0].uuid)
     assert small.count_max == len(seen or ())
     found = run(hardware, "-g", small.name, "--", hardware.python, LOOK, "look")
     assert abs(found["memory_mib"] - small.memory_mib) < small.memory_mib * 0.05
     # The slice that was there was used: nothing was cut for the job.
-    assert seen == NvmlCutter(hardware.mold).places(hardware.gpus[0].uuid)
+    assert seen == NvmlCutter(hardware.geometry).places(hardware.gpus[0].uuid)
     hardware("mig", "apply", large.name, "--gpu", 0)
     assert large.name == pinned(hardware)["layout"]
     hardware("mig", "release")

@@ -247,8 +247,8 @@ FAULTS = [
     Planted(
         "slices in use are not minded when a layout is laid out",
         "core/explain/layout_plan.py",
-        "        fitted = fit(mold, (*used, *kept), names)\n",
-        "        fitted = fit(mold, kept, names)\n",
+        "        fitted = fit(geometry, (*used, *kept), names)\n",
+        "        fitted = fit(geometry, kept, names)\n",
         PINS,
     ),
     Planted(
@@ -296,7 +296,7 @@ FAULTS = [
     Planted(
         "a slice is put beside a share that is being stopped",
         "core/fleet/mig_book.py",
-        "        return own == MILLI - _booked(self.mold, held)\n",
+        "        return own == MILLI - _booked(self.geometry, held)\n",
         "        return own >= 0\n",
         PINS,
     ),

@@ -76,16 +76,16 @@ def rows(nodes: list[Any]) -> list[dict[str, Any]]:
 
 def drawn(node: Mapping[str, Any]) -> str:
     """A node, a line for each GPU."""
-    from gpuyard.model.mig import MOLDS
+    from gpuyard.model.mig import MIG_MODELS
 
-    mold = MOLDS[node["gpu_model"]]
+    geometry = MIG_MODELS[node["gpu_model"]]
     pins = {pin["gpu"]: pin for pin in node["pins"]}
-    lines = [f"{node['node']}, {node['gpus']} x {mold.model}"]
+    lines = [f"{node['node']}, {node['gpus']} x {geometry.model}"]
     for gpu in range(node["gpus"]):
         held = {start: (profile, job or IDLE) for at, profile, start, job in node["slices"] if at == gpu}
-        picture_of = picture(mold.slots, held, mold) if held else "not cut"
+        picture_of = picture(geometry.slots, held, geometry) if held else "not cut"
         lines.append(f"  {gpu:>2}  {picture_of}{_pin_text(pins.get(gpu))}")
-    sizes = [f"{profile.name} ({profile.memory_mib / 1024:.1f} GiB)" for profile in mold.profiles]
+    sizes = [f"{profile.name} ({profile.memory_mib / 1024:.1f} GiB)" for profile in geometry.profiles]
     lines.append(f"  sizes: {', '.join([each for each in sizes if '+' not in each])}")
     return "\n".join(lines)
 
@@ -98,13 +98,13 @@ def _pin_text(pin: Mapping[str, Any] | None) -> str:
     return f"  pinned to {pin['layout']}, {'not made: ' + pin['why'] if pin['why'] else 'being made'}"
 
 
-def picture(slots: int, held: Mapping[int, tuple[str, str]], mold: Any) -> str:
+def picture(slots: int, held: Mapping[int, tuple[str, str]], geometry: Any) -> str:
     """One GPU from its first slot to its last: `[1g.18gb 12]` where something is, dots where nothing is."""
     parts, slot = [], 0
     while slot < slots:
         if slot in held:
             name, job = held[slot]
-            width = mold.profile(name).memory
+            width = geometry.profile(name).memory
             room = width * _SLOT - 2
             text = f"{name} {job}" if len(f"{name} {job}") <= room else f"{name.partition('.')[0]} {job}"
             parts.append(f"[{text[:room]:<{room}}]")

@@ -16,7 +16,7 @@ from gpuyard.core.fleet.mig_geometry import gpu_milli
 from gpuyard.core.phrases import memory_text
 from gpuyard.errors import quoted
 from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
-from gpuyard.model.mig import MOLDS, Profile
+from gpuyard.model.mig import MIG_MODELS, Profile
 from gpuyard.model.units import MILLI
 
 
@@ -50,11 +50,11 @@ def _models_here(new: NewJob, state: State) -> list[GpuModel]:
 def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
     """A profile that no GPU here can be cut to, and which there are."""
     models = [model.name for model in _models_here(new, state)]
-    if any([name in MOLDS and MOLDS[name].profile(new.mig) for name in models]):
+    if any([name in MIG_MODELS and MIG_MODELS[name].profile(new.mig) for name in models]):
         return _not_cut(new, state)
     sizes = [
-        f"{name} has {', '.join([profile.name for profile in MOLDS[name].profiles])}"
-        if name in MOLDS
+        f"{name} has {', '.join([profile.name for profile in MIG_MODELS[name].profiles])}"
+        if name in MIG_MODELS
         else f"{name} cannot be cut"
         for name in models
     ]
@@ -72,8 +72,8 @@ def _not_cut(new: NewJob, state: State) -> Unacceptable | None:
             continue
         pins = state.nodes.pins.get(number, {})
         if not all([gpu in pins and pins[gpu].found for gpu in range(node.gpus)]):
-            mold = MOLDS.get(node.gpu_model)
-            if mold is not None and mold.profile(new.mig):
+            geometry = MIG_MODELS.get(node.gpu_model)
+            if geometry is not None and geometry.profile(new.mig):
                 return None
         names = [place.profile for pin in pins.values() if pin.found for place in pin.held]
         there.update(names)
@@ -118,8 +118,8 @@ def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
 
 def _slices(new: NewJob, state: State) -> list[Profile]:
     """The profiles of the job's GPU model that it may be given: where none is cut, those that are there."""
-    mold = MOLDS.get(new.gpu_models[0])
-    sizes = mold.profiles if mold is not None else ()
+    geometry = MIG_MODELS.get(new.gpu_models[0])
+    sizes = geometry.profiles if geometry is not None else ()
     return [
         size for size in sizes if "+" not in size.name and not _not_cut(replace(new, mig=size.name), state)
     ]
@@ -138,9 +138,9 @@ def _parts(
         milli = -(-share // 10) * 10
         if milli < MILLI:
             found.append((milli, Milli(1, milli)))
-    mold = MOLDS.get(model.name)
-    if mold is not None and isolation is not Isolation.SHARED:
-        sizes = [(gpu_milli(mold, p), p) for p in slices if p.memory_mib >= need_mib]
+    geometry = MIG_MODELS.get(model.name)
+    if geometry is not None and isolation is not Isolation.SHARED:
+        sizes = [(gpu_milli(geometry, p), p) for p in slices if p.memory_mib >= need_mib]
         if sizes:
             milli, profile = min(sizes, key=lambda size: (size[0], size[1].name))
             if milli < MILLI:

@@ -14,7 +14,7 @@ from gpuyard.core.fleet.mig_placing import place_slices, spare_whole
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.model import ReasonCode
-from gpuyard.model.mig import MOLDS, Slice
+from gpuyard.model.mig import MIG_MODELS, Slice
 from gpuyard.model.units import MILLI
 
 _NAMES_TRIED_MAX = 8
@@ -24,7 +24,7 @@ _NAMES_TRIED_MAX = 8
 def gpu_rows(state: State, number: int, there: Sequence[Slice]) -> list[View]:
     """Each GPU of a node that can be cut: what is on it, and what the yard will do with that."""
     node = state.nodes.node[number]
-    if node.gpu_model not in MOLDS:
+    if node.gpu_model not in MIG_MODELS:
         return []
     rows = []
     for gpu in range(node.gpus):
@@ -122,9 +122,9 @@ def _next_layouts(waits: Sequence[JobRecord]) -> list[str]:
     """How the next GPU that becomes free would be cut, by model."""
     notes = []
     names = [record.shape.profile for record in waits for _ in range(record.shape.slices)][:_NAMES_TRIED_MAX]
-    for model, mold in sorted(MOLDS.items()):
-        able = [name for name in names if mold.profile(name)]
+    for model, geometry in sorted(MIG_MODELS.items()):
+        able = [name for name in names if geometry.profile(name)]
         if able and Counter(able).total():
-            held = fit(mold, (), able).held
+            held = fit(geometry, (), able).held
             notes.append(f"the next {model} that becomes free would be cut to {layout_text(held)}")
     return notes

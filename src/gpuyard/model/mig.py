@@ -30,7 +30,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mold:
+class MigGeometry:
     """How one GPU model is cut. There is one object per model, so that caches can use it as a cheap key."""
 
     model: str
@@ -52,18 +52,20 @@ class Slice(NamedTuple):
     start: int
 
 
-def _mold(model: str, slots: int, compute: int, *rows: tuple[str, int, int, int, int, float, str]) -> Mold:
+def _geometry(
+    model: str, slots: int, compute: int, *rows: tuple[str, int, int, int, int, float, str]
+) -> MigGeometry:
     profiles = [
         Profile(name, number, parts, memory, most, round(gib * 1024), tuple([int(start) for start in starts]))
         for name, number, parts, memory, most, gib, starts in rows
     ]
-    return Mold(model, slots, compute, tuple(profiles))
+    return MigGeometry(model, slots, compute, tuple(profiles))
 
 
-def _seven(model: str, names: tuple[str, str, str, str, str, str], gib: tuple[float, ...]) -> Mold:
+def _seven(model: str, names: tuple[str, str, str, str, str, str], gib: tuple[float, ...]) -> MigGeometry:
     """A GPU with eight memory slots and seven compute slices: all models since A100, except A30, are cut alike."""
     one, double, two, three, four, whole = names
-    return _mold(
+    return _geometry(
         model, 8, 7,
         (one, 19, 1, 1, 7, gib[0], "0123456"),
         (f"{one}+me", 20, 1, 1, 1, gib[0], "0123456"),
@@ -75,10 +77,10 @@ def _seven(model: str, names: tuple[str, str, str, str, str, str], gib: tuple[fl
     )  # fmt: skip
 
 
-MOLDS: dict[str, Mold] = {
-    mold.model: mold
-    for mold in (
-        _mold(
+MIG_MODELS: dict[str, MigGeometry] = {
+    geometry.model: geometry
+    for geometry in (
+        _geometry(
             "A30", 4, 4,
             ("1g.6gb", 14, 1, 1, 4, 5.81, "0123"),
             ("1g.6gb+me", 21, 1, 1, 1, 5.81, "0123"),

@@ -31,7 +31,7 @@ from gpuyard.model import (
     Settings,
     Whole,
 )
-from gpuyard.model.mig import MOLDS, Slice
+from gpuyard.model.mig import MIG_MODELS, Slice
 from harness.machines import strategies as some
 from harness.machines.checked import CheckedYard
 from harness.machines.machine import YardMachine, picks
@@ -95,9 +95,9 @@ def settings(draw: st.DrawFn) -> Settings:
 
 def wanted_layouts(model: str) -> st.SearchStrategy[list[str]]:
     """Profiles for a GPU: one size so often, several sizes, or whole."""
-    mold = MOLDS.get(model, MOLDS["H100"])
-    names = [profile.name for profile in mold.profiles]
-    alike = [[p.name] * count for p in mold.profiles for count in {1, p.count_max, p.count_max + 1}]
+    geometry = MIG_MODELS.get(model, MIG_MODELS["H100"])
+    names = [profile.name for profile in geometry.profiles]
+    alike = [[p.name] * count for p in geometry.profiles for count in {1, p.count_max, p.count_max + 1}]
     mixed = st.lists(st.sampled_from([*names, names[0], names[0]]), min_size=1, max_size=5)
     return st.one_of(
         st.sampled_from([[names[0]] * 3, *alike]), st.sampled_from(alike), mixed, mixed, st.just([])
@@ -174,7 +174,9 @@ class PinMachine(YardMachine):
         told = fate(self.yard.state, number, gpu, wanted, there)
         left = Counter(wanted)
         left.subtract(name for name, _start in used)
-        able = model in MOLDS and Capability.SLICES not in books.lacks.get(books.nodes[number].cluster, ())
+        able = model in MIG_MODELS and Capability.SLICES not in books.lacks.get(
+            books.nodes[number].cluster, ()
+        )
         could = (
             able
             and min(left.values(), default=0) >= 0
@@ -205,8 +207,8 @@ class PinMachine(YardMachine):
     def pin_for_some(self, pick: int, which: int, count: int, size: int, jobs: int) -> None:
         """A GPU is pinned to slices of one size, and jobs come that want such."""
         number, gpu = self._gpu(pick, which)
-        mold = MOLDS.get(self.yard.books.nodes[number].gpu_model, MOLDS["H100"])
-        profile = mold.profiles[size % len(mold.profiles)]
+        geometry = MIG_MODELS.get(self.yard.books.nodes[number].gpu_model, MIG_MODELS["H100"])
+        profile = geometry.profiles[size % len(geometry.profiles)]
         self._pin_as_wanted(number, gpu, [profile.name] * min(count, profile.count_max), ())
         self.specs.append(JobSpec("a/x", Ask(Mig(1 + count % 2, profile.name))))
         for _ in range(jobs):
@@ -249,9 +251,9 @@ class PinMachine(YardMachine):
     def _any_pieces(self, number: int, gpu: int) -> st.SearchStrategy[list[Piece]]:
         """What is in use, and more, not always where it may lie."""
         books = self.yard.books
-        mold = MOLDS.get(books.nodes[number].gpu_model, MOLDS["H100"])
+        geometry = MIG_MODELS.get(books.nodes[number].gpu_model, MIG_MODELS["H100"])
         used = Room(books, books.grants(earmarks=True)).slices_on(number, gpu)
-        able = [(profile.name, start) for profile in mold.profiles for start in profile.starts]
+        able = [(profile.name, start) for profile in geometry.profiles for start in profile.starts]
         odd = [("1g.10gb", 9), ("9g.99gb", 0)]
         some_more = st.lists(st.sampled_from(able + odd if len(used) > 3 else able), max_size=3)
         return st.tuples(st.sampled_from((used, used, [])), some_more).map(

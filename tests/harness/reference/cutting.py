@@ -6,7 +6,7 @@ The core knows geometry by bits, caches and searches in a clever order. Here slo
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from gpuyard.model.mig import MOLDS, Profile
+from gpuyard.model.mig import MIG_MODELS, Profile
 from gpuyard.model.units import MILLI
 
 Piece = tuple[str, int]
@@ -16,14 +16,14 @@ Pieces = tuple[Piece, ...]
 
 def profile_of(model: str, name: str) -> Profile | None:
     """A profile of a GPU model, if it has such."""
-    return {p.name: p for p in MOLDS[model].profiles}.get(name) if model in MOLDS else None
+    return {p.name: p for p in MIG_MODELS[model].profiles}.get(name) if model in MIG_MODELS else None
 
 
 def unlawful(model: str, pieces: Iterable[Piece]) -> str:
     """Why a GPU cannot have these slices at once; empty: it can."""
     there = list(pieces)
     sizes = [profile_of(model, name) for name, _start in there]
-    if model not in MOLDS and there:
+    if model not in MIG_MODELS and there:
         return f"{model} has no MIG"
     if None in sizes:
         return f"{model} has not all of {there}"
@@ -35,7 +35,7 @@ def unlawful(model: str, pieces: Iterable[Piece]) -> str:
         slots += range(start, start + size.memory)
     if len(set(slots)) < len(slots):
         return f"{there} lie on each other"
-    if sum(size.compute for size in known) > (MOLDS[model].compute if known else 0):
+    if sum(size.compute for size in known) > (MIG_MODELS[model].compute if known else 0):
         return f"{there} have more compute than there is"
     if any(sum(size is other for other in known) > size.count_max for size in known):
         return f"{there} are too many of one size"
@@ -58,7 +58,7 @@ def most_more(model: str, there: Sequence[Piece], name: str) -> int:
 
 def can_be_laid(model: str, fixed: Sequence[Piece], names: Sequence[str]) -> bool:
     """Whether slices of these profiles fit beside some that lie where they lie, put anywhere."""
-    if unlawful(model, fixed) or (names and model not in MOLDS):
+    if unlawful(model, fixed) or (names and model not in MIG_MODELS):
         return False
     if not names:
         return True
@@ -72,18 +72,18 @@ def booked_milli(model: str, name: str) -> int:
     """What a slice takes of its GPU: its part of the compute."""
     size = profile_of(model, name)
     assert size is not None, f"{model} has no {name}"
-    return size.compute * MILLI // MOLDS[model].compute
+    return size.compute * MILLI // MIG_MODELS[model].compute
 
 
 def charged_milli(name: str) -> int:
     """What a slice counts against quotas: the larger part of a GPU, on the model where that is least; 0: no such."""
     parts = []
-    for mold in MOLDS.values():
-        for size in mold.profiles:
+    for geometry in MIG_MODELS.values():
+        for size in geometry.profiles:
             if size.name == name:
                 compute, memory = (
-                    size.compute * MILLI / mold.compute,
-                    size.memory * MILLI / mold.slots,
+                    size.compute * MILLI / geometry.compute,
+                    size.memory * MILLI / geometry.slots,
                 )
                 parts.append(max(-int(-compute // 1), -int(-memory // 1)))
     return min(parts, default=0)

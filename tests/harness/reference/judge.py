@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Node, Quota, ReasonCode, Tenant
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 from harness.reference.books import Books, Live, ask_milli, chain, model_of, wanted_of
@@ -253,7 +253,7 @@ def pin_wrong(books: Books, number: int, gpu: int, pieces: Sequence[Piece]) -> s
     node = books.nodes[number]
     if not 0 <= gpu < node.gpus:
         return "no such GPU"
-    if node.gpu_model not in MOLDS:
+    if node.gpu_model not in MIG_MODELS:
         return "no MIG"
     if wrong := unlawful(node.gpu_model, pieces):
         return wrong

@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.core.fleet.mig_geometry import fit
 from gpuyard.model.layouts import read_layout
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.sim.generate import poisson
 from gpuyard.sim.traces.swf_write import save_swf
 
@@ -135,12 +135,12 @@ def test_latency_comes_from_the_command_it_names(program) -> None:
 def test_layouts_go_from_one_extreme_to_the_other_and_each_can_be_had(program) -> None:
     bench = program("bench_layouts")
 
-    for mold in MOLDS.values():
-        found = bench.layouts(mold)
+    for geometry in MIG_MODELS.values():
+        found = bench.layouts(geometry)
         assert "whole" == found[-1]
         for layout in found:
             names = read_layout(layout)
-            assert () == fit(mold, (), names).left_out
+            assert () == fit(geometry, (), names).left_out
 
 
 def test_how_many_ran_at_once_is_counted_by_their_times(program) -> None:

@@ -24,7 +24,7 @@ from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import NoMps
 from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.testing import MemoryStore
 from rigs.desk import ROOT
@@ -41,13 +41,13 @@ class Machine:
         self.folder = folder
         self.driver = Driver({"GPU-a": 0, "GPU-b": 0})
         (folder / "card").mkdir()
-        self.card = EmulatedCutter(str(folder / "card"), MOLDS["H200"])
+        self.card = EmulatedCutter(str(folder / "card"), MIG_MODELS["H200"])
         self.card.switch("GPU-a", True)
         for place in CUT:
             self.card.make("GPU-a", place)
         monkeypatch.setitem(sys.modules, "pynvml", self.driver)
         monkeypatch.setattr(machine, "read_gpus", lambda *_: list(GPUS))
-        monkeypatch.setattr(local, "NvmlCutter", lambda _mold: self.card)
+        monkeypatch.setattr(local, "NvmlCutter", lambda _geometry: self.card)
         monkeypatch.setattr(local, "Mps", NoMps)
         self.books = Books(MemoryStore())  # type: ignore[arg-type]
         self.committer = Committer(self.books, lambda: time.time_ns() // 1_000_000)

@@ -17,18 +17,18 @@ from gpuyard.core.fleet.mig_geometry import (
     worth,
 )
 from gpuyard.model import CATALOGUE
-from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.mig import MIG_MODELS, MigGeometry
 
-H200 = MOLDS["H200"]
+H200 = MIG_MODELS["H200"]
 PLAIN = {"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 
-def lawful(mold: Mold, held: Held) -> bool:
+def lawful(geometry: MigGeometry, held: Held) -> bool:
     """By the rule alone: memory intervals disjoint, compute within the GPU's, no more of a profile than allowed."""
     spans = []
     compute = 0
     for place in held:
-        (profile,) = [each for each in mold.profiles if each.name == place.profile]
+        (profile,) = [each for each in geometry.profiles if each.name == place.profile]
         if place.start not in profile.starts:
             return False
         spans.append(range(place.start, place.start + profile.memory))
@@ -36,97 +36,101 @@ def lawful(mold: Mold, held: Held) -> bool:
         if sum(other.profile == place.profile for other in held) > profile.count_max:
             return False
     slots = [slot for span in spans for slot in span]
-    return len(slots) == len(set(slots)) and max(slots, default=0) < mold.slots and compute <= mold.compute
+    return (
+        len(slots) == len(set(slots))
+        and max(slots, default=0) < geometry.slots
+        and compute <= geometry.compute
+    )
 
 
 @st.composite
-def cut(draw: st.DrawFn) -> tuple[Mold, Held]:
+def cut(draw: st.DrawFn) -> tuple[MigGeometry, Held]:
     """A GPU with some slices on it, put there one by one wherever they fit."""
-    mold = draw(st.sampled_from(sorted(MOLDS.values(), key=lambda each: each.model)))
+    geometry = draw(st.sampled_from(sorted(MIG_MODELS.values(), key=lambda each: each.model)))
     held: Held = ()
     for _ in range(draw(st.integers(0, 5))):
-        name = draw(st.sampled_from([profile.name for profile in mold.profiles]))
-        able = starts(mold, held, name)
+        name = draw(st.sampled_from([profile.name for profile in geometry.profiles]))
+        able = starts(geometry, held, name)
         if able:
             held = tuple(
                 sorted((*held, Place(name, draw(st.sampled_from(able)))), key=lambda p: (p.start, p.profile))
             )
-    return mold, held
+    return geometry, held
 
 
-def test_every_model_that_has_mig_has_a_mold() -> None:
-    assert {model.name for model in CATALOGUE.values() if model.mig} == MOLDS.keys()
+def test_every_model_that_has_mig_has_a_geometry() -> None:
+    assert {model.name for model in CATALOGUE.values() if model.mig} == MIG_MODELS.keys()
 
 
 def test_an_a100_is_cut_in_298_ways_of_which_19_are_full() -> None:
-    mold = MOLDS["A100-40GB"]
-    found = list(layouts(mold))
+    geometry = MIG_MODELS["A100-40GB"]
+    found = list(layouts(geometry))
 
     assert 298 == len(found) == len(set(found))
-    assert 19 == sum(not any(starts(mold, held, name) for name in PLAIN) for held in found)
-    assert all(lawful(mold, held) and {place.profile for place in held} <= PLAIN for held in found)
+    assert 19 == sum(not any(starts(geometry, held, name) for name in PLAIN) for held in found)
+    assert all(lawful(geometry, held) and {place.profile for place in held} <= PLAIN for held in found)
 
 
-@pytest.mark.parametrize("model", sorted(MOLDS))
+@pytest.mark.parametrize("model", sorted(MIG_MODELS))
 def test_layouts_are_all_there_are(model: str) -> None:
-    mold = MOLDS[model]
-    everything = set(layouts(mold))
+    geometry = MIG_MODELS[model]
+    everything = set(layouts(geometry))
     for held in everything:
-        assert lawful(mold, held)
+        assert lawful(geometry, held)
         for place in held:
             assert tuple(each for each in held if each is not place) in everything
 
 
 @given(cut())
-def test_what_fits_is_what_the_rule_allows(found: tuple[Mold, Held]) -> None:
-    mold, held = found
-    assert lawful(mold, held)
-    assert "" == flaw(mold, held)
-    for profile in mold.profiles:
-        for start in range(mold.slots):
+def test_what_fits_is_what_the_rule_allows(found: tuple[MigGeometry, Held]) -> None:
+    geometry, held = found
+    assert lawful(geometry, held)
+    assert "" == flaw(geometry, held)
+    for profile in geometry.profiles:
+        for start in range(geometry.slots):
             more = (*held, Place(profile.name, start))
-            assert lawful(mold, more) == (start in starts(mold, held, profile.name))
-            assert lawful(mold, more) == (flaw(mold, more) == "")
+            assert lawful(geometry, more) == (start in starts(geometry, held, profile.name))
+            assert lawful(geometry, more) == (flaw(geometry, more) == "")
 
 
 @given(cut())
-def test_the_best_place_leaves_no_less_than_any_other(found: tuple[Mold, Held]) -> None:
-    mold, held = found
-    for profile in mold.profiles:
-        able = starts(mold, held, profile.name)
-        best = best_start(mold, held, profile.name)
+def test_the_best_place_leaves_no_less_than_any_other(found: tuple[MigGeometry, Held]) -> None:
+    geometry, held = found
+    for profile in geometry.profiles:
+        able = starts(geometry, held, profile.name)
+        best = best_start(geometry, held, profile.name)
         assert (best is None) == (not able)
         if best is not None:
-            least = harm(mold, held, Place(profile.name, best))
-            assert all(least <= harm(mold, held, Place(profile.name, start)) for start in able)
+            least = harm(geometry, held, Place(profile.name, best))
+            assert all(least <= harm(geometry, held, Place(profile.name, start)) for start in able)
 
 
 @given(cut(), st.data())
 def test_a_fitted_layout_moves_nothing_and_takes_the_most(
-    found: tuple[Mold, Held], data: st.DataObject
+    found: tuple[MigGeometry, Held], data: st.DataObject
 ) -> None:
-    mold, held = found
-    names = [profile.name for profile in mold.profiles]
+    geometry, held = found
+    names = [profile.name for profile in geometry.profiles]
     wanted = data.draw(st.lists(st.sampled_from(names), max_size=4))
-    fitted = fit(mold, held, wanted)
+    fitted = fit(geometry, held, wanted)
 
-    assert lawful(mold, fitted.held)
+    assert lawful(geometry, fitted.held)
     assert sorted(fitted.held) == sorted((*held, *fitted.new))
     assert sorted(wanted) == sorted([*[place.profile for place in fitted.new], *fitted.left_out])
     # One by one in any order never comes to more.
     size = sum(
-        gpu_milli(mold, profile)
+        gpu_milli(geometry, profile)
         for place in fitted.new
-        for profile in [mold.profile(place.profile)]
+        for profile in [geometry.profile(place.profile)]
         if profile
     )
     there, greedy = held, 0
     for name in data.draw(st.permutations(wanted)):
-        start = best_start(mold, there, name)
-        profile = mold.profile(name)
+        start = best_start(geometry, there, name)
+        profile = geometry.profile(name)
         if start is not None and profile is not None:
             there = (*there, Place(name, start))
-            greedy += gpu_milli(mold, profile)
+            greedy += gpu_milli(geometry, profile)
     assert greedy <= size
 
 

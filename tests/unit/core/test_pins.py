@@ -15,7 +15,7 @@ from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings
 from gpuyard.model.layouts import read_layout
-from gpuyard.model.mig import MOLDS, Slice
+from gpuyard.model.mig import MIG_MODELS, Slice
 from gpuyard.testing import ask, node, nodes, share
 from harness.yard import Yard
 from unit.core.test_geometry import lawful
@@ -136,7 +136,7 @@ def test_idle_slices_are_kept_where_the_layout_has_such() -> None:
     assert (Place("3g.71gb", 4),) == found.kept
     assert (Place("1g.18gb", 0),) == found.gone
     assert {"2g.35gb"} == {place.profile for place in found.made}
-    assert lawful(MOLDS["H200"], found.held)
+    assert lawful(MIG_MODELS["H200"], found.held)
 
 
 def test_layouts_are_read_and_written() -> None:
@@ -238,7 +238,7 @@ def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str,
     reserve = rng.randrange(3)
     here = Yard(policy, fleet, settings=Settings(whole_gpus=reserve))
     where: dict[int, object] = {}
-    names = sorted({profile.name for mold in MOLDS.values() for profile in mold.profiles})
+    names = sorted({profile.name for geometry in MIG_MODELS.values() for profile in geometry.profiles})
     pinned = refused = 0
     for _ in range(60):
         here.now_ms += rng.randrange(1, 5000)
@@ -269,7 +269,7 @@ def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str,
                     if grant.gpus >> at & 1 and found_pin.held:
                         assert grant.slices
         for (at, on), places in held.items():
-            assert lawful(MOLDS[state.nodes.node[at].gpu_model], tuple(places))
+            assert lawful(MIG_MODELS[state.nodes.node[at].gpu_model], tuple(places))
             if (found_pin_ := state.nodes.pins.get(at, {}).get(on)) is not None:
                 assert set(places) <= set(found_pin_.held)
         new = {(n, g) for n, row in state.nodes.cut.items() for g in row} - before

@@ -11,7 +11,7 @@ from gpuyard.core.fleet.mig_geometry import Place, charge_of
 from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.packing.learning import merged
 from gpuyard.testing import BATCH, URGENT, ask, node, nodes, share
 from harness.yard import Yard
@@ -39,7 +39,7 @@ def test_a_slice_is_cut_from_one_gpu_and_the_next_from_the_same() -> None:
     here = Yard("fifo", nodes(2, model="H200"))
     found = started(here, Mig(1, "1g.18gb"), Mig(1, "3g.71gb"), Mig(2, "1g.18gb"))
     assert {(0, 7)} == {piece[:2] for start in found for piece in slices(here, start)}
-    assert lawful(MOLDS["H200"], here.state.nodes.cut[0][7])
+    assert lawful(MIG_MODELS["H200"], here.state.nodes.cut[0][7])
     assert [143, 500, 286] == [here.state.jobs[start.job_id].shape.gpu_milli for start in found]
     # The GPU is neither whole nor shared: a whole job and a share go elsewhere.
     whole, part = started(here, 8, share(500))
@@ -217,7 +217,7 @@ def test_streams_of_slices_keep_to_the_geometry(policy: str, seed: int) -> None:
     fleet = [node(f"n{n}", gpus=2, model=rng.choice(["H200", "H100", "A30"])) for n in range(3)]
     here = Yard(policy, fleet)
     where: dict[int, object] = {}
-    names = sorted({profile.name for mold in MOLDS.values() for profile in mold.profiles})
+    names = sorted({profile.name for geometry in MIG_MODELS.values() for profile in geometry.profiles})
     for _ in range(60):
         here.now_ms += rng.randrange(1, 5000)
         for _job in range(rng.randrange(3)):
@@ -235,7 +235,7 @@ def test_streams_of_slices_keep_to_the_geometry(policy: str, seed: int) -> None:
             assert where.setdefault(job_id, record.grants) == record.grants
         ran, kept = cuts(here, earmarks=False), cuts(here, earmarks=True)
         for (number, _gpu), held in ran.items():
-            assert lawful(MOLDS[here.state.nodes.node[number].gpu_model], tuple(held))
+            assert lawful(MIG_MODELS[here.state.nodes.node[number].gpu_model], tuple(held))
         booked = {
             (number, gpu): list(held)
             for number, row in here.state.nodes.cut.items()

@@ -15,11 +15,11 @@ from gpuyard.engines.local.mps import NoMps
 from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.sharing import IDLE_S, Sharing
 from gpuyard.model import Ask, Mig
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.testing import ask, nodes, share
 from harness.yard import Yard
 
-H200 = MOLDS["H200"]
+H200 = MIG_MODELS["H200"]
 ANA = Account(1001, 1001, "ana", "/home/ana", "/bin/sh")
 
 
@@ -55,7 +55,9 @@ class Machine:
         self.readings = [GpuReading(f"GPU-{n}", "NVIDIA H200", 143_771) for n in range(gpus)]
         self.now_s = 0.0
         mps = NoMps(str(folder))
-        self.sharing = Sharing(str(folder), lambda _mold: self.cutter, mps, self._plans, lambda: self.now_s)
+        self.sharing = Sharing(
+            str(folder), lambda _geometry: self.cutter, mps, self._plans, lambda: self.now_s
+        )
 
     def _plans(self) -> Iterator[dict[str, Any]]:
         yield from [{"held": held} for held in self.held.values()]

@@ -14,9 +14,9 @@ from gpuyard.engines.local.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.mps import Mps, NoMps, caps
 from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.sharing import IDLE_S, Sharing
-from gpuyard.model.mig import MOLDS, Slice
+from gpuyard.model.mig import MIG_MODELS, Slice
 
-H200 = MOLDS["H200"]
+H200 = MIG_MODELS["H200"]
 GPU = "GPU-a"
 ONE, TWO, THREE, WHOLE = Place("1g.18gb", 0), Place("2g.35gb", 0), Place("3g.71gb", 4), Place("7g.141gb", 0)
 ANA = Account(1001, 1001, "ana", "/home/ana", "/bin/sh")
@@ -140,7 +140,7 @@ class Box:
         self.cutter = EmulatedCutter(str(folder), H200)
         self.readings = [GpuReading(GPU, "NVIDIA H200", 143_771)]
         self.sharing = Sharing(
-            str(folder), lambda _mold: self.cutter, NoMps(str(folder)), self._all, lambda: self.now_s
+            str(folder), lambda _geometry: self.cutter, NoMps(str(folder)), self._all, lambda: self.now_s
         )
 
     def _all(self) -> Iterator[dict[str, Any]]:
@@ -207,7 +207,7 @@ def test_without_mps_shares_take_turns_and_that_is_said(
 ) -> None:
     def sharing(mps: Mps) -> Sharing:
         return Sharing(
-            str(tmp_path), lambda _mold: EmulatedCutter(str(tmp_path), H200), mps, lambda: iter(())
+            str(tmp_path), lambda _geometry: EmulatedCutter(str(tmp_path), H200), mps, lambda: iter(())
         )
 
     part = Part("here", (0,), 250, 0, 0, 1)

@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.core.fleet.mig_placing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.packing.slices.standing import SliceStanding
 from gpuyard.packing.slices.worth import _ways, profiles_of, values, with_place
 from gpuyard.testing import ask, nodes, share
 from harness.yard import Yard
 
-H100 = MOLDS["H100"]
+H100 = MIG_MODELS["H100"]
 MIX = {"1g.10gb": 30, "1g.20gb": 10, "2g.20gb": 25, "3g.40gb": 20, "4g.40gb": 10, "7g.80gb": 5}
 
 
-@pytest.mark.parametrize("mold", MOLDS.values(), ids=lambda mold: mold.model)
-def test_a_gpu_is_worth_less_with_every_slice_on_it(mold) -> None:
-    sizes = profiles_of(mold)
-    worth = values(mold, {size.name: 10 for size in sizes})
+@pytest.mark.parametrize("geometry", MIG_MODELS.values(), ids=lambda geometry: geometry.model)
+def test_a_gpu_is_worth_less_with_every_slice_on_it(geometry) -> None:
+    sizes = profiles_of(geometry)
+    worth = values(geometry, {size.name: 10 for size in sizes})
     for held, value in worth.items():
         for index in range(len(held)):
             assert value < worth[held[:index] + held[index + 1 :]], held
-    assert worth == values(mold, {size.name: 70 for size in sizes}), "only proportions count"
+    assert worth == values(geometry, {size.name: 70 for size in sizes}), "only proportions count"
     assert max(worth.values()) == worth[()]
 
 

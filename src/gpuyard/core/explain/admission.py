@@ -11,7 +11,7 @@ from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
 from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy
 from gpuyard.model.gpu_names import mig_profile
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 
 _CANNOT = {
@@ -161,7 +161,7 @@ def _instead(state: State, shape: Shape) -> Remedy:
         return Remedy(Cure.OTHER_NODES)
     if ask.cpu_milli and fits(cpu_milli=0):
         return Remedy(Cure.FEWER_CORES)
-    sizes = [MOLDS[name].profile(shape.profile) for name in state.models if name in MOLDS]
+    sizes = [MIG_MODELS[name].profile(shape.profile) for name in state.models if name in MIG_MODELS]
     if shape.profile and not any(sizes):
         return Remedy(Cure.SLICE_SIZE)
     return Remedy(Cure.LESS)
@@ -220,7 +220,7 @@ def _too_many_slices(state: State, shape: Shape, wants: str) -> str:
     rows = []
     for kind in state.nodes.kinds:
         name = _name(state, kind.model)
-        size = MOLDS[name].profile(shape.profile) if name in MOLDS else None
+        size = MIG_MODELS[name].profile(shape.profile) if name in MIG_MODELS else None
         if size is not None and (not shape.ask.models or name in shape.ask.models):
             rows.append((kind.gpus, gpus_on(size, shape.slices)))
     if not rows or any([need <= gpus for gpus, need in rows]):

@@ -13,7 +13,7 @@ from gpuyard.core.fleet.mig_placing import pin_flaw
 from gpuyard.core.phrases import names_text
 from gpuyard.core.state.state import State
 from gpuyard.model import Capability
-from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.mig import MIG_MODELS, MigGeometry
 
 
 class Fate(NamedTuple):
@@ -36,14 +36,14 @@ def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held
     """What it takes to cut a GPU to this layout. `there` are the slices that the engine finds on it."""
     nodes = state.nodes
     node = nodes.node[number]
-    mold = MOLDS.get(node.gpu_model)
-    if mold is None:
+    geometry = MIG_MODELS.get(node.gpu_model)
+    if geometry is None:
         model = f"{node.gpu_model} has no MIG" if node.gpus else "it has no GPUs"
         return Fate(gpu, refusal=f"{node.name} cannot be cut: {model}", mistaken=True)
     if not may_cut(state, number):
         text = f"{node.name} cannot be cut: cluster {node.cluster} gives whole GPUs only"
         return Fate(gpu, refusal=text, mistaken=True)
-    if wrong := _impossible(mold, wanted):
+    if wrong := _impossible(geometry, wanted):
         return Fate(gpu, refusal=wrong, mistaken=True)
     used = nodes.cut.get(number, {}).get(gpu, ())
     left = list(wanted)
@@ -52,7 +52,7 @@ def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held
             users = names_text(jobs_on(state, number, gpu))
             return Fate(gpu, refusal=f"{layout_text(used)} is in use by {users}, and a slice is never moved")
         left.remove(place.profile)
-    held = _placed(mold, used, tuple([place for place in there if place not in used]), left)
+    held = _placed(geometry, used, tuple([place for place in there if place not in used]), left)
     if held is None:
         users = names_text(jobs_on(state, number, gpu))
         text = f"beside {layout_text(used)}, which {users} has, there is no place for {_listed(left)}"
@@ -74,7 +74,7 @@ def may_cut(state: State, number: int) -> bool:
     """Whether the GPUs of a node can be cut: by their model, and by what runs the jobs there."""
     nodes = state.nodes
     node = nodes.node[number]
-    return node.gpu_model in MOLDS and Capability.SLICES not in nodes.lacks.get(node.cluster, ())
+    return node.gpu_model in MIG_MODELS and Capability.SLICES not in nodes.lacks.get(node.cluster, ())
 
 
 def jobs_on(state: State, number: int, gpu: int) -> list[str]:
@@ -92,24 +92,26 @@ def pinned(state: State, number: int) -> list[tuple[int, Pin]]:
     return sorted(state.nodes.pins.get(number, {}).items())
 
 
-def _impossible(mold: Mold, wanted: Sequence[str]) -> str:
+def _impossible(geometry: MigGeometry, wanted: Sequence[str]) -> str:
     """Why no GPU of this model can have this layout; empty: it can."""
     for name in wanted:
-        if mold.profile(name) is None:
-            known = ", ".join([profile.name for profile in mold.profiles])
-            return f"{mold.model} has no profile {name}; it has {known}"
-    if len(wanted) > mold.slots:
+        if geometry.profile(name) is None:
+            known = ", ".join([profile.name for profile in geometry.profiles])
+            return f"{geometry.model} has no profile {name}; it has {known}"
+    if len(wanted) > geometry.slots:
         # The search below tries every combination: it is meant for layouts of a sensible size.
-        number = max([profile.count_max for profile in mold.profiles])
-        return f"{mold.model} cannot be cut to {len(wanted)} slices: it takes {number} at most"
-    fitted = fit(mold, (), wanted)
+        number = max([profile.count_max for profile in geometry.profiles])
+        return f"{geometry.model} cannot be cut to {len(wanted)} slices: it takes {number} at most"
+    fitted = fit(geometry, (), wanted)
     if fitted.left_out:
         most, out = layout_text(fitted.held), _listed(fitted.left_out)
-        return f"{mold.model} cannot be cut to {_listed(wanted)}: beside {most} there is no place for {out}"
+        return (
+            f"{geometry.model} cannot be cut to {_listed(wanted)}: beside {most} there is no place for {out}"
+        )
     return ""
 
 
-def _placed(mold: Mold, used: Held, idle: Held, wanted: list[str]) -> Held | None:
+def _placed(geometry: MigGeometry, used: Held, idle: Held, wanted: list[str]) -> Held | None:
     """Where all wanted slices go beside those in use, keeping as many idle slices as possible."""
     reused: list[Place] = []
     left = list(wanted)
@@ -121,7 +123,7 @@ def _placed(mold: Mold, used: Held, idle: Held, wanted: list[str]) -> Held | Non
         names = list(wanted)
         for place in kept:
             names.remove(place.profile)
-        fitted = fit(mold, (*used, *kept), names)
+        fitted = fit(geometry, (*used, *kept), names)
         if not fitted.left_out:
             return fitted.held
     return None

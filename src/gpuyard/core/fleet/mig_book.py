@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_geometry import Held, Place, book_milli, flaw
 from gpuyard.model import Node
-from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.plans import Grant
 from gpuyard.model.units import MILLI
 
@@ -52,7 +52,7 @@ class ByForce(NamedTuple):
 class Cards(NamedTuple):
     """The GPUs of one node that can be cut: what is on them, and what is free."""
 
-    mold: Mold
+    geometry: MigGeometry
     cut: Mapping[int, Held]
     pins: Mapping[int, Pin]
     free: Sequence[int]
@@ -63,7 +63,7 @@ class Cards(NamedTuple):
         for gpu in {piece.gpu for piece in grant.slices}:
             new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
             held = self.cut.get(gpu, ())
-            if not self.only_slices(gpu) or flaw(self.mold, [*held, *new]):
+            if not self.only_slices(gpu) or flaw(self.geometry, [*held, *new]):
                 return False
             if gpu in self.pins and not (set(self.pins[gpu].held) - set(held)).issuperset(new):
                 return False
@@ -77,7 +77,7 @@ class Cards(NamedTuple):
         """
         held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
         own = self.free[gpu] + (MILLI if pin and pin.held else 0)
-        return own == MILLI - _booked(self.mold, held)
+        return own == MILLI - _booked(self.geometry, held)
 
     def clashes(self, grant: Grant) -> bool:
         """Whether earmarked slices still overlap with something else: other slices, or a job without slices."""
@@ -85,15 +85,15 @@ class Cards(NamedTuple):
             held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
             if pin is not None and not set(held) <= set(pin.held):
                 return True
-            if flaw(self.mold, held) or not self.only_slices(gpu):
+            if flaw(self.geometry, held) or not self.only_slices(gpu):
                 return True
         return False
 
 
 @cache
-def _booked(mold: Mold, held: Held) -> int:
+def _booked(geometry: MigGeometry, held: Held) -> int:
     """What slices take of their GPU."""
-    return sum([book_milli(mold, size) for place in held if (size := mold.profile(place.profile))])
+    return sum([book_milli(geometry, size) for place in held if (size := geometry.profile(place.profile))])
 
 
 def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
@@ -128,15 +128,15 @@ def wake(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> None:
         row = idle.get(grant.node)
         if row is None:
             continue
-        mold = MOLDS[nodes[grant.node].gpu_model]
+        geometry = MIG_MODELS[nodes[grant.node].gpu_model]
         for gpu in positions[grant.gpus]:
             new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
-            left = tuple([place for place in row.pop(gpu, ()) if new and not _in_way(mold, place, new)])
+            left = tuple([place for place in row.pop(gpu, ()) if new and not _in_way(geometry, place, new)])
             if left:
                 row[gpu] = left
         if not row:
             del idle[grant.node]
 
 
-def _in_way(mold: Mold, place: Place, others: Sequence[Place]) -> bool:
-    return any([flaw(mold, [other, place]) for other in others])
+def _in_way(geometry: MigGeometry, place: Place, others: Sequence[Place]) -> bool:
+    return any([flaw(geometry, [other, place]) for other in others])

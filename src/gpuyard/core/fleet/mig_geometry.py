@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from gpuyard.model.mig import MOLDS, Mold, Profile
+from gpuyard.model.mig import MIG_MODELS, MigGeometry, Profile
 from gpuyard.model.units import MILLI
 
 
@@ -29,19 +29,21 @@ def slots_of(profile: Profile, start: int) -> int:
     return ((1 << profile.memory) - 1) << start
 
 
-def gpu_milli(mold: Mold, profile: Profile) -> int:
+def gpu_milli(geometry: MigGeometry, profile: Profile) -> int:
     """What a slice counts as, in thousandths of its GPU: the larger of its parts of compute and memory, rounded up."""
-    return max(-(-profile.compute * MILLI // mold.compute), -(-profile.memory * MILLI // mold.slots))
+    return max(-(-profile.compute * MILLI // geometry.compute), -(-profile.memory * MILLI // geometry.slots))
 
 
-def molds_of(profile: str) -> list[Mold]:
+def geometries_of(profile: str) -> list[MigGeometry]:
     """The GPU models that can be cut to this profile, by name."""
-    return [mold for _name, mold in sorted(MOLDS.items()) if mold.profile(profile) is not None]
+    return [
+        geometry for _name, geometry in sorted(MIG_MODELS.items()) if geometry.profile(profile) is not None
+    ]
 
 
-def book_milli(mold: Mold, profile: Profile) -> int:
+def book_milli(geometry: MigGeometry, profile: Profile) -> int:
     """What a slice takes of its GPU: its part of the compute, so that no layout adds up to more than one GPU."""
-    return profile.compute * MILLI // mold.compute
+    return profile.compute * MILLI // geometry.compute
 
 
 def charge_of(profile: str) -> int:
@@ -50,13 +52,13 @@ def charge_of(profile: str) -> int:
     It must not depend on the fleet, which changes. Where models differ, the smallest value counts: seven `1g.10gb` fit
     on an H100, but only four on the A100-40GB, where it has two slots.
     """
-    sizes = [(mold, mold.profile(profile)) for mold in molds_of(profile)]
-    return min([gpu_milli(mold, size) for mold, size in sizes if size is not None], default=0)
+    sizes = [(geometry, geometry.profile(profile)) for geometry in geometries_of(profile)]
+    return min([gpu_milli(geometry, size) for geometry, size in sizes if size is not None], default=0)
 
 
 def gpus_for(profile: str, count: int) -> int:
     """How many whole GPUs are enough for `count` slices."""
-    most = [size.count_max for mold in molds_of(profile) if (size := mold.profile(profile))]
+    most = [size.count_max for geometry in geometries_of(profile) if (size := geometry.profile(profile))]
     return -(-count // min(most)) if most else count
 
 
@@ -68,96 +70,98 @@ def gpus_on(size: Profile, count: int) -> int:
     return count // each_gpu
 
 
-def starts(mold: Mold, held: Iterable[Place], name: str) -> tuple[int, ...]:
+def starts(geometry: MigGeometry, held: Iterable[Place], name: str) -> tuple[int, ...]:
     """First slots where one more slice of a profile could be made now; none if the model has no such profile."""
-    profile = mold.profile(name)
+    profile = geometry.profile(name)
     if profile is None:
         return ()
     taken, compute, count = 0, profile.compute, 1
     for place in held:
-        other = mold.profile(place.profile)
-        assert other is not None, f"{mold.model} has no {place.profile}"
+        other = geometry.profile(place.profile)
+        assert other is not None, f"{geometry.model} has no {place.profile}"
         taken |= slots_of(other, place.start)
         compute += other.compute
         count += other.name == name
-    if compute > mold.compute or count > profile.count_max:
+    if compute > geometry.compute or count > profile.count_max:
         return ()
     return tuple([start for start in profile.starts if not slots_of(profile, start) & taken])
 
 
-def flaw(mold: Mold, held: Sequence[Place]) -> str:
+def flaw(geometry: MigGeometry, held: Sequence[Place]) -> str:
     """What is wrong with a set of places as the layout of a GPU; empty: nothing."""
     before: list[Place] = []
     for place in held:
-        profile = mold.profile(place.profile)
+        profile = geometry.profile(place.profile)
         if profile is None:
-            known = ", ".join([each.name for each in mold.profiles])
-            return f"{mold.model} has no profile {place.profile}; it has {known}"
+            known = ", ".join([each.name for each in geometry.profiles])
+            return f"{geometry.model} has no profile {place.profile}; it has {known}"
         if place.start not in profile.starts:
             return f"{place.profile} cannot begin at slot {place.start}, only at {_listed(profile.starts)}"
-        if place.start not in starts(mold, before, place.profile):
+        if place.start not in starts(geometry, before, place.profile):
             return f"{place.profile} at slot {place.start} does not fit beside {_named(before)}"
         before.append(place)
     return ""
 
 
-def best_start(mold: Mold, held: Iterable[Place], name: str, idle: Sequence[Place] = ()) -> int | None:
+def best_start(
+    geometry: MigGeometry, held: Iterable[Place], name: str, idle: Sequence[Place] = ()
+) -> int | None:
     """Where a slice does the least harm: where it leaves the most possible.
 
     `idle` are existing slices that are not in use: of equal places, the one that spares them is best.
     """
     there = tuple(held)
-    able = starts(mold, there, name)
+    able = starts(geometry, there, name)
     if not able:
         return None
 
     def rank(start: int) -> tuple[int, int, bool, int]:
         place = Place(name, start)
         # 1. what could still be made; 2. idle slices spared; 3. the last slots, which large slices use last.
-        return -worth(mold, _with(there, place)), *idle_harm(mold, idle, place), -start
+        return -worth(geometry, _with(there, place)), *idle_harm(geometry, idle, place), -start
 
     return min(able, key=rank)
 
 
-def idle_harm(mold: Mold, idle: Sequence[Place], place: Place) -> tuple[int, bool]:
+def idle_harm(geometry: MigGeometry, idle: Sequence[Place], place: Place) -> tuple[int, bool]:
     """What a new slice does to idle ones: how many must go, and whether it has to be made."""
     if not idle:
         return 0, True
-    return sum([bool(flaw(mold, [place, other])) for other in idle if other != place]), place not in idle
+    return sum([bool(flaw(geometry, [place, other])) for other in idle if other != place]), place not in idle
 
 
-def harm(mold: Mold, held: Held, place: Place) -> int:
+def harm(geometry: MigGeometry, held: Held, place: Place) -> int:
     """How much less can be made on a GPU once this slice is on it."""
-    return worth(mold, held) - worth(mold, _with(held, place))
+    return worth(geometry, held) - worth(geometry, _with(held, place))
 
 
 @cache
-def worth(mold: Mold, held: Held) -> int:
+def worth(geometry: MigGeometry, held: Held) -> int:
     """How much can still be made on a GPU: for each profile, the size of as many slices as fit, summed up."""
     total = 0
-    for profile in _plain(mold):
-        total += _most(mold, held, profile) * gpu_milli(mold, profile)
+    for profile in _plain(geometry):
+        total += _most(geometry, held, profile) * gpu_milli(geometry, profile)
     return total
 
 
-def _most(mold: Mold, held: Held, profile: Profile) -> int:
+def _most(geometry: MigGeometry, held: Held, profile: Profile) -> int:
     """How many more slices of one profile fit. Slices of one size only exclude each other by overlap."""
     count, there = 0, held
-    while able := starts(mold, there, profile.name):
+    while able := starts(geometry, there, profile.name):
         there = _with(there, Place(profile.name, able[0]))
         count += 1
     return count
 
 
-def layouts(mold: Mold) -> Iterator[Held]:
+def layouts(geometry: MigGeometry) -> Iterator[Held]:
     """Every set of places that a GPU can have at once, the empty one included, without media engines."""
-    places = [Place(profile.name, start) for profile in _plain(mold) for start in profile.starts]
+    places = [Place(profile.name, start) for profile in _plain(geometry) for start in profile.starts]
 
     def more(held: Held, first: int) -> Iterator[Held]:
         yield held
         for index in range(first, len(places)):
             place = places[index]
-            if place.start in starts(mold, held, place.profile):
+            if place.start in starts(geometry, held, place.profile):
                 yield from more((*held, place), index + 1)
 
     for held in more((), 0):
@@ -174,14 +178,15 @@ class Fitted(NamedTuple):
     """Wanted slices that found no place."""
 
 
-def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
+def fit(geometry: MigGeometry, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
     """The most of the wanted slices, counted by size, beside the existing ones, which do not move.
 
     Every combination is tried: a GPU has few. Of equals, the one that leaves the most possible.
     """
     there = tuple(sorted(held, key=_order))
     names = sorted(
-        [name for name in wanted if mold.profile(name) is not None], key=lambda n: (-_size(mold, n), n)
+        [name for name in wanted if geometry.profile(name) is not None],
+        key=lambda n: (-_size(geometry, n), n),
     )
     best: tuple[int, int, Held] = (-1, -1, ())
     seen: set[tuple[int, Held]] = set()
@@ -192,15 +197,15 @@ def fit(mold: Mold, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
             return
         seen.add((index, new))
         if index == len(names):
-            found = (size, worth(mold, _joined(there, new)), new)
+            found = (size, worth(geometry, _joined(there, new)), new)
             # Of equals, the first layout in order: a total order, however the search went.
             if found[:2] > best[:2] or (found[:2] == best[:2] and found[2] < best[2]):
                 best = found
             return
         name = names[index]
-        for start in starts(mold, _joined(there, new), name):
+        for start in starts(geometry, _joined(there, new), name):
             added = tuple(sorted((*new, Place(name, start)), key=_order))
-            search(index + 1, added, size + _size(mold, name))
+            search(index + 1, added, size + _size(geometry, name))
         search(index + 1, new, size)
 
     search(0, (), 0)
@@ -222,14 +227,16 @@ def layout_text(held: Iterable[Place]) -> str:
 
 
 @cache
-def _plain(mold: Mold) -> tuple[Profile, ...]:
+def _plain(geometry: MigGeometry) -> tuple[Profile, ...]:
     """The profiles that layouts are made of: without media engines and without the odd one slice on two slots."""
-    return tuple([p for p in mold.profiles if "+" not in p.name and (p.compute >= p.memory or p.compute > 2)])
+    return tuple(
+        [p for p in geometry.profiles if "+" not in p.name and (p.compute >= p.memory or p.compute > 2)]
+    )
 
 
-def _size(mold: Mold, name: str) -> int:
-    profile = mold.profile(name)
-    return gpu_milli(mold, profile) if profile else 0
+def _size(geometry: MigGeometry, name: str) -> int:
+    profile = geometry.profile(name)
+    return gpu_milli(geometry, profile) if profile else 0
 
 
 def _with(held: Held, place: Place) -> Held:

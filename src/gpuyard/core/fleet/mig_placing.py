@@ -11,11 +11,11 @@ from gpuyard.core.fleet.mig_book import ByForce, Cards
 from gpuyard.core.fleet.mig_geometry import Held, Place, best_start, book_milli, flaw, harm, layout_text
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
-from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.plans import Grant
 from gpuyard.model.units import MILLI
 
-Cheapest = Callable[[Mold, Held, str, Held], "tuple[int, int] | None"]
+Cheapest = Callable[[MigGeometry, Held, str, Held], "tuple[int, int] | None"]
 """The best place for one more slice of a profile on a GPU with these idle slices, as (cost, first slot). Idle slices
 change the place, never the cost."""
 
@@ -27,20 +27,20 @@ Found = tuple[int, tuple[Slice, ...], int]
 
 
 @cache
-def _overlap(mold: Mold, held: Held) -> bool:
-    return bool(flaw(mold, held))
+def _overlap(geometry: MigGeometry, held: Held) -> bool:
+    return bool(flaw(geometry, held))
 
 
 def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
     """Why a GPU cannot keep this layout from now on; empty: it can. Slices in use are not moved."""
     node = nodes.node[number]
-    mold = MOLDS.get(node.gpu_model)
+    geometry = MIG_MODELS.get(node.gpu_model)
     if not 0 <= gpu < node.gpus:
         return f"{node.name} has no GPU {gpu}"
-    if mold is None:
+    if geometry is None:
         return f"{node.gpu_model or 'a node without GPUs'} cannot be cut: it has no MIG"
     there = nodes.cut.get(number, {}).get(gpu, ())
-    if wrong := flaw(mold, held):
+    if wrong := flaw(geometry, held):
         return wrong
     if stays := [place for place in there if place not in held]:
         return f"{layout_text(stays)} is in use there and not part of it"
@@ -141,20 +141,20 @@ def _has_room(nodes: Nodes, shape: Shape, number: int) -> bool:
 
 
 @cache
-def _least_harm(mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
-    start = best_start(mold, held, profile, idle)
-    return None if start is None else (harm(mold, held, Place(profile, start)), start)
+def _least_harm(geometry: MigGeometry, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
+    start = best_start(geometry, held, profile, idle)
+    return None if start is None else (harm(geometry, held, Place(profile, start)), start)
 
 
 def slices_on(
     nodes: Nodes, shape: Shape, number: int, gpus: tuple[int, ...], cheapest: Cheapest
 ) -> Found | None:
     """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs, the first in the list."""
-    mold = MOLDS.get(nodes.node[number].gpu_model)
-    size = mold.profile(shape.profile) if mold else None
-    if mold is None or size is None:
+    geometry = MIG_MODELS.get(nodes.node[number].gpu_model)
+    size = geometry.profile(shape.profile) if geometry else None
+    if geometry is None or size is None:
         return None
-    cards, milli, idle = nodes.cards(number), book_milli(mold, size), nodes.idle.get(number, {})
+    cards, milli, idle = nodes.cards(number), book_milli(geometry, size), nodes.idle.get(number, {})
     row, pins, free = cards.cut, cards.pins, cards.free
     gpus = tuple(
         [
@@ -178,7 +178,7 @@ def slices_on(
                 continue
             lost, made = 0, []
             for _ in range(each_gpu):
-                best = cheapest(mold, held, shape.profile, idle.get(gpu, ()))
+                best = cheapest(geometry, held, shape.profile, idle.get(gpu, ()))
                 if best is None:
                     break
                 cost, start = best
@@ -197,7 +197,7 @@ def slices_on(
 
 def _open(cards: Cards, gpu: int) -> bool:
     """Whether a GPU may take more slices: not while one overlaps with an earmarked one."""
-    return not _overlap(cards.mold, cards.cut.get(gpu, ())) and cards.only_slices(gpu)
+    return not _overlap(cards.geometry, cards.cut.get(gpu, ())) and cards.only_slices(gpu)
 
 
 def _order(place: Place) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.shapes import Expected
 from gpuyard.model import Capability, Grant, Node
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
 
 NEVER_MS = 1 << 60
@@ -308,9 +308,9 @@ class Nodes:
 
     def cards(self, number: int) -> mig_book.Cards:
         """The GPUs of a node that can be cut."""
-        mold = MOLDS[self.node[number].gpu_model]
+        geometry = MIG_MODELS[self.node[number].gpu_model]
         return mig_book.Cards(
-            mold, self.cut.get(number, {}), self.pins.get(number, {}), self.gpu_free[number]
+            geometry, self.cut.get(number, {}), self.pins.get(number, {}), self.gpu_free[number]
         )
 
     def overdrawn(self, grants: Iterable[Grant]) -> bool:

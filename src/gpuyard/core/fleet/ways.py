@@ -5,7 +5,7 @@ from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way, rate_on
 from gpuyard.model import Ask, Node
-from gpuyard.model.mig import MOLDS
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
 
 
@@ -75,8 +75,8 @@ class Shapes:
             return None
         gpus = shape.gpus
         if shape.profile:
-            mold = MOLDS.get(nodes.node[_first(members)].gpu_model)
-            size = mold.profile(shape.profile) if mold else None
+            geometry = MIG_MODELS.get(nodes.node[_first(members)].gpu_model)
+            size = geometry.profile(shape.profile) if geometry else None
             if size is None:
                 return None
             # How many slices of a profile fit on a GPU depends on the model.

@@ -53,7 +53,7 @@ from gpuyard.engines.local.readers import Readers
 from gpuyard.engines.local.sharing import Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.watching import Watcher
 from gpuyard.model import Capability, Outcome
-from gpuyard.model.mig import Mold, Slice
+from gpuyard.model.mig import MigGeometry, Slice
 
 _log = logging.getLogger(__name__)
 _COMMANDS = "slurm"
@@ -142,7 +142,7 @@ class LocalEngine:
         found = {host.node.name: host for host in self._source.read()}
         with self._mutex:
             self._found = found
-        for trouble in self._sharing.tidy(self._mold_of(found)):
+        for trouble in self._sharing.tidy(self._geometry_of(found)):
             _log.warning("%s", trouble)
         for key in self._data.attempts():
             self._trimmer.trim(self._data.attempt(key))
@@ -180,9 +180,11 @@ class LocalEngine:
         if any([reading.pids for reading in host.readings]):
             ours = self._watcher.supervisors() | self._sharing.daemon_pids()
         busy = self._outsiders.among(host.readings, ours)
-        if (mold := host.mold) is not None:
+        if (geometry := host.geometry) is not None:
             cut = [
-                gpu for gpu, reading in enumerate(host.readings) if self._sharing.foreign(mold, reading.uuid)
+                gpu
+                for gpu, reading in enumerate(host.readings)
+                if self._sharing.foreign(geometry, reading.uuid)
             ]
             busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
         known = {each.gpu for each in busy}
@@ -219,7 +221,7 @@ class LocalEngine:
         there = self._sharing.there(host.readings)
         return {
             gpu: tuple([piece for piece in there if piece.gpu == gpu])
-            for gpu in range(len(host.readings) if host.mold is not None else 0)
+            for gpu in range(len(host.readings) if host.geometry is not None else 0)
         }
 
     def signals(self) -> tuple[GpuSignals, ...]:
@@ -239,17 +241,19 @@ class LocalEngine:
         return self._found
 
     @staticmethod
-    def _mold_of(hosts: Mapping[str, Host]) -> Callable[[str], Mold | None]:
+    def _geometry_of(hosts: Mapping[str, Host]) -> Callable[[str], MigGeometry | None]:
         """How a GPU can be cut. A GPU that is no longer found is taken to be like the others, if all are alike."""
-        molds = [host.mold for host in hosts.values()]
-        if len(molds) == 1:
-            return lambda _gpu: molds[0]
-        return {gpu.uuid: host.mold for host in hosts.values() for gpu in host.readings}.get
+        geometries = [host.geometry for host in hosts.values()]
+        if len(geometries) == 1:
+            return lambda _gpu: geometries[0]
+        return {gpu.uuid: host.geometry for host in hosts.values() for gpu in host.readings}.get
 
     def _share(self) -> Sharing:
         root = str(self._data.root)
         if self._emulated:
-            return Sharing(root, lambda mold: EmulatedCutter(root, mold), NoMps(root), self._live_plans)
+            return Sharing(
+                root, lambda geometry: EmulatedCutter(root, geometry), NoMps(root), self._live_plans
+            )
         return Sharing(root, NvmlCutter, Mps(root), self._live_plans, hands_off=self._hands_off)
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
@@ -539,7 +543,7 @@ class LocalEngine:
         """Let go. Attempts go on under their supervisors; idle GPUs are left whole."""
         if self._found:
             with suppress(EngineError):
-                self._sharing.tidy(self._mold_of(self._found), now=True)
+                self._sharing.tidy(self._geometry_of(self._found), now=True)
         if not self._emulated and not self._hands_off:
             with suppress(OSError):
                 persistence.put_back(str(self._data.root), self._sharing.pinned())

@@ -12,7 +12,7 @@ from gpuyard.engines.local import machine, translate
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model import Node
-from gpuyard.model.mig import MOLDS, Mold
+from gpuyard.model.mig import MIG_MODELS, MigGeometry
 from gpuyard.model.units import GIB_MIB, MILLI
 
 EMULATED = "the GPUs are emulated"
@@ -27,9 +27,9 @@ class Host:
     readings: list[GpuReading]
 
     @property
-    def mold(self) -> Mold | None:
+    def geometry(self) -> MigGeometry | None:
         """How its GPUs can be cut; None: they cannot."""
-        return MOLDS.get(self.node.gpu_model)
+        return MIG_MODELS.get(self.node.gpu_model)
 
 
 @dataclass(frozen=True, slots=True)

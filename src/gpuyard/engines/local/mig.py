@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from gpuyard.core.fleet.mig_geometry import Place, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.local import files
-from gpuyard.model.mig import Mold
+from gpuyard.model.mig import MigGeometry
 
 FILE = "mig.json"
 LEFT_ALONE = "`card_settings: leave` keeps the yard from cutting it"
@@ -71,7 +71,7 @@ class Slices:
         mine = self.own().get(gpu, set())
         return tuple([place for place in self._cutter.places(gpu) or () if place not in mine])
 
-    def ensure(self, mold: Mold, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
+    def ensure(self, geometry: MigGeometry, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
         """The UUID of this slice, made now if it is not there. Idle slices in its way are removed first.
 
         `in_use` are the places on this GPU that live attempts hold: they are never touched.
@@ -85,8 +85,8 @@ class Slices:
                 self._note(gpu, wanted)
                 if there is None:
                     self._cutter.switch(gpu, True)
-                left = self._make_room(mold, gpu, wanted, set(there or ()), held)
-                if _crowded(mold, held | left, wanted):
+                left = self._make_room(geometry, gpu, wanted, set(there or ()), held)
+                if _crowded(geometry, held | left, wanted):
                     # No two overlap, but together they are too many: remove all that are not in use.
                     for place in sorted(left - held):
                         self._take_away(gpu, place)
@@ -94,16 +94,16 @@ class Slices:
             return self._cutter.uuid(gpu, wanted)
 
     def _make_room(
-        self, mold: Mold, gpu: str, wanted: Place, there: set[Place], held: set[Place]
+        self, geometry: MigGeometry, gpu: str, wanted: Place, there: set[Place], held: set[Place]
     ) -> set[Place]:
         """Remove idle slices where a slice is to be; gives the rest."""
         for place in sorted(there - held):
-            if flaw(mold, [place, wanted]):
+            if flaw(geometry, [place, wanted]):
                 self._take_away(gpu, place)
                 there.discard(place)
         return there
 
-    def keep(self, mold: Mold, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
+    def keep(self, geometry: MigGeometry, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
         """Cut a GPU to exactly this layout. Slices of it that exist stay; idle ones that are not in it are removed.
 
         Every slice is noted before it is made, so that a server that starts after a crash goes on from there.
@@ -208,13 +208,13 @@ class FoundSlices(Slices):
         """All slices of a GPU."""
         return self._cutter.places(gpu) or ()
 
-    def ensure(self, mold: Mold, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
+    def ensure(self, geometry: MigGeometry, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
         """The UUID of a slice that is there."""
         if wanted not in self.there(gpu):
             raise Permanent(f"{gpu} has no {wanted.profile} at slot {wanted.start}, and {LEFT_ALONE}")
         return self._cutter.uuid(gpu, wanted)
 
-    def keep(self, mold: Mold, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
+    def keep(self, geometry: MigGeometry, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
         """See that a GPU is cut like this."""
         if set(layout) != set(self.there(gpu)):
             raise Transient(f"{gpu} is cut in another way, and {LEFT_ALONE}")
@@ -228,7 +228,7 @@ class FoundSlices(Slices):
         """Nothing is taken away."""
 
 
-def _crowded(mold: Mold, there: set[Place], wanted: Place) -> bool:
+def _crowded(geometry: MigGeometry, there: set[Place], wanted: Place) -> bool:
     """Whether the slices that are there leave too little compute for the wanted one."""
     places = sorted(there - {wanted}, key=lambda place: place.start)
-    return bool(flaw(mold, [*places, wanted]))
+    return bool(flaw(geometry, [*places, wanted]))

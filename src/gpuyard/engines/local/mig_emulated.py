@@ -11,7 +11,7 @@ from typing import Any
 from gpuyard.core.fleet.mig_geometry import Place, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.local import files
-from gpuyard.model.mig import Mold
+from gpuyard.model.mig import MigGeometry
 
 FILE = "emulated-mig.json"
 
@@ -19,9 +19,9 @@ FILE = "emulated-mig.json"
 class EmulatedCutter:
     """GPUs on paper."""
 
-    def __init__(self, folder: str, mold: Mold | None) -> None:
+    def __init__(self, folder: str, geometry: MigGeometry | None) -> None:
         self._path = os.path.join(folder, FILE)
-        self._mold = mold
+        self._geometry = geometry
 
     def at_work(self) -> AbstractContextManager[object]:
         """Nothing to open."""
@@ -49,7 +49,7 @@ class EmulatedCutter:
         kept = self._kept()
         if on == (gpu in kept):
             return
-        if on and self._mold is None:
+        if on and self._geometry is None:
             raise Permanent(f"{gpu} cannot be cut: its model has no MIG")
         if not on and kept[gpu]:
             raise Transient(f"{gpu} is still cut into {len(kept[gpu])} slices")
@@ -62,9 +62,9 @@ class EmulatedCutter:
     def make(self, gpu: str, place: Place) -> None:
         """Make a slice exactly there."""
         kept = self._kept()
-        if gpu not in kept or self._mold is None:
+        if gpu not in kept or self._geometry is None:
             raise Transient(f"MIG is off at {gpu}")
-        if wrong := flaw(self._mold, [*[Place(*each) for each in kept[gpu]], place]):
+        if wrong := flaw(self._geometry, [*[Place(*each) for each in kept[gpu]], place]):
             raise Transient(f"{gpu}: {wrong}")
         kept[gpu].append(list(place))
         files.replace(self._path, kept)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.contract import Transient
-from gpuyard.model.mig import Mold, Profile
+from gpuyard.model.mig import MigGeometry, Profile
 
 _log = logging.getLogger(__name__)
 _OFF, _ON = 0, 1
@@ -17,9 +17,9 @@ _OFF, _ON = 0, 1
 class NvmlCutter:
     """The driver. Needs root."""
 
-    def __init__(self, mold: Mold) -> None:
-        self._mold = mold
-        self._by_number = {profile.number: profile for profile in mold.profiles}
+    def __init__(self, geometry: MigGeometry) -> None:
+        self._geometry = geometry
+        self._by_number = {profile.number: profile for profile in geometry.profiles}
 
     def at_work(self) -> AbstractContextManager[object]:
         """Keeps the driver open: opening it takes longer than most calls."""
@@ -65,8 +65,8 @@ class NvmlCutter:
 
     def make(self, gpu: str, place: Place) -> None:
         """Make a slice exactly there, with one compute instance over all of it."""
-        size = self._mold.profile(place.profile)
-        assert size is not None, f"{self._mold.model} has no {place.profile}"
+        size = self._geometry.profile(place.profile)
+        assert size is not None, f"{self._geometry.model} has no {place.profile}"
         with _driver(f"making {place.profile} at slot {place.start} of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
             spot = nvml.c_nvmlGpuInstancePlacement_t(place.start, size.memory)
@@ -91,7 +91,7 @@ class NvmlCutter:
 
     def _all(self, nvml: Any, handle: Any) -> Iterator[tuple[Any, Any]]:
         """Every instance with what the driver says of it."""
-        for profile in self._mold.profiles:
+        for profile in self._geometry.profiles:
             room = (nvml.c_nvmlGpuInstance_t * profile.count_max)()
             count = ctypes.c_uint(0)
             nvml.nvmlDeviceGetGpuInstances(handle, profile.number, room, ctypes.byref(count))
@@ -103,7 +103,7 @@ class NvmlCutter:
         found = {}
         with _driver(f"reading the placements of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
-            for profile in self._mold.profiles:
+            for profile in self._geometry.profiles:
                 room = (nvml.c_nvmlGpuInstancePlacement_t * 16)()
                 count = ctypes.c_uint(16)
                 nvml.nvmlDeviceGetGpuInstancePossiblePlacements(
@@ -175,11 +175,11 @@ def _driver(what: str) -> Iterator[Any]:
         pynvml.nvmlShutdown()
 
 
-def same_geometry(cutter: NvmlCutter, gpu: str, mold: Mold) -> list[str]:
+def same_geometry(cutter: NvmlCutter, gpu: str, geometry: MigGeometry) -> list[str]:
     """Where the driver's placements differ from ours, in words; empty: nowhere."""
     theirs = cutter.placements(gpu)
     return [
         f"{profile.name}: the driver has {theirs[profile.name]}, we have {profile.starts}"
-        for profile in mold.profiles
+        for profile in geometry.profiles
         if theirs.get(profile.name) != profile.starts
     ]

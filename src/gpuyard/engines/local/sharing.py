@@ -19,7 +19,7 @@ from gpuyard.engines.local.mig import Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.mps import CONTROL, THROUGH, Daemon, Mps, caps
 from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
-from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.units import MILLI
 
 PINS = "pins.json"
@@ -49,7 +49,7 @@ def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
             if readings
             else ""
         )
-    able = [each for each in readings if model_measured(each.name, each.memory_mib) in MOLDS]
+    able = [each for each in readings if model_measured(each.name, each.memory_mib) in MIG_MODELS]
     if not able or os.geteuid() != 0:
         return ""
     return (
@@ -73,7 +73,7 @@ class Sharing:
     def __init__(
         self,
         folder: str,
-        cutter: Callable[[Mold], Cutter],
+        cutter: Callable[[MigGeometry], Cutter],
         mps: Mps,
         plans: Callable[[], Iterator[dict[str, Any]]],
         clock_s: Callable[[], float] = time.monotonic,
@@ -88,20 +88,20 @@ class Sharing:
         self._clock_s = clock_s
         self._idle_since: dict[str, float] = {}
 
-    def _slices(self, mold: Mold) -> Slices:
+    def _slices(self, geometry: MigGeometry) -> Slices:
         kind = FoundSlices if self._hands_off else Slices
-        return kind(self._folder, self._cutter(mold))
+        return kind(self._folder, self._cutter(geometry))
 
     def prepare(self, part: Part, readings: list[GpuReading], account: Account) -> Ready:
         """Make the GPUs of an attempt on one node ready; `Transient` if that must be tried again."""
         uuids = [readings[gpu].uuid for gpu in part.gpus]
         if not uuids:
             return Ready(())
-        mold = MOLDS.get(model_measured(readings[0].name, readings[0].memory_mib))
+        geometry = MIG_MODELS.get(model_measured(readings[0].name, readings[0].memory_mib))
         if part.slices:
-            return self._cut(part, readings, mold)
-        if mold is not None:
-            slices = self._slices(mold)
+            return self._cut(part, readings, geometry)
+        if geometry is not None:
+            slices = self._slices(geometry)
             own = slices.own()
             for uuid in uuids:
                 if uuid in own:
@@ -118,10 +118,10 @@ class Sharing:
         environment = daemon.environment() | caps(part.milli, reading.memory_mib) | {THROUGH: "mps"}
         return Ready(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
 
-    def _cut(self, part: Part, readings: list[GpuReading], mold: Mold | None) -> Ready:
-        if mold is None:
+    def _cut(self, part: Part, readings: list[GpuReading], geometry: MigGeometry | None) -> Ready:
+        if geometry is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
-        slices, used = self._slices(mold), self._cuts()
+        slices, used = self._slices(geometry), self._cuts()
         for gpu in part.gpus:
             # A short job may come and go between two looks, and then the slices were not idle.
             self._idle_since.pop(readings[gpu].uuid, None)
@@ -132,7 +132,7 @@ class Sharing:
         devices, held = [], []
         for gpu, profile, start in part.slices:
             uuid = readings[gpu].uuid
-            devices.append(slices.ensure(mold, uuid, Place(profile, start), used.get(uuid, set())))
+            devices.append(slices.ensure(geometry, uuid, Place(profile, start), used.get(uuid, set())))
             used.setdefault(uuid, set()).add(Place(profile, start))
             held.append([uuid, profile, start])
         return Ready(tuple(devices), held={"slices": held})
@@ -186,15 +186,15 @@ class Sharing:
 
     def _keep(self, reading: GpuReading) -> Reply:
         """Make a GPU as it is pinned."""
-        mold = MOLDS.get(model_measured(reading.name, reading.memory_mib))
-        if mold is None:
+        geometry = MIG_MODELS.get(model_measured(reading.name, reading.memory_mib))
+        if geometry is None:
             return Reply(Answer.REFUSED, f"{reading.name} cannot be cut: it has no MIG")
-        slices, used = self._slices(mold), self._cuts().get(reading.uuid, set())
+        slices, used = self._slices(geometry), self._cuts().get(reading.uuid, set())
         try:
             if not self._hands_off and reading.uuid not in slices.own():
                 # An unused daemon still has the GPU open, and then MIG cannot be switched on.
                 self._mps.stop_unused(self._shared())
-            slices.keep(mold, reading.uuid, self.pinned()[reading.uuid], used)
+            slices.keep(geometry, reading.uuid, self.pinned()[reading.uuid], used)
         except Permanent as error:
             return Reply(Answer.REFUSED, str(error))
         except Transient as error:
@@ -205,9 +205,9 @@ class Sharing:
         """The yard's own slices, in use or not."""
         found: list[Slice] = []
         for gpu, reading in enumerate(readings):
-            mold = MOLDS.get(model_measured(reading.name, reading.memory_mib))
-            if mold is not None:
-                found += [Slice(gpu, *place) for place in self._slices(mold).there(reading.uuid)]
+            geometry = MIG_MODELS.get(model_measured(reading.name, reading.memory_mib))
+            if geometry is not None:
+                found += [Slice(gpu, *place) for place in self._slices(geometry).there(reading.uuid)]
         return tuple(found)
 
     def note(self) -> str:
@@ -218,14 +218,14 @@ class Sharing:
             f"shares of GPUs take turns and are not capped in memory or compute: {CONTROL} is not installed"
         )
 
-    def foreign(self, mold: Mold, uuid: str) -> bool:
+    def foreign(self, geometry: MigGeometry, uuid: str) -> bool:
         """Whether this GPU was cut from outside, and is of no use to the yard."""
         if self._hands_off:
-            return self._cutter(mold).places(uuid) == ()
-        slices = self._slices(mold)
+            return self._cutter(geometry).places(uuid) == ()
+        slices = self._slices(geometry)
         if uuid in slices.own():
             return bool(slices.foreign(uuid))
-        return self._cutter(mold).places(uuid) is not None
+        return self._cutter(geometry).places(uuid) is not None
 
     def daemon(self, gpu: str, uid: int) -> Daemon:
         """Where the MPS daemon for a GPU and a user is."""
@@ -239,7 +239,7 @@ class Sharing:
         """Processes below which what computes is ours."""
         return self._mps.pids()
 
-    def tidy(self, mold_of: Callable[[str], Mold | None], *, now: bool = False) -> list[str]:
+    def tidy(self, geometry_of: Callable[[str], MigGeometry | None], *, now: bool = False) -> list[str]:
         """Put back what has not been used for a while; gives what could not be, in words. GPUs are named by UUID."""
         troubles: list[str] = []
         used = self._shared()
@@ -249,14 +249,14 @@ class Sharing:
         own = {} if self._hands_off else own_slices(self._folder)
         cuts, pins = (self._cuts(), self.pinned()) if own else ({}, {})
         for uuid in sorted(own):
-            mold = mold_of(uuid)
-            if mold is None:
+            geometry = geometry_of(uuid)
+            if geometry is None:
                 continue
-            slices = self._slices(mold)
+            slices = self._slices(geometry)
             if pins.get(uuid):
                 # A restart of the machine removes slices: pinned ones are made again.
                 try:
-                    slices.keep(mold, uuid, pins[uuid], cuts.get(uuid, set()))
+                    slices.keep(geometry, uuid, pins[uuid], cuts.get(uuid, set()))
                 except (Transient, Permanent) as error:
                     troubles.append(str(error))
             elif self._rests(uuid, bool(cuts.get(uuid)), now):

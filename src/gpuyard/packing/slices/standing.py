@@ -22,7 +22,7 @@ from gpuyard.core.fleet.mig_placing import (
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
-from gpuyard.model.mig import MOLDS, Mold, Slice
+from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
 from gpuyard.packing.slices.worth import plain, profiles_of, values, with_place
@@ -43,7 +43,7 @@ class SliceStanding:
         """The members of each kind for which the rankings were made."""
         self._values: dict[str, Mapping[Held, int]] = {}
         """By GPU model."""
-        self._sizes: dict[tuple[str, str], tuple[Mold | None, int]] = {}
+        self._sizes: dict[tuple[str, str], tuple[MigGeometry | None, int]] = {}
         self._cheapest: dict[tuple[str, Held, str, Held], tuple[int, int] | None] = {}
         self._rankings: dict[tuple[str, int, bool], Ranking] = {}
 
@@ -101,8 +101,8 @@ class SliceStanding:
 
     def one_on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
         """`slices_on` for one slice, by far the most frequent case. Whole GPUs are alike, so only one is tried."""
-        mold, milli = self._size(nodes.node[number].gpu_model, shape.profile)
-        if mold is None:
+        geometry, milli = self._size(nodes.node[number].gpu_model, shape.profile)
+        if geometry is None:
             return None
         found: tuple[int, int, int] | None = None
         free, profile = nodes.gpu_free[number], shape.profile
@@ -117,7 +117,7 @@ class SliceStanding:
         for gpu in sorted(row, reverse=True):
             if free[gpu] < milli or (pins and gpu in pins):
                 continue
-            best = self.cheapest(mold, row[gpu], profile, idle.get(gpu, ()))
+            best = self.cheapest(geometry, row[gpu], profile, idle.get(gpu, ()))
             if best is not None and (found is None or best[0] < found[0]):
                 found = (best[0], gpu, best[1])
         if spare <= 0 or nodes.by_force:
@@ -125,40 +125,40 @@ class SliceStanding:
             mask = left if left or spare <= 0 else mask
         if mask:
             gpu = mask.bit_length() - 1
-            best = self.cheapest(mold, (), profile, idle.get(gpu, ()))
+            best = self.cheapest(geometry, (), profile, idle.get(gpu, ()))
             if best is not None and (found is None or best[0] < found[0]):
                 found = (best[0], gpu, best[1])
         return None if found is None else (found[0], (Slice(found[1], profile, found[2]),), milli)
 
-    def _size(self, model: str, profile: str) -> tuple[Mold | None, int]:
+    def _size(self, model: str, profile: str) -> tuple[MigGeometry | None, int]:
         """How a model is cut, if it has this profile, and what a slice takes of a GPU."""
         known = self._sizes.get((model, profile))
         if known is None:
-            mold = MOLDS.get(model)
-            size = mold.profile(profile) if mold else None
-            known = (mold, book_milli(mold, size)) if mold and size else (None, 0)
+            geometry = MIG_MODELS.get(model)
+            size = geometry.profile(profile) if geometry else None
+            known = (geometry, book_milli(geometry, size)) if geometry and size else (None, 0)
             self._sizes[model, profile] = known
         return known
 
-    def cheapest(self, mold: Mold, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
+    def cheapest(self, geometry: MigGeometry, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
         """What one more slice costs a GPU at its best place, and that place: of equals, the highest slot.
 
         Of equals, a place that spares idle slices is better, and one that reuses an idle slice as it is.
         """
-        known = (mold.model, held, profile, idle)
+        known = (geometry.model, held, profile, idle)
         if known in self._cheapest:
             return self._cheapest[known]
-        worth = self._values.get(mold.model)
+        worth = self._values.get(geometry.model)
         if worth is None:
-            worth = self._values[mold.model] = values(mold, self._weights(mold))
+            worth = self._values[geometry.model] = values(geometry, self._weights(geometry))
         now = tuple([Place(plain(place.profile), place.start) for place in held])
         costs = [
             (
                 worth[now] - worth[with_place(now, Place(plain(profile), start))],
-                *idle_harm(mold, idle, Place(profile, start)),
+                *idle_harm(geometry, idle, Place(profile, start)),
                 -start,
             )
-            for start in starts(mold, held, profile)
+            for start in starts(geometry, held, profile)
         ]
         found = None
         if costs:
@@ -167,12 +167,12 @@ class SliceStanding:
         self._cheapest[known] = found
         return found
 
-    def _weights(self, mold: Mold) -> dict[str, int]:
+    def _weights(self, geometry: MigGeometry) -> dict[str, int]:
         """How many slices of each profile are expected on GPUs of a model; a job for a whole GPU wants the largest."""
         found: dict[str, int] = {}
-        sizes = profiles_of(mold)
+        sizes = profiles_of(geometry)
         for shape, weight in self._mix:
-            if shape.ask.models and mold.model not in shape.ask.models:
+            if shape.ask.models and geometry.model not in shape.ask.models:
                 continue
             if shape.profile:
                 name = plain(shape.profile)

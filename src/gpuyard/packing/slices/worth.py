@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from gpuyard.core.fleet.mig_geometry import Held, Place, gpu_milli, starts
-from gpuyard.model.mig import Mold, Profile
+from gpuyard.model.mig import MigGeometry, Profile
 from gpuyard.model.units import MILLI
 
 PRESSURE = 80
@@ -46,27 +46,27 @@ def plain(name: str) -> str:
     return name.partition("+")[0]
 
 
-def profiles_of(mold: Mold) -> tuple[Profile, ...]:
+def profiles_of(geometry: MigGeometry) -> tuple[Profile, ...]:
     """Every size that a GPU can be cut to; the last is the whole GPU."""
-    return tuple([profile for profile in mold.profiles if "+" not in profile.name])
+    return tuple([profile for profile in geometry.profiles if "+" not in profile.name])
 
 
-def values(mold: Mold, weights: Mapping[str, int]) -> Mapping[Held, int]:
+def values(geometry: MigGeometry, weights: Mapping[str, int]) -> Mapping[Held, int]:
     """The value of every set of slices, if slices of these profiles arrive in these proportions."""
-    return _values(mold, tuple([max(0, weights.get(size.name, 0)) for size in profiles_of(mold)]))
+    return _values(geometry, tuple([max(0, weights.get(size.name, 0)) for size in profiles_of(geometry)]))
 
 
 @lru_cache(maxsize=32)
-def _values(mold: Mold, wanted: tuple[int, ...]) -> Mapping[Held, int]:
+def _values(geometry: MigGeometry, wanted: tuple[int, ...]) -> Mapping[Held, int]:
     # Cached, because estimates run many copies of one state forward.
-    ways, sizes = _ways(mold), profiles_of(mold)
+    ways, sizes = _ways(geometry), profiles_of(geometry)
     compute = sum([weight * size.compute for weight, size in zip(wanted, sizes, strict=True)])
     coming: list[tuple[int, float, float]] = []
     for index, (weight, size) in enumerate(zip(wanted, sizes, strict=True)):
         if weight:
-            part = gpu_milli(mold, size) / MILLI
+            part = gpu_milli(geometry, size) / MILLI
             press = PRESSURE * part * part
-            rate = weight * mold.compute / compute * (1.0 + press)
+            rate = weight * geometry.compute / compute * (1.0 + press)
             coming.append((index, rate, size.compute * press / (1.0 + press)))
     found = _swept(ways, coming)
     return {held: int(found[number] * SLICE + 0.5) for held, number in ways.number.items()}
@@ -105,13 +105,13 @@ def _swept(ways: _Ways, coming: list[tuple[int, float, float]]) -> list[float]:
 
 
 @cache
-def _ways(mold: Mold) -> _Ways:
-    sizes = profiles_of(mold)
+def _ways(geometry: MigGeometry) -> _Ways:
+    sizes = profiles_of(geometry)
     seen: list[Held] = [()]
     known: set[Held] = {()}
     for held in seen:
         for size in sizes:
-            for start in starts(mold, held, size.name):
+            for start in starts(geometry, held, size.name):
                 more = with_place(held, Place(size.name, start))
                 if more not in known:
                     known.add(more)
@@ -122,7 +122,7 @@ def _ways(mold: Mold) -> _Ways:
     taking = [
         tuple(
             [
-                tuple([number[with_place(held, Place(s.name, at))] for at in starts(mold, held, s.name)])
+                tuple([number[with_place(held, Place(s.name, at))] for at in starts(geometry, held, s.name)])
                 for s in sizes
             ]
         )
