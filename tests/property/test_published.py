@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from gpuyard.api.replica import Replica
+from gpuyard.control.plain_views import node_view
 from gpuyard.control.queue_list import Filter, QueueList
 from gpuyard.control.reading.judged import Judged
 from gpuyard.control.reading.model import Model
+from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.reading.rows import told
 from gpuyard.control.rights import ALL, Sight
@@ -74,6 +76,7 @@ class PublishedYard(Yard):
         self.shelf = Shelf(self)
         # By this clock the order takes long to make: it is often older than the rows.
         self.reading = Publisher(self.shelf, now_s=self.steady_s)
+        self.nodes = NodesReading(self.shelf)
         self.kept = self.reading.latest(), dict[int, tuple[Any, ...]]()
         """A model from before that nobody has read, and what it said of each job: that never changes."""
         self.replicas = [(Replica(), sight, [0, 0]) for sight in SIGHTS]
@@ -122,6 +125,8 @@ class PublishedYard(Yard):
             row.id: told(row) for row in model.jobs.values()
         }
         assert len(state.jobs) == model.jobs.count
+        numbers = range(len(state.nodes.node))
+        assert tuple(node_view(state, number) for number in numbers) == self.nodes.latest().views
         head, rows = shown(anew)
         now, own = shown(model)
         assert head == now

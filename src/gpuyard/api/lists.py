@@ -108,9 +108,12 @@ class _Lists:
 
     async def nodes(self, request: Request) -> Response:
         """Every node, with what is free on it, and what scripts call pools, tenants and classes."""
-        views, sight = self._yard.views, asker(request.scope).sight
-        nodes = await in_thread(views.nodes)
-        return answer({"nodes": nodes, "script_names": await in_thread(views.script_names, sight)})
+        sight = asker(request.scope).sight
+
+        def made() -> bytes:
+            return encoded(self._yard.views.nodes(sight))
+
+        return Response(await in_thread(made), media_type="application/json")
 
     async def overview(self, request: Request) -> Response:
         """For a screen that is drawn again and again."""

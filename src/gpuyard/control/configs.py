@@ -332,12 +332,7 @@ def _notes(state: State, settings: Settings) -> list[str]:
 
 def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
     tenants = state.tenants
-    waiting: dict[str, int] = {}
-    for record in state.jobs.values():
-        if record.phase is None:
-            for number in tenants.chain[record.leaf]:
-                path = tenants.path[number]
-                waiting[path] = waiting.get(path, 0) + 1
+    waiting, _milli = state.counts.by_tenant(tenants.chain)
     rows = []
     configured = {tenant.path: tenant for tenant in state.settings.tenants}
     numbers = [number for number, path in tenants.places() if path and not path.endswith("/-")]
@@ -356,7 +351,7 @@ def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
                 "lend": _gpus(quota.lend) if quota else {},
                 "gpus_used": tenants.used[number][0] / 1000,
                 "running": tenants.running[number],
-                "waiting": waiting.get(path, 0),
+                "waiting": waiting[number],
                 "classes": [klass.name for klass in state.settings.classes if is_theirs(klass, path, "")],
                 **caps_view(caps(state, number, now_ms)),
             }

@@ -95,12 +95,7 @@ def _node(state: State, number: int) -> View:
 
 def _tenants(state: State) -> list[View]:
     tenants = state.tenants
-    waiting = [0] * len(tenants.path)
-    wanted_milli = [0] * len(tenants.path)
-    for count in state.counts.waiting():
-        for number in tenants.chain[count.leaf]:
-            waiting[number] += count.jobs
-            wanted_milli[number] += count.jobs * count.gpu_milli
+    waiting, wanted_milli = state.counts.by_tenant(tenants.chain)
     found = []
     for path, number in sorted(tenants.number.items()):
         limit = tenants.limit[number][0]

@@ -11,9 +11,10 @@ from gpuyard.control.explained import no_job, why_view
 from gpuyard.control.foresight.thought import Beside, Own, Think
 from gpuyard.control.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
 from gpuyard.control.overview import overview
-from gpuyard.control.plain_views import View, ended_job, live_job, live_task, node_view
+from gpuyard.control.plain_views import View, ended_job, live_job, live_task
 from gpuyard.control.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
 from gpuyard.control.reading.model import Said, unsaid
+from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.retention import ENVIRONMENTS, SCRIPTS, removed_text
@@ -21,7 +22,7 @@ from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import files, recipe_of
 from gpuyard.control.tries import tries_of
 from gpuyard.core.estimate.estimate import estimate
-from gpuyard.model import JobState, Node
+from gpuyard.model import JobState, Node, Settings
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 
 PAGE_MAX = 1000
@@ -51,6 +52,7 @@ class Views:
         self._now_ms = now_ms
         self.reading = Publisher(books, late, said)
         """What is published of the books: lists take it from there, without a lock."""
+        self._fleet = NodesReading(books)
 
     # -- one job -------------------------------------------------------------------------------------------------
 
@@ -173,12 +175,11 @@ class Views:
         view = self.job(label, brief=True, sight=sight)
         if view.get("array"):
             raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
-        with self._books.lock:
-            record = self._books.state.jobs.get(view["id"])
-            name = record.job.spec.recipe if record is not None else ""
+        row = self.reading.latest().jobs.get(view["id"])
+        name = row.job.spec.recipe if row is not None else ""
         if not name:
-            row = self._books.store.history(view["id"])
-            name = row.detail.get("spec", {}).get("recipe", "") if row is not None else ""
+            ended = self._books.store.history(view["id"])
+            name = ended.detail.get("spec", {}).get("recipe", "") if ended is not None else ""
         found = recipe_of(self._books.store, name)
         removed = self._recipe_removed(name, found)
         self.check_kept({**view, "removed": removed}, SCRIPTS)
@@ -285,27 +286,22 @@ class Views:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def nodes(self) -> list[View]:
-        """The fleet."""
-        with self._books.lock:
-            self._books.catch_up()
-            state = self._books.state
-            return [node_view(state, number) for number in range(len(state.nodes.node))]
-
-    def script_names(self, sight: Sight = ALL) -> View:
-        """Names that scripts have for pools, tenants and classes; of tenants only for those that one may know of."""
-        with self._books.lock:
-            self._books.catch_up()
-            settings = self._books.state.settings
-        return {
-            "partitions": {name: list(pools) for name, pools in settings.partitions.items()},
-            "accounts": {name: path for name, path in settings.accounts.items() if sight.knows(path)},
-            "qos": dict(settings.qos),
-        }
+    def nodes(self, sight: Sight = ALL) -> View:
+        """The fleet, and what scripts call pools, tenants and classes; of tenants only what is in sight."""
+        found = self._fleet.latest()
+        return {"nodes": found.views, "script_names": _script_names(found.settings, sight)}
 
     def overview(self, sight: Sight = ALL) -> View:
         """GPUs and tenants, for a screen."""
         return overview(self.reading.fleet(), self._now_ms(), sight)
+
+
+def _script_names(settings: Settings, sight: Sight) -> View:
+    return {
+        "partitions": {name: list(pools) for name, pools in settings.partitions.items()},
+        "accounts": {name: path for name, path in settings.accounts.items() if sight.knows(path)},
+        "qos": dict(settings.qos),
+    }
 
 
 def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:

@@ -315,6 +315,19 @@ def test_there_is_nothing_before_the_first_version(here: Here) -> None:
         here.configs.earlier(9)
 
 
+def test_the_tree_of_tenants_is_told_without_a_look_at_all_jobs(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in ("a/ana", "a/ana", "b"):
+        here.rig.submit(tenant=tenant)
+    here.rig.books.catch_up()
+    monkeypatch.setattr(here.rig.books.state, "jobs", None)
+
+    rows = {row["tenant"]: row["waiting"] for row in here.configs.tenants()}
+
+    assert {"a": 2, "a/ana": 2, "b": 1} == {path: rows[path] for path in ("a", "a/ana", "b")}
+
+
 def test_the_tree_of_tenants_tells_what_they_may_and_do_use(here: Here) -> None:
     job_id = here.rig.submit(tenant="a/ana")
     here.rig.submit(tenant="a/ana")

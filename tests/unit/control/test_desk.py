@@ -344,9 +344,12 @@ def test_a_server_that_is_not_roots_runs_nobody_elses_jobs(
 
 def test_nodes_are_drained_and_taken_back(desk: Rig) -> None:
     desk.desk.drain(ROOT, "n1", "a fan").result(10)
-    assert ("DRAINED", "a fan") == (desk.views.nodes()[0]["state"], desk.views.nodes()[0]["why"])
+    assert ("DRAINED", "a fan") == (
+        desk.views.nodes()["nodes"][0]["state"],
+        desk.views.nodes()["nodes"][0]["why"],
+    )
     desk.desk.resume(ROOT, "n1").result(10)
-    assert "UP" == desk.views.nodes()[0]["state"]
+    assert "UP" == desk.views.nodes()["nodes"][0]["state"]
     with pytest.raises(NotFound, match="there is no node 'n2'; known nodes: n1"):
         desk.desk.drain(ROOT, "n2", "").result(10)
 

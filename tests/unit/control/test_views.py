@@ -347,8 +347,8 @@ def test_names_of_tenants_are_told_to_those_who_may_know_of_them(tmp_path: Path)
             "partitions": {"gpu": ["a", "b"]},
             "accounts": names,
             "qos": {"high": "batch"},
-        } == views.script_names()
-        assert {"nlp": "research/text"} == views.script_names(Sight(("research",)))["accounts"]
+        } == views.nodes()["script_names"]
+        assert {"nlp": "research/text"} == views.nodes(Sight(("research",)))["script_names"]["accounts"]
 
 
 def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(

@@ -4,7 +4,7 @@ through all jobs to know.
 Derived: never dumped. A job waits here while it has no attempt, also if it is held or set aside.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class OfUser:
@@ -53,3 +53,15 @@ class Counts:
     def waiting(self) -> Iterable[Count]:
         """Those that are not empty."""
         return [count for count in self.known.values() if count.jobs]
+
+    def by_tenant(self, chain: Sequence[Iterable[int]]) -> tuple[list[int], list[int]]:
+        """For each tenant with all below it: how many jobs wait, and the milli-GPUs that they ask for.
+
+        `chain` has the numbers of each tenant and of all above it.
+        """
+        jobs, milli = [0] * len(chain), [0] * len(chain)
+        for count in self.waiting():
+            for number in chain[count.leaf]:
+                jobs[number] += count.jobs
+                milli[number] += count.jobs * count.gpu_milli
+        return jobs, milli

@@ -1,0 +1,99 @@
+"""The nodes as they were at one event, for readers without a lock: only nodes that have changed since are made anew.
+
+A reader sees what was written before it asked. Where nothing is new it takes no lock; where the books are busy for
+longer than `WAIT_S`, it has what was published last.
+"""
+
+from dataclasses import dataclass
+from threading import Lock
+
+from gpuyard.control.books import Books
+from gpuyard.control.plain_views import View, node_view
+from gpuyard.control.reading.publisher import WAIT_S
+from gpuyard.core import State
+from gpuyard.core.fleet.nodes import DirtyNodes
+from gpuyard.model import Settings
+
+PIECE = 500
+"""Nodes that are made in one hold of the books' lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """All nodes, and the settings that name them, at one event."""
+
+    seq: int
+    views: tuple[View, ...]
+    settings: Settings
+
+
+class NodesReading:
+    """The published nodes of one process. Any thread may ask, as long as it does not hold the books' lock."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._lock = Lock()
+        """Taken before the books' lock, by the reader that makes what is new."""
+        self._state: State | None = None
+        self._dirty = DirtyNodes()
+        self._views: list[View] = []
+        self._nodes: Nodes | None = None
+
+    def latest(self) -> Nodes:
+        """The nodes as they are now; where the books are busy for long, as they were published last."""
+        books, known = self._books, self._nodes
+        if known is not None and known.seq == books.store.head() and books.state is self._state:
+            return known
+        wait_s = -1 if known is None else WAIT_S
+        if not self._lock.acquire(timeout=wait_s):
+            return self._nodes or self.latest()
+        try:
+            if not books.lock.acquire(timeout=wait_s):
+                assert self._nodes is not None
+                return self._nodes
+            try:
+                books.catch_up()
+                return self._publish()
+            except BaseException:
+                # What has changed may be half made: all of it is made anew.
+                self._state = None
+                raise
+            finally:
+                books.lock.release()
+        finally:
+            self._lock.release()
+
+    def drop(self) -> None:
+        """Forget what was published: it is made anew for the next reader."""
+        with self._lock:
+            self._state, self._nodes, self._views = None, None, []
+
+    def _publish(self) -> Nodes:
+        """Called with both locks. Others have the books between pieces; what changes meanwhile is made once more."""
+        books = self._books
+        while True:
+            state = books.state
+            if state is not self._state:
+                self._state, self._dirty, self._views = state, DirtyNodes(), []
+            changed = self._changed()
+            for first in range(PIECE, len(changed), PIECE):
+                self._make(changed[first - PIECE : first])
+                books.pause()
+                if books.state is not state:
+                    break
+            else:
+                self._make(changed[-(len(changed) % PIECE or PIECE) :])
+                self._make(self._changed())
+                self._nodes = Nodes(books.seq, tuple(self._views), state.settings)
+                return self._nodes
+
+    def _changed(self) -> list[int]:
+        assert self._state is not None
+        return sorted(self._dirty.changed(self._state.nodes))
+
+    def _make(self, numbers: list[int]) -> None:
+        state, views = self._state, self._views
+        assert state is not None
+        views += [{}] * (len(state.nodes.node) - len(views))
+        for number in numbers:
+            views[number] = node_view(state, number)

@@ -1,0 +1,94 @@
+"""The published nodes: read without the books' lock, and made anew only where something has changed."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.control.plain_views import View
+from gpuyard.control.reading import nodes as reading
+from gpuyard.model import Node, NodeAdded, NodeCordoned
+from rigs.desk import Rig, rig
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as found:
+        found.add(
+            *[
+                NodeAdded(0, Node(f"n{number}", "c", "p", "H100", 8, 16_000, 64_000))
+                for number in (2, 3, 4, 5)
+            ]
+        )
+        yield found
+
+
+def while_busy(yard: Rig, ask: Callable[[], Any]) -> list[Any]:
+    """What another thread is told while somebody has the books."""
+    found: list[Any] = []
+    with yard.books.lock:
+        thread = threading.Thread(target=lambda: found.append(ask()))
+        thread.start()
+        thread.join(10)
+    return found
+
+
+def free(views: tuple[View, ...]) -> list[Any]:
+    return [view["gpus_free"] for view in views]
+
+
+def test_nodes_need_no_books_where_nothing_has_happened(yard: Rig) -> None:
+    before = yard.views.nodes()
+
+    assert [before] == while_busy(yard, yard.views.nodes)
+
+
+def test_nodes_are_those_published_last_where_the_books_are_busy_for_long(
+    yard: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WAIT_S", 0.05)
+    before = yard.views.nodes()
+    job_id = yard.submit(gpus=1)
+    yard.start(job_id)
+
+    assert [before] == while_busy(yard, yard.views.nodes)
+    assert [7, 8, 8, 8, 8] == free(yard.views.nodes()["nodes"])
+
+
+def test_a_reader_sees_what_was_written_before_it_asked_and_other_nodes_are_not_made_again(yard: Rig) -> None:
+    before = yard.views.nodes()["nodes"]
+    yard.add(NodeCordoned(0, 2, "a fan"))
+    after = yard.views.nodes()["nodes"]
+
+    assert ["UP", "UP", "DRAINED", "UP", "UP"] == [view["state"] for view in after]
+    assert [True, True, False, True, True] == [a is b for a, b in zip(before, after, strict=True)]
+    assert "UP" == before[2]["state"]
+
+
+def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
+    yard: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE", 2)
+    job_id, pauses, let_others = yard.submit(gpus=1), [], yard.books.pause
+
+    def pause() -> None:
+        pauses.append(1)
+        let_others()
+        if len(pauses) == 1:
+            yard.start(job_id)
+
+    monkeypatch.setattr(yard.books, "pause", pause)
+
+    assert [7, 8, 8, 8, 8] == free(yard.views.nodes()["nodes"])
+    assert 2 == len(pauses)
+
+
+def test_books_that_are_read_anew_are_published_anew(yard: Rig) -> None:
+    before = yard.views.nodes()["nodes"]
+    yard.books.reload()
+    after = yard.views.nodes()["nodes"]
+
+    assert before == after
+    assert not any(a is b for a, b in zip(before, after, strict=True))
