@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from gpuyard.api.client import API
 from gpuyard.core.state.dump import dump, load
 from gpuyard.store import CODEC
+from gpuyard.wire import endpoints
 
 from .conftest import Box, until
 
@@ -49,7 +49,7 @@ def _submitted(line: dict[str, Any]) -> int | None:
 
 def _snapshot(box: Box) -> dict[str, Any]:
     with box.client() as client:
-        found: dict[str, Any] = json.loads(client._raw("GET", f"{API}/debug/snapshot"))
+        found: dict[str, Any] = client.ask_for(endpoints.SNAPSHOT)
     return found
 
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import jsonschema_rs
 
-from gpuyard.api.calling import API
 from gpuyard.api.client import Client
 from gpuyard.api.http import Head
+from gpuyard.wire import described
+from gpuyard.wire.endpoints import API
 
 _PROPERTIES = "additionalProperties"
 
@@ -38,6 +39,17 @@ def closed(description: dict[str, Any]) -> dict[str, Any]:
         if "properties" in parts[name]:
             parts[name].setdefault(_PROPERTIES, False)
     return found
+
+
+def held_to(form: str, value: Any) -> Any:
+    """The value, which has the form of that reply and no field besides."""
+    parts = described.schemas([described.form(form)])
+    for each in parts.values():
+        each[_PROPERTIES] = False
+    schema = {**described.ref(form), "components": {"schemas": parts}}
+    flaws = [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(value)]
+    assert not flaws, flaws
+    return value
 
 
 class Description:

@@ -3,64 +3,39 @@
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from gpuyard.api.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
-from gpuyard.api.replies import (
-    AuditReply,
-    LoginReply,
-    MeReply,
-    NewTokenReply,
-    RevokedReply,
-    TokensReply,
-    UnboundReply,
-)
-from gpuyard.api.routes import CURSOR, USER, add, limit
-from gpuyard.api.schemas import OidcLogin, TokenRequest, checked
+from gpuyard.api.routes import Handlers
+from gpuyard.api.schemas import OidcLogin, TokenRequest, checked, sent
 from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
 from gpuyard.control.audit import audit
 from gpuyard.control.labels import row_label
 from gpuyard.control.newjobs import home_of
 from gpuyard.control.people import NO_UID, Person
 from gpuyard.control.refusals import Impossible
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.control.tokens import Asked, Office, token_view
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import TokenRow
+from gpuyard.wire import endpoints
 
-AUDIT_MAX = 1000
 
-
-def routes(yard: Yard) -> APIRouter:
+def handlers(yard: Yard) -> Handlers:
     """Tokens, login and the audit trail."""
-    router = APIRouter(tags=["people"])
     api = _People(yard)
-    add(router, "GET", "/me", api.me, Action.SELF, "Who asks, and what they may do", MeReply)
-    add(
-        router,
-        "GET",
-        "/tokens",
-        api.tokens,
-        Action.SELF,
-        "Tokens that concern you",
-        TokensReply,
-        problems=(409,),
-    )
-    add(router, "POST", "/tokens", api.make, Action.MAKE_TOKEN, "Make a token", NewTokenReply, status=201,
-        body=TokenRequest, problems=(409,))  # fmt: skip
-    add(router, "DELETE", "/tokens/{id}", api.revoke, Action.SELF, "Revoke a token, and those made with it",
-        RevokedReply, problems=(404, 409))  # fmt: skip
-    add(router, "DELETE", "/logins/{user}", api.unbind, Action.UNBIND_NAME,
-        "Unbind a name from the person who logged in with it first", UnboundReply, problems=(404, 409))  # fmt: skip
-    add(router, "GET", "/audit", api.audit, Action.SEE_ALL, "What everybody did, newest first", AuditReply,
-        parameters=(USER, limit(AUDIT_MAX), CURSOR))  # fmt: skip
-    add(router, "GET", "/login", api.ways, Action.ANYBODY, "How to log in here", LoginReply)
-    add(router, "POST", "/login/oidc", api.login, Action.ANYBODY, "Trade an ID token for a token of the yard",
-        NewTokenReply, status=201, body=OidcLogin, problems=(401, 403, 404, 409, 422))  # fmt: skip
-    return router
+    return {
+        endpoints.ME: api.me,
+        endpoints.TOKENS: api.tokens,
+        endpoints.MAKE_TOKEN: api.make,
+        endpoints.REVOKE: api.revoke,
+        endpoints.UNBIND: api.unbind,
+        endpoints.AUDIT: api.audit,
+        endpoints.LOGIN_WAYS: api.ways,
+        endpoints.LOGIN_OIDC: api.login,
+    }
 
 
 class _People:
@@ -105,7 +80,7 @@ class _People:
 
     async def make(self, request: Request) -> Response:
         """The secret is in this answer and nowhere else."""
-        wanted = checked(TokenRequest, object_of(await bytes_of(request)))
+        wanted = await sent(TokenRequest, request, required=True)
         lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
         asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
         future = await in_thread(self._office.make, asker(request.scope), asked)
@@ -121,7 +96,7 @@ class _People:
 
     async def audit(self, request: Request) -> Response:
         """Lines of the log that name a person."""
-        sent = request.query_params
+        query = request.query_params
         nodes = self._yard.books.state.nodes.node
 
         def node(number: int) -> str:
@@ -136,8 +111,8 @@ class _People:
             return row_label(row) if row is not None else str(job_id)
 
         def made() -> tuple[list[dict[str, Any]], int | None]:
-            user, before = sent.get("user", ""), cursor_of(sent)
-            limit = limit_of(sent, AUDIT_MAX)
+            user, before = query.get("user", ""), cursor_of(query)
+            limit = limit_of(query)
             return audit(self._yard.store, node, job, user=user, before_seq=before, limit=limit)
 
         lines, more = await in_thread(made)

@@ -11,23 +11,21 @@ from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
 from gpuyard.api import access, changes, configs, foresight, jobs, lists, partitions, pruning, streams, why
-from gpuyard.api.front import add_front
+from gpuyard.api.front import front_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.pulse import Pulse
-from gpuyard.api.replies import HealthReply, ReadyReply, VersionReply
-from gpuyard.api.routes import add, describe
+from gpuyard.api.routes import Handlers, serve
 from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
 
 _log = logging.getLogger(__name__)
-
-PREFIX = "/api/v1"
 
 
 def build(yard: Yard) -> FastAPI:
@@ -46,25 +44,28 @@ def build(yard: Yard) -> FastAPI:
         title="gpuyard",
         version=__version__,
         description="Submit jobs to shared GPUs, see where they stand and why, act on them.",
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=endpoints.DESCRIPTION,
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
     )
-    # Before the routes of jobs, which would take `logs` for an id.
-    app.include_router(streams.routes(yard), prefix=PREFIX)
-    app.include_router(changes.routes(yard), prefix=PREFIX)
-    app.include_router(foresight.routes(yard, turns), prefix=PREFIX)
-    app.include_router(jobs.routes(yard, turns), prefix=PREFIX)
-    app.include_router(lists.routes(yard), prefix=PREFIX)
-    app.include_router(partitions.routes(yard), prefix=PREFIX)
-    app.include_router(configs.routes(yard), prefix=PREFIX)
-    app.include_router(pruning.routes(yard), prefix=PREFIX)
-    app.include_router(why.routes(yard, turns), prefix=PREFIX)
-    app.include_router(access.routes(yard), prefix=PREFIX)
-    _add_health(app, yard)
-    add_front(app, yard, f"{PREFIX}/openapi.json")
-    describe(app)
+    serve(
+        app,
+        {
+            **streams.handlers(yard),
+            **changes.handlers(yard),
+            **foresight.handlers(yard, turns),
+            **jobs.handlers(yard, turns),
+            **lists.handlers(yard),
+            **partitions.handlers(yard),
+            **configs.handlers(yard),
+            **pruning.handlers(yard),
+            **why.handlers(yard, turns),
+            **access.handlers(yard),
+            **_health(yard),
+            endpoints.FRONT: front_of(yard),
+        },
+    )
     for kind in (Problem, YardError, EngineError, Exception):
         app.add_exception_handler(kind, _explained)
     app.add_exception_handler(HTTPException, _not_served)
@@ -84,10 +85,10 @@ def quick(yard: Yard) -> dict[tuple[str, str], Any]:
             response = await _explained(request, error)
         await response(scope, receive, send)
 
-    return {("POST", f"{PREFIX}/jobs"): submission}
+    return {(endpoints.SUBMIT.method, endpoints.SUBMIT.path): submission}
 
 
-def _add_health(app: FastAPI, yard: Yard) -> None:
+def _health(yard: Yard) -> Handlers:
     async def healthz() -> Response:
         """The process is there."""
         return answer({"ok": True})
@@ -105,14 +106,7 @@ def _add_health(app: FastAPI, yard: Yard) -> None:
         """Which release this is, and which yard."""
         return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
 
-    for path, handler, summary, reply in (
-        ("/healthz", healthz, "Whether the process is there", HealthReply),
-        ("/readyz", readyz, "Whether it can do its work", ReadyReply),
-        ("/version", version, "Which release this is", VersionReply),
-    ):
-        # A server that is not ready answers in the same form.
-        others = {503: ReadyReply} if reply is ReadyReply else None
-        add(app, "GET", path, handler, Action.ANYBODY, summary, reply, others=others, tags=["health"])
+    return {endpoints.HEALTH: healthz, endpoints.READY: readyz, endpoints.VERSION: version}
 
 
 async def _explained(request: Request, error: Exception) -> Response:
@@ -128,7 +122,7 @@ async def _not_served(request: Request, error: Any) -> Response:
         404: f"there is nothing at {request.url.path[:200]}",
         405: f"{request.method} is not for {request.url.path[:200]}",
     }.get(error.status_code, str(error.detail))
-    hint = f"{PREFIX}/openapi.json lists what there is."
+    hint = f"{endpoints.DESCRIPTION} lists what there is."
     return Problem(error.status_code, text, hint, headers=error.headers).response()
 
 

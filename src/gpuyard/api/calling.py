@@ -14,8 +14,8 @@ from typing import Any, Self
 from gpuyard.api.finding import find, sockets_of
 from gpuyard.api.http import Connection, Head
 from gpuyard.errors import BadInput, YardError
+from gpuyard.wire.endpoints import Endpoint
 
-API = "/api/v1"
 TIMEOUT_S = 60.0
 PATIENCE_S = 10.0
 """How long a lost connection is tried to be made again."""
@@ -110,18 +110,19 @@ class Caller:
         secret = "Authorization" in self._headers
         return Connection(self._address, timeout_s, self._tls, secret=secret)
 
-    def _call(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    def ask_for(
+        self,
+        endpoint: Endpoint,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **values: Any,
     ) -> Any:
-        return json.loads(self._raw(method, path, body, headers))
-
-    def _raw(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> bytes:
-        head, content = self._exchange(method, path, body, headers or {})
+        """The answer of an endpoint; `values` go into its path and its query."""
+        sent = None if body is None else json.dumps(body).encode()
+        head, content = self._exchange(endpoint.method, endpoint.address(**values), sent, headers or {})
         if head.status >= 400:
             raise _refused(head, content)
-        return content
+        return json.loads(content)
 
     def _piece_of_log(self, path: str) -> tuple[bytes, int]:
         """A piece of a log, and the offset at which to read on; -1: the server does not say."""

@@ -13,20 +13,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from gpuyard.api.pace import charge, in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
-from gpuyard.api.routes import add, query
+from gpuyard.api.routes import Handlers
 from gpuyard.api.streams import QUIET_S, event, events, still
 from gpuyard.control.people import Person
 from gpuyard.control.queue_rows import QUEUE_COLUMNS
 from gpuyard.control.reading.model import Model
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.errors import YardError
+from gpuyard.wire import endpoints
 
 _log = logging.getLogger(__name__)
 
@@ -41,15 +41,9 @@ TURN_S = 0.0001
 _AFTER = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,32})?")
 
 
-def routes(yard: Yard) -> APIRouter:
+def handlers(yard: Yard) -> Handlers:
     """What changes in the queue."""
-    router = APIRouter(tags=["streams"])
-    after = query(
-        "after", "From after this event on: `seq` of a list, or the id of the last event of this stream."
-    )
-    add(router, "GET", "/changes", _Changes(yard).changes, Action.SEE_QUEUE, "Follow the queue", "text/event-stream",
-        parameters=(after,))  # fmt: skip
-    return router
+    return {endpoints.CHANGES: _Changes(yard).changes}
 
 
 class _Changes:

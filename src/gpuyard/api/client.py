@@ -12,22 +12,80 @@ the one of the last `yard login`. A submission carries an idempotency key and is
 so it happens once.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuyard.api.answers import Asked, End, Fleet, Job, Node, Overview, Page, Queue, Standing, Submitted
-from gpuyard.api.calling import API, FIRST_PAUSE_S, Caller, NoServer, Refused
+from gpuyard.api.calling import FIRST_PAUSE_S, Caller, NoServer, Refused
 from gpuyard.api.surroundings import environment, here, umask
+from gpuyard.wire import endpoints
+from gpuyard.wire.endpoints import API
+
+if TYPE_CHECKING:
+    # For the types alone: they are many, and a command that starts does not wait for them.
+    from gpuyard.wire.replies.fleet import (
+        DefragReply,
+        DrainReply,
+        GpusReply,
+        MigPlanReply,
+        MigReply,
+        NodeReply,
+        NodesReply,
+        OverviewReply,
+        PinnedReply,
+        ReleasedReply,
+    )  # fmt: skip
+    from gpuyard.wire.replies.jobs import (
+        AskedReply,
+        CheckpointReply,
+        DryRunReply,
+        End,
+        EtaReply,
+        ExplainedReply,
+        JobReply,
+        JobView,
+        OneOfMany,
+        QueueReply,
+        RecipeReply,
+        Standing,
+    )  # fmt: skip
+    from gpuyard.wire.replies.people import (
+        AuditReply,
+        LoginReply,
+        MeReply,
+        NewTokenReply,
+        ProjectionReply,
+        PruneReply,
+        ReadyReply,
+        RevokedReply,
+        TokenReply,
+        UnboundReply,
+        VersionReply,
+    )  # fmt: skip
+    from gpuyard.wire.replies.tenants import (
+        AppliedReply,
+        ConfigReply,
+        ConfigVersionReply,
+        DifferenceReply,
+        ShareReply,
+        TenantReply,
+    )  # fmt: skip
 
 ASKED_AT_ONCE = 2000
 """Jobs in one request: few enough to be answered well within a client's timeout."""
 
-_CONFIG = f"{API}/config"
+__all__ = ["API", "Client", "NoServer", "Page", "Refused"]
 
-__all__ = ["API", "Client", "NoServer", "Refused"]
+
+class Page(NamedTuple):
+    """Some jobs, and where the next ones begin; None: there are no more."""
+
+    jobs: list[JobView]
+    next_cursor: str | None
 
 
 class Client(Caller):
@@ -41,7 +99,7 @@ class Client(Caller):
         *,
         key: str = "",
         **fields: Any,
-    ) -> Submitted:
+    ) -> JobReply:
         """Submit a job: the fields of `POST /jobs`, as one mapping or by name (`klass` for `class`).
 
         It runs in this folder and with this environment and umask, as with `yard submit`, unless `cwd`, `env` and
@@ -56,31 +114,23 @@ class Client(Caller):
             wanted["umask"] = umask()
         if "klass" in wanted:
             wanted["class"] = wanted.pop("klass")
-        body = json.dumps(wanted).encode()
-        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
-        accepted: Submitted = self._call("POST", f"{API}/jobs", body, headers)
-        return accepted
+        return self.ask_for(endpoints.SUBMIT, wanted, {"Idempotency-Key": key or os.urandom(16).hex()})
 
-    def job(self, job_id: int | str, *, explain: bool = True) -> Job:
+    def job(self, job_id: int | str, *, explain: bool = True) -> JobView:
         """One job, live or ended."""
-        found: Job = self._call("GET", f"{API}/jobs/{_part(job_id)}?explain={str(explain).lower()}")
-        return found
+        return self.ask_for(endpoints.JOB, id=job_id, explain=str(explain).lower())
 
-    def recipe(self, job_id: int | str) -> dict[str, Any]:
+    def recipe(self, job_id: int | str) -> RecipeReply:
         """How a job is run: command or script, folder, environment. For its owner and administrators."""
-        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/recipe")
-        return found
+        return self.ask_for(endpoints.RECIPE, id=job_id)
 
-    def why(self, job_id: int | str, *, at_ms: int | None = None) -> dict[str, Any]:
+    def why(self, job_id: int | str, *, at_ms: int | None = None) -> ExplainedReply:
         """Why a job waits, or waited at a time in the past: `GET /jobs/{id}/why`."""
-        query = _query({"at_ms": "" if at_ms is None else at_ms})
-        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/why{query}")
-        return found
+        return self.ask_for(endpoints.WHY, id=job_id, at_ms=at_ms)
 
-    def share(self, tenant: str = "") -> dict[str, Any]:
+    def share(self, tenant: str = "") -> ShareReply:
         """How the tenants stand: `GET /share`."""
-        found: dict[str, Any] = self._call("GET", f"{API}/share{_query({'tenant': tenant})}")
-        return found
+        return self.ask_for(endpoints.SHARE, tenant=tenant)
 
     def jobs(
         self,
@@ -93,8 +143,14 @@ class Client(Caller):
         cursor: str | None = None,
     ) -> Page:
         """A page of jobs, newest first."""
-        query = {"state": ",".join(states), "tenant": tenant, "user": user, "name": name, "limit": limit}
-        found = self._call("GET", f"{API}/jobs{_query(query | {'cursor': cursor or ''})}")
+        asked: dict[str, Any] = {
+            "state": ",".join(states),
+            "tenant": tenant,
+            "user": user,
+            "name": name,
+            "limit": limit,
+        }
+        found = self.ask_for(endpoints.JOBS, **asked, cursor=cursor)
         return Page(found["jobs"], found["next_cursor"])
 
     def history(
@@ -109,9 +165,14 @@ class Client(Caller):
         cursor: str | None = None,
     ) -> Page:
         """A page of ended jobs, newest first."""
-        query = {"state": ",".join(states), "tenant": tenant, "user": user, "name": name, "limit": limit}
-        more = {"cursor": cursor or "", "since_ms": "" if since_ms is None else since_ms}
-        found = self._call("GET", f"{API}/history{_query(query | more)}")
+        asked: dict[str, Any] = {
+            "state": ",".join(states),
+            "tenant": tenant,
+            "user": user,
+            "name": name,
+            "limit": limit,
+        }
+        found = self.ask_for(endpoints.HISTORY, **asked, since_ms=since_ms, cursor=cursor)
         return Page(found["jobs"], found["next_cursor"])
 
     def queue(
@@ -123,70 +184,59 @@ class Client(Caller):
         name: str = "",
         limit: int | None = None,
         wide: bool = False,
-    ) -> Queue:
+    ) -> QueueReply:
         """Live jobs in the order of the scheduler; wide: with more columns."""
-        query = {
+        asked: dict[str, Any] = {
             "state": ",".join(states),
             "tenant": tenant,
             "user": user,
             "name": name,
-            "limit": limit or "",
+            "limit": limit,
         }
-        query["wide"] = int(wide) or ""
-        found: Queue = self._call("GET", f"{API}/queue{_query(query)}")
-        return found
+        return self.ask_for(endpoints.QUEUE, **asked, wide=int(wide) or None)
 
-    def ask(self, verb: str, job_id: int | str) -> Asked:
+    def ask(self, verb: str, job_id: int | str) -> AskedReply:
         """`cancel`, `hold`, `release`, `suspend`, `continue` or `requeue` a job or an array."""
-        done: Asked = self._call("POST", f"{API}/jobs/{_part(job_id)}/{_part(verb)}")
-        return done
+        return self.ask_for(endpoints.ASK, id=job_id, verb=verb)
 
-    def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[Asked]:
+    def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[OneOfMany]:
         """The same for many jobs: an answer for each. Requests before a connection is lost for good are done."""
-        done: list[Asked] = []
+        done: list[OneOfMany] = []
         for first in range(0, len(ids), ASKED_AT_ONCE):
-            body = json.dumps({"ids": list(ids[first : first + ASKED_AT_ONCE])}).encode()
-            done += self._call("POST", f"{API}/jobs/{_part(verb)}", body)["results"]
+            some = {"ids": list(ids[first : first + ASKED_AT_ONCE])}
+            done += self.ask_for(endpoints.ASK_MANY, some, verb=verb)["results"]
         return done
 
-    def cancel(self, job_id: int | str) -> Asked:
+    def cancel(self, job_id: int | str) -> AskedReply:
         """Cancel a job, or all live tasks of an array."""
-        done: Asked = self._call("DELETE", f"{API}/jobs/{_part(job_id)}")
-        return done
+        return self.ask_for(endpoints.CANCEL, id=job_id)
 
-    def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> dict[str, Any]:
+    def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> CheckpointReply:
         """Say that a running job has saved its work: now, or at that time."""
-        body = None if saved_at_ms is None else json.dumps({"saved_at_ms": saved_at_ms}).encode()
-        done: dict[str, Any] = self._call("POST", f"{API}/jobs/{_part(job_id)}/checkpoint", body)
-        return done
+        body = None if saved_at_ms is None else {"saved_at_ms": saved_at_ms}
+        return self.ask_for(endpoints.CHECKPOINT, body, id=job_id)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[NodeReply]:
         """The fleet."""
         return self.fleet()["nodes"]
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> NodesReply:
         """The fleet, and what scripts call pools, tenants and classes."""
-        found: Fleet = self._call("GET", f"{API}/nodes")
-        return found
+        return self.ask_for(endpoints.NODES)
 
-    def overview(self) -> Overview:
+    def overview(self) -> OverviewReply:
         """Every GPU and the jobs on it, every tenant and what it holds."""
-        found: Overview = self._call("GET", f"{API}/overview")
-        return found
+        return self.ask_for(endpoints.OVERVIEW)
 
-    def drain(self, node: str, why: str = "") -> dict[str, Any]:
+    def drain(self, node: str, why: str = "") -> DrainReply:
         """Let nothing new start on a node."""
-        done: dict[str, Any] = self._call(
-            "POST", f"{API}/nodes/{_part(node)}/drain", json.dumps({"why": why}).encode()
-        )
-        return done
+        return self.ask_for(endpoints.DRAIN, {"why": why}, name=node)
 
-    def resume(self, node: str) -> dict[str, Any]:
+    def resume(self, node: str) -> DrainReply:
         """Let a node take work again."""
-        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/resume")
-        return done
+        return self.ask_for(endpoints.RESUME, name=node)
 
     # -- what is written -----------------------------------------------------------------------------------------
 
@@ -196,8 +246,13 @@ class Client(Caller):
         """A job's output so far, piece by piece."""
         offset, limit = 0, 1024 * 1024
         while True:
-            query = {"stream": stream, "offset": offset, "limit": limit, "attempt": attempt or ""}
-            piece, after = self._piece_of_log(f"{API}/jobs/{_part(job_id)}/logs{_query(query)}")
+            asked: dict[str, Any] = {
+                "stream": stream,
+                "offset": offset,
+                "limit": limit,
+                "attempt": attempt or None,
+            }
+            piece, after = self._piece_of_log(endpoints.LOGS.address(id=job_id, **asked))
             if not piece:
                 return
             yield piece
@@ -216,10 +271,15 @@ class Client(Caller):
         """
         attempt, offset, failures, lost_s = 0, 0, 0, 0.0
         while True:
-            query = {"stream": stream, "follow": "true", "offset": offset, "attempt": attempt or ""}
-            query["standing"] = "" if standing is None else "true"
+            asked: dict[str, Any] = {
+                "stream": stream,
+                "follow": "true",
+                "offset": offset,
+                "attempt": attempt or None,
+            }
+            asked["standing"] = None if standing is None else "true"
             try:
-                for name, data in self._events(f"{API}/jobs/{_part(job_id)}/logs{_query(query)}"):
+                for name, data in self._events(endpoints.LOGS.address(id=job_id, **asked)):
                     failures = 0
                     if name == "log":
                         piece = _piece(data)
@@ -246,8 +306,7 @@ class Client(Caller):
 
     def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The log of the yard, as it grows."""
-        query = {"after": "" if after is None else after}
-        for _name, data in self._events(f"{API}/events{_query(query)}"):
+        for _name, data in self._events(endpoints.LOG_EVENTS.address(after=after)):
             yield data
 
     def changes(self, after: str = "") -> Iterator[tuple[str, Any]]:
@@ -255,43 +314,38 @@ class Client(Caller):
 
         `after` is `seq` of a list; `api.replica.Replica` keeps the list up to date with them.
         """
-        yield from self._events(f"{API}/changes{_query({'after': after})}")
+        yield from self._events(endpoints.CHANGES.address(after=after))
 
     # -- the server ----------------------------------------------------------------------------------------------
 
-    def ready(self) -> tuple[bool, dict[str, Any]]:
+    def ready(self) -> tuple[bool, ReadyReply]:
         """Whether the server can do its work, and its state."""
-        head, body = self._exchange("GET", "/readyz", None, {})
+        head, body = self._exchange("GET", endpoints.READY.path, None, {})
         return head.status == 200, json.loads(body)
 
-    def version(self) -> dict[str, Any]:
+    def version(self) -> VersionReply:
         """Which release the server is."""
-        found: dict[str, Any] = self._call("GET", "/version")
-        return found
+        return self.ask_for(endpoints.VERSION)
 
     # -- what lies ahead ----------------------------------------------------------------------------------------
 
-    def eta(self, job_id: int | str) -> dict[str, Any]:
+    def eta(self, job_id: int | str) -> EtaReply:
         """By when a job starts: `starts_by_ms` has p50 and p90, or is None where that is unknown."""
-        found: dict[str, Any] = self._call("GET", f"{API}/jobs/{_part(job_id)}/eta")
-        return found
+        return self.ask_for(endpoints.ETA, id=job_id)
 
-    def dry_run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def dry_run(self, request: Mapping[str, Any]) -> DryRunReply:
         """What would become of a job: the fields of a submission, of which nothing is written."""
-        found: dict[str, Any] = self._call("POST", f"{API}/jobs/dry-run", json.dumps(request).encode())
-        return found
+        return self.ask_for(endpoints.DRY_RUN, request)
 
     # -- people -------------------------------------------------------------------------------------------------
 
-    def me(self) -> dict[str, Any]:
+    def me(self) -> MeReply:
         """The asker, and what they may do."""
-        found: dict[str, Any] = self._call("GET", f"{API}/me")
-        return found
+        return self.ask_for(endpoints.ME)
 
-    def tokens(self) -> list[dict[str, Any]]:
+    def tokens(self) -> list[TokenReply]:
         """Tokens that concern you, without their secrets."""
-        found: list[dict[str, Any]] = self._call("GET", f"{API}/tokens")["tokens"]
-        return found
+        return self.ask_for(endpoints.TOKENS)["tokens"]
 
     def make_token(
         self,
@@ -301,134 +355,104 @@ class Client(Caller):
         tenant: str | None = None,
         days: int | None = None,
         note: str = "",
-    ) -> dict[str, Any]:
+    ) -> NewTokenReply:
         """A new token; its `secret` is shown this once."""
         wanted = {"user": user, "role": role, "tenant": tenant, "days": days, "note": note}
-        body = json.dumps({name: value for name, value in wanted.items() if value is not None}).encode()
-        made: dict[str, Any] = self._call("POST", f"{API}/tokens", body)
-        return made
+        body = {name: value for name, value in wanted.items() if value is not None}
+        return self.ask_for(endpoints.MAKE_TOKEN, body)
 
-    def revoke_token(self, token_id: str) -> dict[str, Any]:
+    def revoke_token(self, token_id: str) -> RevokedReply:
         """Revoke a token, and those that were made with it."""
-        if not token_id.isascii() or not token_id.isalnum():
-            token_id = "-"
-        done: dict[str, Any] = self._call("DELETE", f"{API}/tokens/{token_id}")
-        return done
+        plain = token_id.isascii() and token_id.isalnum()
+        return self.ask_for(endpoints.REVOKE, id=token_id if plain else "-")
 
-    def unbind_name(self, user: str) -> dict[str, Any]:
+    def unbind_name(self, user: str) -> UnboundReply:
         """Unbind a name from the person of its first login; that person's logins end."""
-        done: dict[str, Any] = self._call("DELETE", f"{API}/logins/{_part(user)}")
-        return done
+        return self.ask_for(endpoints.UNBIND, user=user)
 
-    def audit(self, *, user: str = "", limit: int = 100, cursor: str | None = None) -> dict[str, Any]:
+    def audit(self, *, user: str = "", limit: int = 100, cursor: str | None = None) -> AuditReply:
         """What each person did, newest first."""
-        parts = {"user": user, "limit": str(limit), "cursor": cursor or ""}
-        query = "&".join(f"{name}={_part(value)}" for name, value in parts.items() if value)
-        found: dict[str, Any] = self._call("GET", f"{API}/audit?{query}")
-        return found
+        return self.ask_for(endpoints.AUDIT, user=user, limit=limit, cursor=cursor)
 
-    def ways_to_log_in(self) -> dict[str, Any]:
+    def ways_to_log_in(self) -> LoginReply:
         """Whether a login is needed, and with which identity provider."""
-        found: dict[str, Any] = self._call("GET", f"{API}/login")
-        return found
+        return self.ask_for(endpoints.LOGIN_WAYS)
 
-    def log_in(self, id_token: str, nonce: str) -> dict[str, Any]:
+    def log_in(self, id_token: str, nonce: str) -> NewTokenReply:
         """Trade what the identity provider said for a token."""
-        body = json.dumps({"id_token": id_token, "nonce": nonce}).encode()
-        made: dict[str, Any] = self._call("POST", f"{API}/login/oidc", body)
-        return made
+        return self.ask_for(endpoints.LOGIN_OIDC, {"id_token": id_token, "nonce": nonce})
 
     # -- GPUs: what they do, MIG layouts, defragmentation -------------------------------------------------------
 
-    def gpus(self) -> dict[str, Any]:
+    def gpus(self) -> GpusReply:
         """What GPUs do now, and the jobs on them: `GET /gpus`."""
-        found: dict[str, Any] = self._call("GET", f"{API}/gpus")
-        return found
+        return self.ask_for(endpoints.GPUS)
 
-    def mig(self) -> dict[str, Any]:
+    def mig(self) -> MigReply:
         """How GPUs are cut: `GET /mig`."""
-        found: dict[str, Any] = self._call("GET", f"{API}/mig")
-        return found
+        return self.ask_for(endpoints.MIG)
 
-    def mig_plan(self, node: str = "", layouts: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    def mig_plan(self, node: str = "", layouts: Sequence[Mapping[str, Any]] = ()) -> MigPlanReply:
         """What layouts would do to a node; without any, what the queue leads to."""
-        body = json.dumps({"node": node, "layouts": list(layouts)}).encode()
-        found: dict[str, Any] = self._call("POST", f"{API}/mig/plan", body)
-        return found
+        return self.ask_for(endpoints.MIG_PLAN, {"node": node, "layouts": list(layouts)})
 
-    def mig_apply(self, node: str, layouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def mig_apply(self, node: str, layouts: Sequence[Mapping[str, Any]]) -> PinnedReply:
         """Pin GPUs of a node to layouts. `mig` says when they are made."""
-        body = json.dumps({"layouts": list(layouts)}).encode()
-        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/mig", body)
-        return done
+        return self.ask_for(endpoints.MIG_PIN, {"layouts": list(layouts)}, name=node)
 
-    def mig_release(self, node: str, gpus: Sequence[int] | None = None) -> dict[str, Any]:
+    def mig_release(self, node: str, gpus: Sequence[int] | None = None) -> ReleasedReply:
         """Let GPUs of a node be cut by demand again."""
-        body = json.dumps({"gpus": None if gpus is None else list(gpus)}).encode()
-        done: dict[str, Any] = self._call("POST", f"{API}/nodes/{_part(node)}/mig/release", body)
-        return done
+        wanted = {"gpus": None if gpus is None else list(gpus)}
+        return self.ask_for(endpoints.MIG_RELEASE, wanted, name=node)
 
-    def defrag(self, moves: int | None = None) -> dict[str, Any]:
+    def defrag(self, moves: int | None = None) -> DefragReply:
         """Moves that would free whole GPUs or nodes."""
-        asked = _query({"moves": "" if moves is None else moves})
-        found: dict[str, Any] = self._call("GET", f"{API}/defrag{asked}")
-        return found
+        return self.ask_for(endpoints.DEFRAG, moves=moves)
 
     # -- the configuration, and the upkeep of the store ---------------------------------------------------------
 
-    def config(self, version: int | None = None) -> dict[str, Any]:
+    def config(self, version: int | None = None) -> ConfigReply:
         """A version with its text; the one in force if none is named."""
-        found: dict[str, Any] = self._call(
-            "GET", _CONFIG if version is None else f"{_CONFIG}/versions/{version}"
-        )
-        return found
+        if version is None:
+            return self.ask_for(endpoints.CONFIG)
+        return self.ask_for(endpoints.CONFIG_VERSION, version=version)
 
-    def config_versions(self, limit: int = 100) -> list[dict[str, Any]]:
+    def config_versions(self, limit: int = 100) -> list[ConfigVersionReply]:
         """The last versions, newest first."""
-        found: list[dict[str, Any]] = self._call("GET", f"{_CONFIG}/versions?limit={limit}")["versions"]
-        return found
+        return self.ask_for(endpoints.VERSIONS, limit=limit)["versions"]
 
-    def prune(
-        self, *, older_than_s: int | None = None, dry_run: bool = False, after: str = ""
-    ) -> dict[str, Any]:
+    def prune(self, *, older_than_s: int | None = None, dry_run: bool = False, after: str = "") -> PruneReply:
         """Remove what is kept of old jobs, as much as one request may: `after` is `next` of the reply before."""
         wanted = {"older_than_s": older_than_s, "dry_run": dry_run, "next": after or None}
-        done: dict[str, Any] = self._call("POST", f"{API}/prune", json.dumps(wanted).encode())
-        return done
+        return self.ask_for(endpoints.PRUNE, wanted)
 
-    def projections(self) -> list[dict[str, Any]]:
+    def projections(self) -> list[ProjectionReply]:
         """How far the projections that follow the log have come."""
-        found: list[dict[str, Any]] = self._call("GET", f"{API}/projections")["projections"]
-        return found
+        return self.ask_for(endpoints.PROJECTIONS)["projections"]
 
-    def rebuild(self, name: str) -> dict[str, Any]:
+    def rebuild(self, name: str) -> ProjectionReply:
         """Have a projection filled again; gives its status."""
-        done: dict[str, Any] = self._call("POST", f"{API}/projections/{_part(name)}/rebuild")
-        return done
+        return self.ask_for(endpoints.REBUILD, name=name)
 
-    def config_diff(self, **wanted: Any) -> dict[str, Any]:
+    def config_diff(self, **wanted: Any) -> DifferenceReply:
         """What would change, and what is against it."""
-        found: dict[str, Any] = self._call("POST", f"{_CONFIG}/diff", json.dumps(wanted).encode())
-        return found
+        return self.ask_for(endpoints.DIFF, wanted)
 
     def config_preview(self, **wanted: Any) -> Iterator[tuple[str, Any]]:
         """What it would have done: `progress` any number of times, then `preview`, or `error`."""
-        yield from self._events(f"{_CONFIG}/preview", json.dumps(wanted).encode())
+        yield from self._events(endpoints.PREVIEW.path, json.dumps(wanted).encode())
 
-    def apply(self, **wanted: Any) -> dict[str, Any]:
+    def apply(self, **wanted: Any) -> AppliedReply:
         """Put a configuration in force."""
-        done: dict[str, Any] = self._call("PUT", _CONFIG, json.dumps(wanted).encode())
-        return done
+        return self.ask_for(endpoints.APPLY, wanted)
 
-    def rollback(self, **wanted: Any) -> dict[str, Any]:
+    def rollback(self, **wanted: Any) -> AppliedReply:
         """Put an earlier version in force again."""
-        done: dict[str, Any] = self._call("POST", f"{_CONFIG}/rollback", json.dumps(wanted).encode())
-        return done
+        return self.ask_for(endpoints.ROLLBACK, wanted)
 
-    def tenants(self) -> list[dict[str, Any]]:
+    def tenants(self) -> list[TenantReply]:
         """The tree of tenants."""
-        found: list[dict[str, Any]] = self._call("GET", "/api/v1/tenants")["tenants"]
-        return found
+        return self.ask_for(endpoints.TENANTS)["tenants"]
 
 
 def _piece(data: Mapping[str, str]) -> bytes:
@@ -437,25 +461,3 @@ def _piece(data: Mapping[str, str]) -> bytes:
     import binascii  # noqa: PLC0415 (few logs need it)
 
     return binascii.a2b_base64(data["base64"])
-
-
-# -- parts of an address, quoted: the standard library's own takes longer to import than a request takes -------------
-
-
-def _query(parts: Mapping[str, Any]) -> str:
-    """A query of the values that are not empty. Only letters, digits and a few signs are unquoted."""
-    said = [f"{name}={_quoted(str(value))}" for name, value in parts.items() if value != ""]
-    return f"?{'&'.join(said)}" if said else ""
-
-
-def _part(text: object) -> str:
-    """One part of a path, with any content."""
-    return _quoted(str(text)).replace("/", "%2F")
-
-
-def _quoted(text: str) -> str:
-    """Text for a path or a query. Slashes and commas stand."""
-    plain = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/,")
-    return "".join(
-        [char if char in plain else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text]
-    )

@@ -9,57 +9,38 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.bodies import bytes_of, object_of
-from gpuyard.api.config_replies import (
-    AppliedReply,
-    ConfigReply,
-    ConfigVersionsReply,
-    DifferenceReply,
-    PreviewReply,
-    TenantsReply,
-)
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.routes import add, limit
-from gpuyard.api.schemas import ConfigRequest, checked
+from gpuyard.api.routes import Handlers
+from gpuyard.api.schemas import ConfigRequest, sent
 from gpuyard.api.wire import answer, encoded, limit_of, number_of
 from gpuyard.config import ConfigError
 from gpuyard.control.configs import Proposal
 from gpuyard.control.foresight.previews import Line, Previews
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
-from gpuyard.control.views import PAGE_MAX
 from gpuyard.errors import BadInput
+from gpuyard.wire import endpoints
 
 _log = logging.getLogger(__name__)
 
 
-def routes(yard: Yard) -> APIRouter:
-    """Routes of the configuration."""
-    router = APIRouter(tags=["config"])
+def handlers(yard: Yard) -> Handlers:
+    """The configuration, and the tenants that it names."""
     api = _Configs(yard)
-    needs = Action.MANAGE_CONFIG
-    add(router, "GET", "/config", api.live, needs, "The configuration in force", ConfigReply, problems=(409,))
-    add(router, "PUT", "/config", api.apply, needs, "Put a yard.yaml in force", AppliedReply, body=ConfigRequest,
-        problems=(409,))  # fmt: skip
-    add(router, "GET", "/config/versions", api.versions, needs, "Versions of the configuration, newest first",
-        ConfigVersionsReply, parameters=(limit(PAGE_MAX),))  # fmt: skip
-    add(router, "GET", "/config/versions/{version}", api.version, needs, "One version with its text", ConfigReply,
-        problems=(404, 409))  # fmt: skip
-    add(router, "POST", "/config/diff", api.diff, needs, "What a configuration would change", DifferenceReply,
-        body=ConfigRequest, body_required=False, problems=(404, 409))  # fmt: skip
-    add(router, "POST", "/config/preview", api.preview, needs, "What it would have done to the recorded jobs",
-        PreviewReply, body=ConfigRequest, body_required=False, problems=(404, 409),
-        also=("text/event-stream",))  # fmt: skip
-    add(router, "POST", "/config/rollback", api.rollback, needs, "Put an earlier version in force again", AppliedReply,
-        body=ConfigRequest, body_required=False, problems=(404, 409))  # fmt: skip
-    add(router, "GET", "/tenants", api.tenants, Action.SEE_TENANTS, "The tree of tenants, what they may use and use",
-        TenantsReply)  # fmt: skip
-    return router
+    return {
+        endpoints.CONFIG: api.live,
+        endpoints.APPLY: api.apply,
+        endpoints.VERSIONS: api.versions,
+        endpoints.CONFIG_VERSION: api.version,
+        endpoints.DIFF: api.diff,
+        endpoints.PREVIEW: api.preview,
+        endpoints.ROLLBACK: api.rollback,
+        endpoints.TENANTS: api.tenants,
+    }
 
 
 class _Configs:
@@ -91,19 +72,19 @@ class _Configs:
 
     async def diff(self, request: Request) -> Response:
         """Compared with the configuration in force, and whether anything is against it."""
-        proposal = await self._proposal(await _body(request))
+        proposal = await self._proposal(await sent(ConfigRequest, request))
         return answer(await in_thread(self._configs.difference, proposal))
 
     async def apply(self, request: Request) -> Response:
         """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
-        wanted = await _body(request)
+        wanted = await sent(ConfigRequest, request)
         if wanted.yaml is None:
             raise Problem(422, "the request has no 'yaml'", "`/config/rollback` takes a 'version'.")
         return await self._put(request, wanted)
 
     async def rollback(self, request: Request) -> Response:
         """Back to `version`; left out: the one before the present one."""
-        wanted = await _body(request)
+        wanted = await sent(ConfigRequest, request)
         if wanted.yaml is not None:
             raise Problem(422, "a rollback takes a 'version', not a 'yaml'")
         return await self._put(request, wanted)
@@ -130,7 +111,7 @@ class _Configs:
 
     async def preview(self, request: Request) -> Response:
         """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
-        wanted = await _body(request)
+        wanted = await sent(ConfigRequest, request)
         proposal = await self._proposal(wanted)
         difference = await in_thread(self._configs.difference, proposal)
         changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
@@ -165,11 +146,6 @@ def _event(line: Line) -> bytes:
     for name, data in line.items():
         return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
     return b": still at it\n\n"
-
-
-async def _body(request: Request) -> ConfigRequest:
-    body = await bytes_of(request)
-    return checked(ConfigRequest, object_of(body) if body else {})
 
 
 def _not_usable(error: ConfigError) -> Problem:

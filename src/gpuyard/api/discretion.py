@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from gpuyard.control.people import Person
-from gpuyard.control.rights import Action
+from gpuyard.wire.actions import Action
 
 _PATH = re.compile(r"(?<![^\s'\"(=:])/.*?(?=: |$)", re.DOTALL)
 """From a slash that begins a word up to the text about it. Paths may hold blanks: better to take too much."""

@@ -1,24 +1,22 @@
 """Estimates over HTTP: when a job will start, and what would become of one that is not submitted yet."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
-from gpuyard.api.ahead_replies import DryRunReply, EtaReply
 from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
-from gpuyard.api.routes import add, query
+from gpuyard.api.routes import Handlers
 from gpuyard.api.schemas import JobRequest, checked
 from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, number_of
 from gpuyard.control.foresight.ahead import SEED, Foresights
 from gpuyard.control.labels import label_of
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.wire import endpoints
+from gpuyard.wire.endpoints import SEED_MAX
 
-SEED_MAX = 2**31
 
-
-def routes(yard: Yard, turns: Turns) -> APIRouter:
+def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/eta` and `/jobs/dry-run`."""
     ahead = Foresights(yard.books, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
 
@@ -37,11 +35,4 @@ def routes(yard: Yard, turns: Turns) -> APIRouter:
         async with turns.of(person):
             return answer(await in_thread(ahead.rehearse, person, new))
 
-    router = APIRouter(tags=["foresight"])
-    seed = query("seed", "Other draws; the same seed and state give the same answer.", "integer", minimum=0,
-                 maximum=SEED_MAX)  # fmt: skip
-    add(router, "GET", "/jobs/{id}/eta", eta, Action.SEE_JOB, "When a job will start", EtaReply,
-        parameters=(seed,), problems=(404,))  # fmt: skip
-    add(router, "POST", "/jobs/dry-run", dry_run, Action.SUBMIT,
-        "What would become of a job; nothing is submitted", DryRunReply, body=JobRequest)  # fmt: skip
-    return router
+    return {endpoints.ETA: eta, endpoints.DRY_RUN: dry_run}

@@ -8,14 +8,13 @@ import base64
 import hashlib
 from html import escape
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 
 from gpuyard import __version__
-from gpuyard.api.replies import FrontReply
-from gpuyard.api.routes import add
+from gpuyard.api.routes import Handler
 from gpuyard.api.wire import answer
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.wire.endpoints import DESCRIPTION
 
 WHAT = "The control plane for shared GPUs: it decides who gets which GPUs and when."
 _STYLE = """
@@ -51,8 +50,8 @@ _COMMANDS = {
 }
 
 
-def add_front(app: FastAPI, yard: Yard, description: str) -> None:
-    """Serve the page. `description` is the path of the API's description."""
+def front_of(yard: Yard) -> Handler:
+    """What serves the page."""
     auth = yard.office is not None
 
     async def front(request: Request) -> Response:
@@ -65,28 +64,18 @@ def add_front(app: FastAPI, yard: Yard, description: str) -> None:
                 "yard": yard.store.yard,
                 "auth": auth,
                 "commands": list(_COMMANDS),
-                "description": description,
+                "description": DESCRIPTION,
             }
             return answer(facts, headers=_HEADERS)
         # A proxy may be in front of the server, so the address is the one that the browser used.
         address = f"{request.url.scheme}://{request.url.netloc}"
-        text = _page(yard.store.yard, description, address if auth else "")
+        text = _page(yard.store.yard, address if auth else "")
         return Response(text, 200, _HEADERS, "text/html; charset=utf-8")
 
-    add(
-        app,
-        "GET",
-        "/",
-        front,
-        Action.ANYBODY,
-        "What this address is",
-        FrontReply,
-        tags=["health"],
-        also=("text/html",),
-    )
+    return front
 
 
-def _page(yard: str, description: str, login: str) -> str:
+def _page(yard: str, login: str) -> str:
     """The page; `login`: the address to log in at, empty where no login is needed."""
     commands = "\n".join(
         f"<dt><code>{escape(name)}</code></dt><dd>{escape(text)}</dd>" for name, text in _COMMANDS.items()
@@ -111,7 +100,7 @@ def _page(yard: str, description: str, login: str) -> str:
 <dl>
 {commands}
 </dl>
-<p>Programs use the HTTP API; <a href="{escape(description)}">{escape(description)}</a> describes it.</p>
+<p>Programs use the HTTP API; <a href="{DESCRIPTION}">{DESCRIPTION}</a> describes it.</p>
 <footer>yard {escape(yard)}, gpuyard {escape(__version__)}</footer>
 </body>
 </html>

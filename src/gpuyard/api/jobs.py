@@ -8,32 +8,32 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from gpuyard.api.bodies import bytes_of, object_of, said_in
 from gpuyard.api.discretion import discreet, listed
 from gpuyard.api.pace import JOB_S, charge, in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.replies import AskedReply, CheckpointReply, JobsReply, JobView, ManyReply, RecipeReply
-from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, header, limit
-from gpuyard.api.schemas import CheckpointRequest, JobReply, JobRequest, ManyRequest, checked
+from gpuyard.api.routes import Handler, Handlers
+from gpuyard.api.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
 from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, cursor_of, encoded_array, filter_of, id_cursor, limit_of
 from gpuyard.control.labels import label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import MOVES, Action
+from gpuyard.control.rights import MOVES
 from gpuyard.control.serve import Yard
 from gpuyard.control.used import taken, used
-from gpuyard.control.views import PAGE_MAX
 from gpuyard.control.wishes import FEW, Asked, Gone, Wish
 from gpuyard.engines.contract import TellsUsage, Usage
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import KEY_LENGTH_MAX
 
-KEY_LENGTH_MAX = 200
 PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
 """Pause between two batches of one request: as long as the batch took, within these."""
 LOOKED_UP = 200
@@ -41,35 +41,22 @@ LOOKED_UP = 200
 T = TypeVar("T")
 
 
-def routes(yard: Yard, thought: Turns) -> APIRouter:
+def handlers(yard: Yard, thought: Turns) -> Handlers:
     """Everything under /jobs."""
-    router = APIRouter(tags=["jobs"])
     api = Jobs(yard, thought)
-    key = header(
-        "Idempotency-Key",
-        "Your own name for this request: sending it again does not submit again.",
-        maxLength=KEY_LENGTH_MAX,
-    )
-    add(router, "POST", "/jobs", api.submit, Action.SUBMIT, "Submit a job", JobReply, status=201, body=JobRequest,
-        parameters=(key,), problems=(409,))  # fmt: skip
-    add(router, "GET", "/jobs", api.page, Action.SEE_JOB, "Jobs, newest first", JobsReply,
-        parameters=(STATE, TENANT, USER, NAME, limit(PAGE_MAX), CURSOR))  # fmt: skip
-    add(router, "GET", "/jobs/{id}", api.show, Action.SEE_JOB, "One job", JobView, problems=(404,))
-    add(router, "GET", "/jobs/{id}/recipe", api.recipe, Action.READ_JOB,
-        "How a job is run: command or script, folder, environment", RecipeReply, problems=(404, 410))  # fmt: skip
-    add(router, "DELETE", "/jobs/{id}", api.cancel, Action.ACT_ON_JOB, "Cancel a job", AskedReply, status=202,
-        problems=(404, 409))  # fmt: skip
-    add(router, "POST", "/jobs/{id}/checkpoint", api.checkpoint, Action.ACT_ON_JOB,
-        "Say that a running job has saved its work", CheckpointReply, status=202, body=CheckpointRequest,
-        body_required=False, problems=(404, 409))  # fmt: skip
+    found: dict[endpoints.Endpoint, Handler] = {
+        endpoints.SUBMIT: api.submit,
+        endpoints.JOBS: api.page,
+        endpoints.JOB: api.show,
+        endpoints.RECIPE: api.recipe,
+        endpoints.CANCEL: api.cancel,
+        endpoints.CHECKPOINT: api.checkpoint,
+    }
     for verb in Verb:
-        word = verb.value.capitalize()
         action = Action.MOVE_JOB if verb in MOVES else Action.ACT_ON_JOB
-        add(router, "POST", f"/jobs/{verb.value}", api.many(verb), action, f"{word} many jobs", ManyReply,
-            body=ManyRequest, name=f"many_{verb.value}")  # fmt: skip
-        add(router, "POST", f"/jobs/{{id}}/{verb.value}", api.ask(verb), action, f"{word} a job", AskedReply,
-            status=202, problems=(404, 409), name=f"ask_{verb.value}")  # fmt: skip
-    return router
+        found[endpoints.ASK_MANY.for_verb(verb.value, action)] = api.many(verb)
+        found[endpoints.ASK.for_verb(verb.value, action)] = api.ask(verb)
+    return found
 
 
 class Jobs:
@@ -137,8 +124,7 @@ class Jobs:
 
     async def checkpoint(self, request: Request, id: str) -> Response:
         """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
-        body = await bytes_of(request)
-        said = checked(CheckpointRequest, object_of(body)) if body else CheckpointRequest(saved_at_ms=None)
+        said = await sent(CheckpointRequest, request)
         asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
         return answer(await self._or_ended(asker(request.scope), asked, id), 202)
 

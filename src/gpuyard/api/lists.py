@@ -4,25 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.discretion import listed
 from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.pace import at_leisure, in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
-from gpuyard.api.replies import (
-    DrainReply,
-    JobsReply,
-    NodesReply,
-    OverviewReply,
-    QueueReply,
-    SnapshotReply,
-)
-from gpuyard.api.routes import CURSOR, NAME, STATE, TENANT, USER, add, limit, query
-from gpuyard.api.schemas import DrainRequest, checked
+from gpuyard.api.routes import Handlers
+from gpuyard.api.schemas import DrainRequest, sent
 from gpuyard.api.wire import (
     answer,
     bytes_of_text,
@@ -34,34 +25,25 @@ from gpuyard.api.wire import (
     number_of,
 )
 from gpuyard.control.queue_list import QueueList
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.control.used import used_in_all
-from gpuyard.control.views import ENDED_STATES, PAGE_MAX
+from gpuyard.control.views import ENDED_STATES
+from gpuyard.wire import endpoints
+from gpuyard.wire.endpoints import QUEUE_MAX
 
-QUEUE_MAX = 1_000_000
 
-
-def routes(yard: Yard) -> APIRouter:
+def handlers(yard: Yard) -> Handlers:
     """Queue, history, nodes, and the state for an administrator."""
-    router = APIRouter()
     api = _Lists(yard)
-    kinds = (STATE, TENANT, USER, NAME)
-    add(router, "GET", "/queue", api.queue, Action.SEE_QUEUE, "Live jobs in the order of the scheduler, as rows",
-        QueueReply, parameters=(*kinds, limit(QUEUE_MAX)), tags=["lists"])  # fmt: skip
-    since = query("since_ms", "Those that ended from then on.", "integer", minimum=0)
-    add(router, "GET", "/history", api.history, Action.SEE_JOB, "Jobs that have ended, newest first",
-        JobsReply, parameters=(*kinds, since, limit(PAGE_MAX), CURSOR), tags=["lists"])  # fmt: skip
-    add(router, "GET", "/nodes", api.nodes, Action.SEE_NODES, "The fleet", NodesReply, tags=["lists"])
-    add(router, "GET", "/overview", api.overview, Action.SEE_NODES, "Every GPU and the jobs on it, every tenant's use",
-        OverviewReply, tags=["lists"])  # fmt: skip
-    add(router, "GET", "/debug/snapshot", api.snapshot, Action.SEE_ALL, "The whole state, to be replayed elsewhere",
-        SnapshotReply, tags=["lists"])  # fmt: skip
-    add(router, "POST", "/nodes/{name}/drain", api.drain, Action.MANAGE_NODES, "Let nothing new start on a node",
-        DrainReply, body=DrainRequest, body_required=False, problems=(404,), tags=["nodes"])  # fmt: skip
-    add(router, "POST", "/nodes/{name}/resume", api.resume, Action.MANAGE_NODES, "Let a node take work again",
-        DrainReply, problems=(404,), tags=["nodes"])  # fmt: skip
-    return router
+    return {
+        endpoints.QUEUE: api.queue,
+        endpoints.HISTORY: api.history,
+        endpoints.NODES: api.nodes,
+        endpoints.OVERVIEW: api.overview,
+        endpoints.SNAPSHOT: api.snapshot,
+        endpoints.DRAIN: api.drain,
+        endpoints.RESUME: api.resume,
+    }
 
 
 class _Lists:
@@ -126,8 +108,7 @@ class _Lists:
 
     async def drain(self, request: Request, name: str) -> Response:
         """What runs there goes on."""
-        body = await bytes_of(request)
-        wanted = checked(DrainRequest, object_of(body)) if body else DrainRequest()
+        wanted = await sent(DrainRequest, request)
         why = wanted.why or f"drained by {asker(request.scope).name}"
         return answer(await asyncio.wrap_future(self._yard.desk.drain(asker(request.scope), name, why)))
 

@@ -20,14 +20,14 @@ from gpuyard.control.people import Person, person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.tokens import Office, Unknown
 from gpuyard.errors import YardError
+from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import DESCRIPTION, ENDPOINTS, LOGIN_OIDC
 
 PEER = "gpuyard.peer"
 PERSON = "gpuyard.person"
-LOGIN_PATH = "/api/v1/login/oidc"
+LOGIN_PATH = LOGIN_OIDC.path
 
-OPEN_PATHS = frozenset(
-    {"/", "/healthz", "/readyz", "/version", "/api/v1/openapi.json", "/api/v1/login", LOGIN_PATH}
-)
+OPEN_PATHS = frozenset({DESCRIPTION, *(each.path for each in ENDPOINTS if each.action is Action.ANYBODY)})
 """Paths that any client may ask for that can reach the server."""
 
 _PEERS_MAX = 1024

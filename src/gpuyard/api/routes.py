@@ -1,24 +1,28 @@
-"""How a route is added: with its action, which decides which people may ask, and with its reply, for the description.
+"""How a route is made of an endpoint of the table and the handler that answers it, and how it is described.
 
-The action is checked before the handler runs, as far as it is known by then: whether this person may do it to anything
-at all. For a given job the handler asks the same table (`control/rights.py`).
+The endpoint's action is checked before the handler runs, as far as it is known by then: whether this person may do it
+to anything at all. For a given job the handler asks the same table of rights (`control/rights.py`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
-from pydantic import BaseModel
+from fastapi import Depends, FastAPI, Request, Response
 from pydantic.json_schema import models_json_schema
 
+from gpuyard.api import schemas
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import MEDIA_TYPE
-from gpuyard.api.replies import DESCRIBED, ProblemReply
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import DOES, Action, may_ever
+from gpuyard.control.rights import may_ever
+from gpuyard.wire import described
+from gpuyard.wire.actions import DOES, Action
+from gpuyard.wire.endpoints import Endpoint
+
+Handler = Callable[..., Awaitable[Response]]
+Handlers = Mapping[Endpoint, Handler]
 
 ACTION = "x-gpuyard-action"
-_REFS = "#/components/schemas/{model}"
 _PROBLEMS = {
     400: "The request cannot be read",
     401: "It does not say who asks",
@@ -35,100 +39,53 @@ _PROBLEMS = {
 _ALWAYS = (401, 403, 422, 429, 503)
 _WITH_BODY = (400, 413, 415)
 _OPEN = (429, 503)
+_PROBLEM = "ProblemReply"
 
 
-def query(name: str, text: str, kind: str = "string", **more: Any) -> dict[str, Any]:
-    """A parameter of the query, for the description."""
-    return {"name": name, "in": "query", "description": text, "schema": {"type": kind, **more}}
+def serve(app: FastAPI, handlers: Handlers) -> None:
+    """Serve endpoints, each by its handler, and describe them."""
+    for endpoint, handler in handlers.items():
+        _add(app, endpoint, handler)
+    _describe(app, handlers)
 
 
-def header(name: str, text: str, **more: Any) -> dict[str, Any]:
-    """A header, for the description."""
-    return {"name": name, "in": "header", "description": text, "schema": {"type": "string", **more}}
-
-
-STATE = query("state", "Only in these states, as PENDING,RUNNING; may be repeated.")
-TENANT = query("tenant", "Only this tenant and those below it.", maxLength=512)
-USER = query("user", "Only this user's.", maxLength=512)
-NAME = query("name", "Only of this name.", maxLength=512)
-CURSOR = query("cursor", "`next_cursor` of the page before.")
-
-
-def limit(most: int, text: str = "At most so many.") -> dict[str, Any]:
-    """How many."""
-    return query("limit", text, "integer", minimum=1, maximum=most)
-
-
-def add(
-    router: APIRouter | FastAPI,
-    method: str,
-    path: str,
-    handler: Callable[..., Awaitable[Response]],
-    action: Action,
-    summary: str,
-    reply: type[BaseModel] | str | tuple[str, ...] | None,
-    *,
-    status: int = 200,
-    body: type[BaseModel] | None = None,
-    body_required: bool = True,
-    parameters: tuple[dict[str, Any], ...] = (),
-    problems: tuple[int, ...] = (),
-    others: Mapping[int, type[BaseModel]] | None = None,
-    name: str | None = None,
-    tags: list[str] | None = None,
-    also: tuple[str, ...] = (),
-) -> None:
-    """Add a route. `reply` is a model for JSON, or the media type of anything else; `also`: more media types of it."""
-    open_ = action is Action.ANYBODY
-    codes = {*(_OPEN if open_ else _ALWAYS), *problems, *(_WITH_BODY if body else ())}
-    extra: dict[str, Any] = {ACTION: action.value, "parameters": list(parameters)}
+def _add(app: FastAPI, endpoint: Endpoint, handler: Handler) -> None:
+    open_ = endpoint.action is Action.ANYBODY
+    codes = {*(_OPEN if open_ else _ALWAYS), *endpoint.problems, *(_WITH_BODY if endpoint.body else ())}
+    extra: dict[str, Any] = {ACTION: endpoint.action.value, "parameters": list(endpoint.parameters)}
     if not open_:
         extra["security"] = [{"token": []}]
-    if body is not None:
-        content = {"application/json": {"schema": _ref(body)}}
-        extra["requestBody"] = {"required": body_required, "content": content}
-    router.add_api_route(
-        path,
+    if endpoint.body:
+        content = {"application/json": {"schema": described.ref(endpoint.body)}}
+        extra["requestBody"] = {"required": endpoint.body_required, "content": content}
+    text = (handler.__doc__ or "Done.").strip().splitlines()[0]
+    app.add_api_route(
+        endpoint.path,
         handler,
-        methods=[method],
-        status_code=status,
-        summary=summary,
+        methods=[endpoint.method],
+        status_code=endpoint.status,
+        summary=endpoint.summary,
         response_model=None,
         response_class=Response,
         responses={
-            status: _reply(handler, reply, also),
+            endpoint.status: _reply(text, endpoint.reply, endpoint.also),
             **{code: _problem(code) for code in sorted(codes)},
-            **{code: _reply(handler, each) for code, each in (others or {}).items()},
+            **{code: _reply(text, each) for code, each in endpoint.others.items()},
         },
         openapi_extra=extra,
-        dependencies=[] if open_ else [Depends(_needs(action))],
-        name=name,
-        tags=list(tags) if tags else None,
+        dependencies=[] if open_ else [Depends(_needs(endpoint.action))],
+        name=endpoint.name or None,
+        tags=[endpoint.tag],
     )
 
 
-def _ref(model: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": _REFS.format(model=model.__name__)}
-
-
-def _reply(
-    handler: Any, reply: type[BaseModel] | str | tuple[str, ...] | None, also: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    text = (handler.__doc__ or "Done.").strip().splitlines()[0]
-    if reply is None:
-        return {"description": text}
-    if isinstance(reply, str | tuple):
-        kinds = (reply,) if isinstance(reply, str) else reply
-        return {"description": text, "content": {kind: {"schema": {"type": "string"}} for kind in kinds}}
-    content = {
-        "application/json": {"schema": _ref(reply)},
-        **{kind: {"schema": {"type": "string"}} for kind in also},
-    }
-    return {"description": text, "content": content}
+def _reply(text: str, reply: str, also: Iterable[str] = ()) -> dict[str, Any]:
+    content = {"application/json": {"schema": described.ref(reply)}} if reply else {}
+    return {"description": text, "content": content | {kind: {"schema": {"type": "string"}} for kind in also}}
 
 
 def _problem(code: int) -> dict[str, Any]:
-    return {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": _ref(ProblemReply)}}}
+    return {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": described.ref(_PROBLEM)}}}
 
 
 def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
@@ -141,16 +98,25 @@ def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
     return allowed
 
 
-def describe(app: FastAPI) -> None:
-    """Put what the routes name into the description of the API."""
+def _describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
+    """Put the forms that the endpoints name into the description of the API."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             found = made()
-            _, defs = models_json_schema([(each, "validation") for each in DESCRIBED], ref_template=_REFS)
+            bodies = {each.body for each in endpoints if each.body}
+            models = [getattr(schemas, name) for name in sorted(bodies)]
+            _, defs = models_json_schema(
+                [(each, "validation") for each in models], ref_template=described.REFS
+            )
+            replies = {_PROBLEM, *(each.reply for each in endpoints if each.reply)}
             parts = found.setdefault("components", {})
-            parts["schemas"] = {**parts.get("schemas", {}), **defs.get("$defs", {})}
+            parts["schemas"] = {
+                **parts.get("schemas", {}),
+                **defs.get("$defs", {}),
+                **described.schemas([described.form(name) for name in sorted(replies)]),
+            }
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             app.openapi_schema = found
         return app.openapi_schema

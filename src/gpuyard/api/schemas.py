@@ -7,8 +7,10 @@ and texts that will become names are held to characters that mean nothing to a s
 import re
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+from fastapi import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.fields import (
     NAME_MAX,
     PATH_MAX,
@@ -34,6 +36,7 @@ from gpuyard.config.access import ROLE_WORDS
 from gpuyard.control.dependencies import KINDS, SINGLETON, Dependency
 from gpuyard.control.labels import label_of
 from gpuyard.control.newjobs import NewJob
+from gpuyard.control.partitions import Wanted
 from gpuyard.errors import remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
@@ -294,21 +297,6 @@ def _features(text: str) -> tuple[tuple[str, ...], ...]:
         raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
 
 
-class JobReply(BaseModel):
-    """The answer to a submission."""
-
-    id: int
-    label: str
-    name: str
-    tenant: str
-    user: str
-    state: str
-    submitted_ms: int
-    array: bool = False
-    tasks: int | None = None
-    first_task_id: int | None = None
-
-
 class DrainRequest(BaseModel):
     """Why a node is taken out of use."""
 
@@ -359,6 +347,12 @@ def checked(kind: type[T], value: dict[str, Any]) -> T:
         unknown = any(error["type"] == "extra_forbidden" for error in found)
         hint = f"Known fields: {', '.join(_fields(kind))}." if unknown else ""
         raise Problem(422, detail, hint, kind="unacceptable", errors=errors) from None
+
+
+async def sent(kind: type[T], request: Request, *, required: bool = False) -> T:
+    """The body of a request as this model; an empty one is an empty object, unless one is required."""
+    body = await bytes_of(request)
+    return checked(kind, object_of(body) if body or required else {})
 
 
 def _fields(kind: type[BaseModel]) -> list[str]:
@@ -440,3 +434,63 @@ class OidcLogin(BaseModel):
 
     id_token: Annotated[str, Field(min_length=1, max_length=64_000)]
     nonce: Annotated[str, Field(min_length=16, max_length=200)]
+
+
+_GPUS_MAX = 1024
+Gpus = Annotated[list[Annotated[int, Field(ge=0, lt=_GPUS_MAX)]], Field(min_length=1, max_length=_GPUS_MAX)]
+
+
+class LayoutRequest(BaseModel):
+    """A layout for some GPUs of a node."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    layout: str = Field(description="7x1g.18gb, 2x2g.35gb+3x1g.18gb, or whole.")
+    gpus: Gpus | None = Field(None, description="Their numbers. Left out: all of the node.")
+
+    def wanted(self) -> Wanted:
+        """The request in the control plane's form."""
+        return Wanted(self.layout, None if self.gpus is None else tuple(self.gpus))
+
+
+Layouts = Annotated[list[LayoutRequest], Field(max_length=_GPUS_MAX)]
+
+
+class MigPlanRequest(BaseModel):
+    """Layouts to be judged."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    node: str = Field("", max_length=253, description="Needed with layouts.")
+    layouts: Layouts = Field([], description="None: what the queue leads to.")
+
+
+class PinRequest(BaseModel):
+    """Layouts that GPUs are to keep."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    layouts: Layouts = Field(min_length=1)
+
+
+class ReleaseRequest(BaseModel):
+    """GPUs that are to be cut by demand again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    gpus: Gpus | None = Field(None, description="Left out: all of the node.")
+
+
+class PruneRequest(BaseModel):
+    """What is to go."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    older_than_s: int | None = Field(
+        None,
+        ge=0,
+        le=NO_LIMIT_MS // SECOND_MS,
+        description="Of jobs that ended so long ago. Left out: as long ago as `retention` in yard.yaml says.",
+    )
+    dry_run: bool = Field(False, description="Only count what would go.")
+    next: str | None = Field(None, max_length=100, description="From the reply before; left out: begin.")

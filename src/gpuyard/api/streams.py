@@ -9,26 +9,27 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from anyio import CapacityLimiter
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
 from gpuyard.api.pace import charge, in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
-from gpuyard.api.routes import add, limit, query
+from gpuyard.api.routes import Handlers
 from gpuyard.api.wire import encoded, number_of
 from gpuyard.control.labels import Label, label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import LeavesOut, Leftover
 from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import READ_BYTES_MAX
 
 PIECE_BYTES_MAX = 64 * 1024
-READ_BYTES_MAX = 4 * 1024 * 1024
 READS_PER_OWNER_MAX = 4
 """How many reads of one user's logs may go on at a time."""
 LOOK_S_MIN = 0.05
@@ -41,26 +42,12 @@ QUIET_S = 15.0
 STANDING_S_MIN, STANDING_S_MAX = 1.0, 15.0
 """How often a job that waits is told how it stands: less and less often."""
 EVENTS_MAX = 500
-LOG_TYPES = ("application/octet-stream", "text/event-stream")
 
 
-def routes(yard: Yard) -> APIRouter:
+def handlers(yard: Yard) -> Handlers:
     """Logs and events."""
-    router = APIRouter(tags=["streams"])
     api = _Streams(yard)
-    offset = query("offset", "From this byte on.", "integer", minimum=0)
-    stream = query("stream", "Which of the two.", enum=["stdout", "stderr"])
-    attempt = query("attempt", "Which attempt; left out: the last.", "integer", minimum=0)
-    follow = query("follow", "As events until the job ends.", "boolean")
-    standing = query(
-        "standing", "With follow: also how the job stands while it waits, and where it runs.", "boolean"
-    )
-    add(router, "GET", "/jobs/{id}/logs", api.logs, Action.READ_JOB, "What a job wrote", LOG_TYPES,
-        parameters=(stream, attempt, offset, limit(READ_BYTES_MAX), follow, standing), problems=(404, 410))  # fmt: skip
-    after = query("after", "From after this event on; left out: from now on.", "integer", minimum=0)
-    add(router, "GET", "/events", api.events, Action.SEE_ALL, "Watch the log", "text/event-stream",
-        parameters=(after,))  # fmt: skip
-    return router
+    return {endpoints.LOGS: api.logs, endpoints.LOG_EVENTS: api.events}
 
 
 class _Streams:

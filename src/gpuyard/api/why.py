@@ -1,31 +1,23 @@
 """Explanations over HTTP: why a job waits, now or then, and the shares of the tenants."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
-from gpuyard.api.ahead_replies import ExplainedReply, ShareReply
 from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
-from gpuyard.api.routes import TENANT, add, query
+from gpuyard.api.routes import Handlers
 from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer, number_of
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
-from gpuyard.control.rights import Action
 from gpuyard.control.serve import Yard
+from gpuyard.wire import endpoints
 
 
-def routes(yard: Yard, turns: Turns) -> APIRouter:
+def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/why` and `/share`."""
-    router = APIRouter(tags=["explained"])
     api = _Why(yard, turns)
-    at = query("at_ms", "Answer for that time, which is past.", "integer", minimum=0)
-    add(router, "GET", "/jobs/{id}/why", api.why, Action.SEE_JOB, "Why a job waits; with at_ms, why it did then",
-        ExplainedReply, parameters=(at,), problems=(404,))  # fmt: skip
-    add(router, "GET", "/share", api.share, Action.SEE_TENANTS,
-        "The tenant tree: shares, usage, guarantees, what is borrowed and lent", ShareReply, parameters=(TENANT,),
-        problems=(404,))  # fmt: skip
-    return router
+    return {endpoints.WHY: api.why, endpoints.SHARE: api.share}
 
 
 class _Why:

@@ -10,8 +10,9 @@ from starlette.datastructures import QueryParams
 from gpuyard.api.problems import Problem
 from gpuyard.control.queue_list import Filter
 from gpuyard.control.rights import Sight
-from gpuyard.control.views import ENDED_STATES, LIVE_STATES, PAGE_MAX
+from gpuyard.control.views import ENDED_STATES, LIVE_STATES
 from gpuyard.errors import quoted, remedy
+from gpuyard.wire.endpoints import PAGE_MAX
 
 LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))

@@ -12,6 +12,7 @@ from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
+    from gpuyard.wire.replies.tenants import AppliedReply
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show it and change nothing.")]
 YesOption = Annotated[
@@ -78,7 +79,7 @@ def rollback(
 def _change(
     yard: "Client",
     wanted: Mapping[str, Any],
-    put: Callable[..., dict[str, Any]],
+    put: "Callable[..., AppliedReply]",
     *,
     dry_run: bool,
     yes: bool,

@@ -1,7 +1,8 @@
 """`yard login`, `logout`, `whoami`: which yard commands speak to from now on, and as which user."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -114,9 +115,8 @@ def _tenant(home: str) -> str:
     return f"{home}, for jobs that name none" if home else "none by default: every job has to name one"
 
 
-def _rights(me: dict[str, object]) -> str:
-    rights: list[dict[str, str]] = me["rights"]  # type: ignore[assignment]
-    return ", ".join(f"{right['role']} of {right['tenant'] or 'the whole yard'}" for right in rights)
+def _rights(me: Mapping[str, Any]) -> str:
+    return ", ".join(f"{right['role']} of {right['tenant'] or 'the whole yard'}" for right in me["rights"])
 
 
 def _token(file: Path | None) -> str:

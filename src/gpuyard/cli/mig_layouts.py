@@ -12,6 +12,7 @@ from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
+    from gpuyard.wire.replies.fleet import MigNodeReply
 
 WAIT_S = 60
 _TROUBLE_S = 10.0
@@ -242,7 +243,7 @@ def _profiles(node: Mapping[str, Any]) -> dict[int, list[str]]:
 
 def _made(
     yard: "Client", name: str, asked: Mapping[int, Any], wait_s: int
-) -> tuple[dict[str, Any], dict[int, str]]:
+) -> "tuple[MigNodeReply, dict[int, str]]":
     """The node once its pins are made, or what keeps them from being made; others may pin and release meanwhile."""
     import time
 

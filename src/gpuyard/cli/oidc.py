@@ -13,6 +13,7 @@ import secrets
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
 
@@ -36,7 +37,7 @@ def token_by_login(url: str, ca: str, browser: bool) -> str:
         return str(yard.log_in(id_token, nonce)["secret"])
 
 
-def _id_token(oidc: dict[str, str], nonce: str, browser: bool) -> str:
+def _id_token(oidc: Mapping[str, Any], nonce: str, browser: bool) -> str:
     from gpuyard.cli.streams import notice
 
     issuer = oidc["issuer"]

@@ -33,7 +33,10 @@ def prune(
             found = yard.prune(older_than_s=older_s, dry_run=dry_run, after=going)
             for kind, more in found["removed"].items():
                 known = total.setdefault(kind, {"count": 0, "bytes": 0})
-                total[kind] = {name: known[name] + more[name] for name in known}
+                total[kind] = {
+                    "count": known["count"] + more["count"],
+                    "bytes": known["bytes"] + more["bytes"],
+                }
             going = found["next"]
     _tell(total, dry_run, output)
 

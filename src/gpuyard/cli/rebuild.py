@@ -1,5 +1,6 @@
 """`yard rebuild`: fills a projection again from the log, or shows how far each has come."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from gpuyard.cli.options import Argument, Output, OutputOption
@@ -31,7 +32,7 @@ def rebuild(
             _tell(yard.projections(), output)
 
 
-def _followed(yard: Any, begun: dict[str, Any]) -> dict[str, Any]:
+def _followed(yard: Any, begun: Mapping[str, Any]) -> Mapping[str, Any]:
     """Its progress once it has reached the event that was the last when this was asked for."""
     import time
 
@@ -51,7 +52,7 @@ def _followed(yard: Any, begun: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _tell(found: list[dict[str, Any]], output: Output) -> None:
+def _tell(found: Sequence[Mapping[str, Any]], output: Output) -> None:
     from gpuyard.cli.tables import Column, emit, write_document
 
     if output in (Output.JSON, Output.YAML):

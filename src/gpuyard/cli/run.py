@@ -15,8 +15,8 @@ from gpuyard.cli.shown import shown
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
-    from gpuyard.api.answers import End
     from gpuyard.api.client import Client
+    from gpuyard.wire.replies.jobs import End
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141

@@ -1,5 +1,6 @@
 """`yard token`: make tokens for people and programs, list them, take them back."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -129,7 +130,7 @@ def unbind(
     print(f"{user} is unbound{with_it}: the next login with the name binds it")
 
 
-def right_text(made: dict[str, Any]) -> str:
+def right_text(made: Mapping[str, Any]) -> str:
     """`user of research`."""
     return f"{made['role']} of {made['tenant'] or 'the whole yard'}"
 

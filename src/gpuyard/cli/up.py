@@ -1,7 +1,7 @@
 """`yard up`: the yard on this machine, in the foreground or in the background."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from gpuyard.control.places import PORT
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
     from gpuyard.control.serve import Options
+    from gpuyard.wire.replies.people import ReadyReply
 
 READY_S = 60.0
 
@@ -162,7 +163,7 @@ def _detached(options: "Options") -> None:
         notice(f"note: {note}")
 
 
-def _until_ready(client: "Client") -> dict[str, Any]:
+def _until_ready(client: "Client") -> "ReadyReply":
     import time
 
     until_s = time.monotonic() + READY_S

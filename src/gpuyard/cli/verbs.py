@@ -8,7 +8,7 @@ from gpuyard.cli.places import client
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
-    from gpuyard.api.answers import Asked
+    from gpuyard.wire.replies.jobs import OneOfMany
 
 JobsArgument = Annotated[
     list[str],
@@ -143,7 +143,7 @@ def _ask(verb: str, jobs: list[str]) -> int:
     return told(answers)
 
 
-def told(answers: "Sequence[Asked]") -> int:
+def told(answers: "Sequence[OneOfMany]") -> int:
     """Say what was refused, and return the exit code."""
     from gpuyard.cli.streams import notice
 

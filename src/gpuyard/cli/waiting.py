@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 from gpuyard.cli.shown import shown
 
 if TYPE_CHECKING:
-    from gpuyard.api.answers import End, Standing
     from gpuyard.api.client import Client
+    from gpuyard.wire.replies.jobs import End, Standing
 
 _ERASE = "\r\x1b[2K"
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"

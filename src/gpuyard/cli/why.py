@@ -33,7 +33,7 @@ def why(
 
         at_ms = time_ms("--at", at, time.time_ns() // 1_000_000)
     with client() as yard:
-        found = yard.why(job, at_ms=at_ms)
+        found: dict[str, Any] = {**yard.why(job, at_ms=at_ms)}
         # There is no estimate for the past.
         if at_ms is None and found["state"] == "PENDING":
             found |= _estimate(yard, job)

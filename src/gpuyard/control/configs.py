@@ -19,7 +19,7 @@ from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.people import Person
 from gpuyard.control.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
-from gpuyard.control.rights import ALL, Action, Sight
+from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.tokens import revoke_all
 from gpuyard.core import State
 from gpuyard.core.explain.admission import gpus_text
@@ -28,6 +28,7 @@ from gpuyard.core.phrases import memory_text
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash
+from gpuyard.wire.actions import Action
 
 JOBS_NAMED_MAX = 10
 

@@ -8,8 +8,8 @@ from collections import deque
 
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Impossible
-from gpuyard.control.rights import Action
 from gpuyard.core import State
+from gpuyard.wire.actions import Action
 
 
 class Crowding:

@@ -32,7 +32,6 @@ from gpuyard.control.newjobs import (
 from gpuyard.control.node_names import number_of
 from gpuyard.control.people import Person, run_as
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.rights import Action
 from gpuyard.control.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
@@ -45,6 +44,7 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.store import Accepted, Idempotency, Submission
+from gpuyard.wire.actions import Action
 
 _SLURM_VERBS = {
     Verb.CANCEL: "scancel",

@@ -11,7 +11,7 @@ from gpuyard.control.dependencies import Dependency
 from gpuyard.control.node_names import numbers_named
 from gpuyard.control.people import Person, RunAs
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
-from gpuyard.control.rights import Action, below
+from gpuyard.control.rights import below
 from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never, never_paid
@@ -39,6 +39,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import MILLI, SECOND_MS
+from gpuyard.wire.actions import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from gpuyard.control.node_names import number_of
 from gpuyard.control.people import Person
 from gpuyard.control.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.rights import ALL, Action, Sight
+from gpuyard.control.rights import ALL, Sight
 from gpuyard.core import State, dump, load
 from gpuyard.core.explain.layout_plan import Fate, fate, may_cut, pinned
 from gpuyard.core.fleet.mig_book import Pin
@@ -26,6 +26,7 @@ from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
 from gpuyard.model.layouts import read_layout
 from gpuyard.model.mig import Slice
+from gpuyard.wire.actions import Action
 
 There = Mapping[str, tuple[Slice, ...]]
 """Slices that the engine finds, by node."""

@@ -23,7 +23,6 @@ from gpuyard.control.rights import (
     EVERYTHING,
     NEIGHBOUR,
     ROLES,
-    Action,
     Right,
     Rights,
     Role,
@@ -32,6 +31,7 @@ from gpuyard.control.rights import (
     narrowed,
     sight,
 )
+from gpuyard.wire.actions import Action
 
 _NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
 NO_UID = -1

@@ -26,11 +26,12 @@ from gpuyard.control.committer import Committer
 from gpuyard.control.moments import time_text
 from gpuyard.control.people import Person, Roster
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
-from gpuyard.control.rights import ROLES, Action, Right, Role, may_give
+from gpuyard.control.rights import ROLES, Right, Role, may_give
 from gpuyard.core.phrases import span
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.store import Store, StoreError, TokenRow
+from gpuyard.wire.actions import Action
 
 _log = logging.getLogger(__name__)
 

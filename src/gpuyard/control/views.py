@@ -24,8 +24,8 @@ from gpuyard.control.tries import tries_of
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.model import JobState, Node, Settings
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
+from gpuyard.wire.endpoints import PAGE_MAX
 
-PAGE_MAX = 1000
 JUDGED_MAX = 2000
 """With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
 

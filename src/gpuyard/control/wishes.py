@@ -12,11 +12,12 @@ from gpuyard.control.books import Books, Draft
 from gpuyard.control.labels import Label, label_of, many_live
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.rights import DOES, MOVES, Action
+from gpuyard.control.rights import MOVES
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.errors import quoted
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
+from gpuyard.wire.actions import DOES, Action
 
 BATCH = 100
 """Jobs in one transaction: submissions and the loop wait for no more than these."""

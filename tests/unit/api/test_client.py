@@ -126,7 +126,9 @@ def test_names_of_people_are_quoted_whatever_is_in_them(
 ) -> None:
     asked: list[str] = []
     client = Client(server=f"unix:{tmp_path / 'yard.sock'}")
-    monkeypatch.setattr(client, "_call", lambda _verb, path: asked.append(path))
+    monkeypatch.setattr(
+        client, "ask_for", lambda endpoint, **values: asked.append(endpoint.address(**values))
+    )
     client.audit(user="rené&x=1")
     client.unbind_name("a/é")
     assert ["/api/v1/audit?user=ren%C3%A9%26x%3D1&limit=100", "/api/v1/logins/a%2F%C3%A9"] == asked

@@ -13,7 +13,6 @@ from gpuyard.control.rights import (
     ALL,
     EVERYTHING,
     NEIGHBOUR,
-    Action,
     Right,
     Role,
     Sight,
@@ -23,6 +22,7 @@ from gpuyard.control.rights import (
     may_give,
     sight,
 )
+from gpuyard.wire.actions import Action
 
 RESEARCH = "research"
 

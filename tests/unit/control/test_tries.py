@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.ahead_replies import ExplainedReply
-from gpuyard.api.replies import JobView
 from gpuyard.control.books import Draft
 from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
@@ -23,6 +21,7 @@ from gpuyard.model import (
     StopCause,
     Verb,
 )
+from rigs.described import held_to
 from rigs.desk import Rig, rig
 
 
@@ -185,12 +184,12 @@ def test_answers_are_as_they_are_described(yard: Rig) -> None:
     label = label_of(str(job_id))
     for ends in (lambda: lose(yard, job_id), lambda: yard.end(job_id)):
         yard.start(job_id)
-        running = JobView.model_validate(yard.views.job(label, explained=True))
+        running = held_to("JobView", yard.views.job(label, explained=True))
         ends()
-        waiting = JobView.model_validate(yard.views.job(label, explained=True))
-        ExplainedReply.model_validate(Explained(yard.books, yard.now_ms).why(label))
+        waiting = held_to("JobView", yard.views.job(label, explained=True))
+        held_to("ExplainedReply", Explained(yard.books, yard.now_ms).why(label))
     assert ([None, "COMPLETED"], 2) == (
-        [view.tries[-1].outcome for view in (running, waiting)], len(waiting.tries)
+        [view["tries"][-1]["outcome"] for view in (running, waiting)], len(waiting["tries"])
     )  # fmt: skip
 
 
@@ -222,7 +221,7 @@ def test_a_job_waits_all_the_time_that_it_does_not_run(yard: Rig) -> None:
     (row,) = yard.views.history(Filter(), None, None, 9)[0]
     assert row["ended_ms"] - submitted_ms == row["waited_ms"] + row["ran_ms"]
     assert waited_ms == row["waited_ms"] < 40_000
-    JobView.model_validate(row)
+    held_to("JobView", row)
 
 
 def test_a_job_that_is_cancelled_while_it_runs_says_who_did_that_and_when(yard: Rig) -> None:

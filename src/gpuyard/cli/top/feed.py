@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuyard.api.answers import Overview
 from gpuyard.api.client import Client
 from gpuyard.cli.followed import AGAIN_S, CLOSE_S, LOOK_S, Followed
 from gpuyard.errors import YardError
+from gpuyard.wire.replies.fleet import OverviewReply
 
 APART_S_MIN = 0.3
 """Between two looks, however much happens."""
@@ -23,7 +23,7 @@ SHARE = 10
 class Picture(NamedTuple):
     """The yard at one moment."""
 
-    overview: Overview
+    overview: OverviewReply
     rows: list[list[Any]]
     """The queue, in the columns of `control.views.QUEUE_COLUMNS`."""
     taken_s: float

@@ -12,11 +12,11 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Log, Static
 from textual.worker import get_current_worker
 
-from gpuyard.api.answers import End
 from gpuyard.api.client import Client
 from gpuyard.cli.show import story
 from gpuyard.cli.shown import shown_lines
 from gpuyard.errors import YardError
+from gpuyard.wire.replies.jobs import End
 
 LOG_LINES_MAX = 20_000
 AGAIN_S = 2.0

@@ -9,9 +9,9 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpuyard.api.answers import NodeGpus, TenantUse
 from gpuyard.cli.tables import number
 from gpuyard.cli.top.colours import BAD, DIM, FOREIGN, FREE, HEAD, WARN, TenantColours
+from gpuyard.wire.replies.fleet import NodeGpusReply, TenantUseReply
 
 _USED, _PART, _FREE, _FOREIGN, _SHUT = "■ ", "◧ ", "□ ", "▒ ", "✕ "
 _BAR_MIN = 6
@@ -55,7 +55,7 @@ class LinesPane(ScrollView):
 class GpusPane(LinesPane):
     """Nodes, each with a square for every GPU; small ones are side by side."""
 
-    def made(self, data: Sequence[NodeGpus], width: int) -> list[list[Segment]]:
+    def made(self, data: Sequence[NodeGpusReply], width: int) -> list[list[Segment]]:
         """As many nodes in a line as fit."""
         if not data:
             return [[Segment("there are no nodes", DIM)]]
@@ -70,7 +70,7 @@ class GpusPane(LinesPane):
             lines.append(line)
         return lines
 
-    def _node(self, node: NodeGpus, longest: int, width: int) -> list[Segment]:
+    def _node(self, node: NodeGpusReply, longest: int, width: int) -> list[Segment]:
         name = node["name"] if len(node["name"]) <= longest else node["name"][: longest - 1] + "…"
         shut = node["state"] != "UP"
         found = [
@@ -97,7 +97,7 @@ class GpusPane(LinesPane):
 class TenantsPane(LinesPane):
     """Tenants, their use against their guarantee and their limit."""
 
-    def made(self, data: Sequence[TenantUse], width: int) -> list[list[Segment]]:
+    def made(self, data: Sequence[TenantUseReply], width: int) -> list[list[Segment]]:
         """A line for each: name, bar, GPUs, jobs."""
         if not data:
             return [[Segment("no tenant has a job", DIM)]]
@@ -108,7 +108,7 @@ class TenantsPane(LinesPane):
         head = f"{'TENANT':<{longest}}  {'':<{bar}}{_FIGURES}"
         return [[Segment(head, HEAD)], *[self._tenant(each, longest, bar, most) for each in data]]
 
-    def _tenant(self, each: TenantUse, longest: int, bar: int, most: float) -> list[Segment]:
+    def _tenant(self, each: TenantUseReply, longest: int, bar: int, most: float) -> list[Segment]:
         style = self.colours.of(each["tenant"])
         name = _shown(each["tenant"])
         name = name if len(name) <= longest else name[: longest - 1] + "…"

@@ -1,0 +1,251 @@
+"""The endpoints of the API, in one table: how each is asked, what it does, what it takes and what it answers.
+
+The server makes its routes and the description of the API from it (`api/routes.py`), the client its calls
+(`api/client.py`); `replies/` has the forms of the answers, `api/schemas.py` those of the bodies, both by their names.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuyard.wire.actions import Action
+
+API = "/api/v1"
+DESCRIPTION = f"{API}/openapi.json"
+
+PAGE_MAX = 1000
+"""Entries on a page of jobs, versions or lines of the audit."""
+QUEUE_MAX = 1_000_000
+KEY_LENGTH_MAX = 200
+READ_BYTES_MAX = 4 * 1024 * 1024
+MOVES_MAX = 10_000
+SEED_MAX = 2**31
+
+EVENTS = "text/event-stream"
+
+Parameter = Mapping[str, Any]
+"""A parameter of the query or a header, as OpenAPI has it."""
+
+
+class Endpoint:
+    """One endpoint. `reply` names the form of the answer; without one it has the media types of `also`."""
+
+    __slots__ = (
+        "action", "also", "body", "body_required", "method", "name", "others", "parameters", "path", "problems",
+        "reply", "status", "summary", "tag",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        action: Action,
+        reply: str,
+        summary: str,
+        *,
+        tag: str,
+        status: int = 200,
+        body: str = "",
+        body_required: bool = True,
+        parameters: tuple[Parameter, ...] = (),
+        problems: tuple[int, ...] = (),
+        others: Mapping[int, str] | None = None,
+        also: tuple[str, ...] = (),
+        name: str = "",
+    ) -> None:
+        """`path` is below `/api/v1`, except for what is about the server itself."""
+        self.method, self.action, self.reply, self.summary = method, action, reply, summary
+        self.path = path if tag == "health" else f"{API}{path}"
+        self.tag, self.status, self.body, self.body_required = tag, status, body, body_required
+        self.parameters, self.problems, self.others, self.also = parameters, problems, others or {}, also
+        self.name = name
+        """In the description; empty: its handler's."""
+
+    def address(self, **values: Any) -> str:
+        """Its path with these values in their places, and the others as the query; those that are None or empty not."""
+        path, said = self.path, []
+        for name, value in values.items():
+            if f"{{{name}}}" in path:
+                path = path.replace(f"{{{name}}}", _quoted(str(value)).replace("/", "%2F"))
+            elif value is not None and value != "":
+                said.append(f"{name}={_quoted(str(value))}")
+        return f"{path}?{'&'.join(said)}" if said else path
+
+    def for_verb(self, verb: str, action: Action) -> "Endpoint":
+        """The endpoint of one verb, of one that is for all of them."""
+        made = Endpoint.__new__(Endpoint)
+        for each in self.__slots__:
+            setattr(made, each, getattr(self, each))
+        made.path, made.name = self.path.replace("{verb}", verb), f"{self.name}_{verb}"
+        made.summary, made.action = self.summary.format(verb=verb.capitalize()), action
+        return made
+
+
+def _quoted(text: str) -> str:
+    """Text for a path or a query; slashes and commas stand. The standard library's own takes long to import."""
+    plain = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/,")
+    return "".join(
+        [char if char in plain else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text]
+    )
+
+
+def query(name: str, text: str, kind: str = "string", **more: Any) -> Parameter:
+    """A parameter of the query."""
+    return {"name": name, "in": "query", "description": text, "schema": {"type": kind, **more}}
+
+
+def header(name: str, text: str, **more: Any) -> Parameter:
+    """A header."""
+    return {"name": name, "in": "header", "description": text, "schema": {"type": "string", **more}}
+
+
+def limit(most: int) -> Parameter:
+    """How many."""
+    return query("limit", "At most so many.", "integer", minimum=1, maximum=most)
+
+
+STATE = query("state", "Only in these states, as PENDING,RUNNING; may be repeated.")
+TENANT = query("tenant", "Only this tenant and those below it.", maxLength=512)
+USER = query("user", "Only this user's.", maxLength=512)
+NAME = query("name", "Only of this name.", maxLength=512)
+CURSOR = query("cursor", "`next_cursor` of the page before.")
+_FILTER = (STATE, TENANT, USER, NAME)
+
+# fmt: off
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+SUBMIT = Endpoint("POST", "/jobs", Action.SUBMIT, "JobReply", "Submit a job", tag="jobs", status=201, body="JobRequest",
+    parameters=(header("Idempotency-Key", "Your own name for this request: sending it again does not submit again.",
+                       maxLength=KEY_LENGTH_MAX),), problems=(409,))
+JOBS = Endpoint("GET", "/jobs", Action.SEE_JOB, "JobsReply", "Jobs, newest first", tag="jobs",
+    parameters=(*_FILTER, limit(PAGE_MAX), CURSOR))
+JOB = Endpoint("GET", "/jobs/{id}", Action.SEE_JOB, "JobView", "One job", tag="jobs", problems=(404,))
+RECIPE = Endpoint("GET", "/jobs/{id}/recipe", Action.READ_JOB, "RecipeReply",
+    "How a job is run: command or script, folder, environment", tag="jobs", problems=(404, 410))
+CANCEL = Endpoint("DELETE", "/jobs/{id}", Action.ACT_ON_JOB, "AskedReply", "Cancel a job", tag="jobs", status=202,
+    problems=(404, 409))
+CHECKPOINT = Endpoint("POST", "/jobs/{id}/checkpoint", Action.ACT_ON_JOB, "CheckpointReply",
+    "Say that a running job has saved its work", tag="jobs", status=202, body="CheckpointRequest", body_required=False,
+    problems=(404, 409))
+ASK = Endpoint("POST", "/jobs/{id}/{verb}", Action.ACT_ON_JOB, "AskedReply", "{verb} a job", tag="jobs", status=202,
+    problems=(404, 409), name="ask")
+ASK_MANY = Endpoint("POST", "/jobs/{verb}", Action.ACT_ON_JOB, "ManyReply", "{verb} many jobs", tag="jobs",
+    body="ManyRequest", name="many")
+
+# -- why and when ----------------------------------------------------------------------------------------------------
+
+WHY = Endpoint("GET", "/jobs/{id}/why", Action.SEE_JOB, "ExplainedReply",
+    "Why a job waits; with at_ms, why it did then", tag="explained", problems=(404,),
+    parameters=(query("at_ms", "Answer for that time, which is past.", "integer", minimum=0),))
+SHARE = Endpoint("GET", "/share", Action.SEE_TENANTS, "ShareReply",
+    "The tenant tree: shares, usage, guarantees, what is borrowed and lent", tag="explained", parameters=(TENANT,),
+    problems=(404,))
+ETA = Endpoint("GET", "/jobs/{id}/eta", Action.SEE_JOB, "EtaReply", "When a job will start", tag="foresight",
+    problems=(404,), parameters=(query("seed", "Other draws; the same seed and state give the same answer.", "integer",
+                                       minimum=0, maximum=SEED_MAX),))
+DRY_RUN = Endpoint("POST", "/jobs/dry-run", Action.SUBMIT, "DryRunReply",
+    "What would become of a job; nothing is submitted", tag="foresight", body="JobRequest")
+
+# -- lists -----------------------------------------------------------------------------------------------------------
+
+QUEUE = Endpoint("GET", "/queue", Action.SEE_QUEUE, "QueueReply", "Live jobs in the order of the scheduler, as rows",
+    tag="lists", parameters=(*_FILTER, limit(QUEUE_MAX)))
+HISTORY = Endpoint("GET", "/history", Action.SEE_JOB, "JobsReply", "Jobs that have ended, newest first", tag="lists",
+    parameters=(*_FILTER, query("since_ms", "Those that ended from then on.", "integer", minimum=0), limit(PAGE_MAX),
+                CURSOR))
+NODES = Endpoint("GET", "/nodes", Action.SEE_NODES, "NodesReply", "The fleet", tag="lists")
+OVERVIEW = Endpoint("GET", "/overview", Action.SEE_NODES, "OverviewReply",
+    "Every GPU and the jobs on it, every tenant's use", tag="lists")
+SNAPSHOT = Endpoint("GET", "/debug/snapshot", Action.SEE_ALL, "SnapshotReply",
+    "The whole state, to be replayed elsewhere", tag="lists")
+
+# -- what goes on over time ------------------------------------------------------------------------------------------
+
+LOGS = Endpoint("GET", "/jobs/{id}/logs", Action.READ_JOB, "", "What a job wrote", tag="streams", problems=(404, 410),
+    also=("application/octet-stream", EVENTS), parameters=(
+        query("stream", "Which of the two.", enum=["stdout", "stderr"]),
+        query("attempt", "Which attempt; left out: the last.", "integer", minimum=0),
+        query("offset", "From this byte on.", "integer", minimum=0),
+        limit(READ_BYTES_MAX),
+        query("follow", "As events until the job ends.", "boolean"),
+        query("standing", "With follow: also how the job stands while it waits, and where it runs.", "boolean")))
+LOG_EVENTS = Endpoint("GET", "/events", Action.SEE_ALL, "", "Watch the log", tag="streams", also=(EVENTS,),
+    parameters=(query("after", "From after this event on; left out: from now on.", "integer", minimum=0),))
+CHANGES = Endpoint("GET", "/changes", Action.SEE_QUEUE, "", "Follow the queue", tag="streams", also=(EVENTS,),
+    parameters=(query("after",
+                      "From after this event on: `seq` of a list, or the id of the last event of this stream."),))
+
+# -- nodes and GPUs --------------------------------------------------------------------------------------------------
+
+DRAIN = Endpoint("POST", "/nodes/{name}/drain", Action.MANAGE_NODES, "DrainReply", "Let nothing new start on a node",
+    tag="nodes", body="DrainRequest", body_required=False, problems=(404,))
+RESUME = Endpoint("POST", "/nodes/{name}/resume", Action.MANAGE_NODES, "DrainReply", "Let a node take work again",
+    tag="nodes", problems=(404,))
+GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply", "What GPUs do now, and the jobs on them", tag="sharing")
+MIG = Endpoint("GET", "/mig", Action.SEE_NODES, "MigReply", "How GPUs are cut into MIG slices", tag="sharing")
+MIG_PLAN = Endpoint("POST", "/mig/plan", Action.SEE_NODES, "MigPlanReply",
+    "What a layout would do to GPUs; without one, what the queue leads to", tag="sharing", body="MigPlanRequest",
+    body_required=False, problems=(404,))
+MIG_PIN = Endpoint("POST", "/nodes/{name}/mig", Action.MANAGE_NODES, "PinnedReply", "Pin GPUs of a node to a layout",
+    tag="sharing", body="PinRequest", problems=(404, 409))
+MIG_RELEASE = Endpoint("POST", "/nodes/{name}/mig/release", Action.MANAGE_NODES, "ReleasedReply",
+    "Let GPUs be cut by demand again", tag="sharing", body="ReleaseRequest", body_required=False, problems=(404,))
+DEFRAG = Endpoint("GET", "/defrag", Action.MANAGE_NODES, "DefragReply",
+    "Moves of jobs that would free whole GPUs or nodes, with what they destroy", tag="sharing",
+    parameters=(query("moves", "At most so many jobs are moved.", "integer", minimum=1, maximum=MOVES_MAX),))
+
+# -- the configuration, and the upkeep of the store ------------------------------------------------------------------
+
+CONFIG = Endpoint("GET", "/config", Action.MANAGE_CONFIG, "ConfigReply", "The configuration in force", tag="config",
+    problems=(409,))
+APPLY = Endpoint("PUT", "/config", Action.MANAGE_CONFIG, "AppliedReply", "Put a yard.yaml in force", tag="config",
+    body="ConfigRequest", problems=(409,))
+VERSIONS = Endpoint("GET", "/config/versions", Action.MANAGE_CONFIG, "ConfigVersionsReply",
+    "Versions of the configuration, newest first", tag="config", parameters=(limit(PAGE_MAX),))
+CONFIG_VERSION = Endpoint("GET", "/config/versions/{version}", Action.MANAGE_CONFIG, "ConfigReply",
+    "One version with its text", tag="config", problems=(404, 409))
+DIFF = Endpoint("POST", "/config/diff", Action.MANAGE_CONFIG, "DifferenceReply", "What a configuration would change",
+    tag="config", body="ConfigRequest", body_required=False, problems=(404, 409))
+PREVIEW = Endpoint("POST", "/config/preview", Action.MANAGE_CONFIG, "PreviewReply",
+    "What it would have done to the recorded jobs", tag="config", body="ConfigRequest", body_required=False,
+    problems=(404, 409), also=(EVENTS,))
+ROLLBACK = Endpoint("POST", "/config/rollback", Action.MANAGE_CONFIG, "AppliedReply",
+    "Put an earlier version in force again", tag="config", body="ConfigRequest", body_required=False,
+    problems=(404, 409))
+TENANTS = Endpoint("GET", "/tenants", Action.SEE_TENANTS, "TenantsReply",
+    "The tree of tenants, what they may use and use", tag="config")
+PROJECTIONS = Endpoint("GET", "/projections", Action.REBUILD, "ProjectionsReply", "How far projections have come",
+    tag="store")
+REBUILD = Endpoint("POST", "/projections/{name}/rebuild", Action.REBUILD, "ProjectionReply", "Fill a projection again",
+    tag="store", status=202, problems=(404,))
+PRUNE = Endpoint("POST", "/prune", Action.PRUNE, "PruneReply", "Remove what is kept of old jobs", tag="store",
+    body="PruneRequest", body_required=False)
+
+# -- people ----------------------------------------------------------------------------------------------------------
+
+ME = Endpoint("GET", "/me", Action.SELF, "MeReply", "Who asks, and what they may do", tag="people")
+TOKENS = Endpoint("GET", "/tokens", Action.SELF, "TokensReply", "Tokens that concern you", tag="people",
+    problems=(409,))
+MAKE_TOKEN = Endpoint("POST", "/tokens", Action.MAKE_TOKEN, "NewTokenReply", "Make a token", tag="people", status=201,
+    body="TokenRequest", problems=(409,))
+REVOKE = Endpoint("DELETE", "/tokens/{id}", Action.SELF, "RevokedReply", "Revoke a token, and those made with it",
+    tag="people", problems=(404, 409))
+UNBIND = Endpoint("DELETE", "/logins/{user}", Action.UNBIND_NAME, "UnboundReply",
+    "Unbind a name from the person who logged in with it first", tag="people", problems=(404, 409))
+AUDIT = Endpoint("GET", "/audit", Action.SEE_ALL, "AuditReply", "What everybody did, newest first", tag="people",
+    parameters=(USER, limit(PAGE_MAX), CURSOR))
+LOGIN_WAYS = Endpoint("GET", "/login", Action.ANYBODY, "LoginReply", "How to log in here", tag="people")
+LOGIN_OIDC = Endpoint("POST", "/login/oidc", Action.ANYBODY, "NewTokenReply",
+    "Trade an ID token for a token of the yard", tag="people", status=201, body="OidcLogin",
+    problems=(401, 403, 404, 409, 422))
+
+# -- the server ------------------------------------------------------------------------------------------------------
+
+FRONT = Endpoint("GET", "/", Action.ANYBODY, "FrontReply", "What this address is", tag="health", also=("text/html",))
+HEALTH = Endpoint("GET", "/healthz", Action.ANYBODY, "HealthReply", "Whether the process is there", tag="health")
+READY = Endpoint("GET", "/readyz", Action.ANYBODY, "ReadyReply", "Whether it can do its work", tag="health",
+    others={503: "ReadyReply"})
+VERSION = Endpoint("GET", "/version", Action.ANYBODY, "VersionReply", "Which release this is", tag="health")
+# fmt: on
+
+ENDPOINTS = tuple([each for each in list(globals().values()) if isinstance(each, Endpoint)])
+"""All of them. `ASK` and `ASK_MANY` stand for one of each verb."""

@@ -1,0 +1,231 @@
+"""Replies about nodes and GPUs: what is free, what they do, how they are cut, and what moving jobs would free."""
+
+from typing import Any, TypedDict
+
+
+class NodeReply(TypedDict):
+    """A node, and what is free on it."""
+
+    name: str
+    cluster: str
+    pool: str
+    state: str
+    why: str
+    gpu_model: str
+    gpus: int
+    gpus_free: float
+    gpus_foreign: int
+    foreign: str
+    gpus_pinned: int
+    cpus: float
+    cpus_free: float
+    memory_mib: int
+    memory_mib_free: int
+    features: list[str]
+    jobs: list[str]
+    slices: list[list[Any]]
+
+
+class ScriptNamesReply(TypedDict):
+    """Names that scripts have for pools, tenants and classes, as yard.yaml maps them."""
+
+    partitions: dict[str, list[str]]
+    accounts: dict[str, str]
+    """Those of tenants that the asker may know of."""
+    qos: dict[str, str]
+
+
+class NodesReply(TypedDict):
+    """The fleet."""
+
+    nodes: list[NodeReply]
+    script_names: ScriptNamesReply
+
+
+class NodeGpusReply(TypedDict):
+    """A node, GPU by GPU: how much of it is taken, by which tenant and which job."""
+
+    name: str
+    state: str
+    why: str
+    gpu_model: str
+    gpus: list[list[Any]]
+
+
+class TenantUseReply(TypedDict):
+    """What a tenant holds and wants."""
+
+    tenant: str
+    weight: int
+    running: int
+    waiting: int
+    gpus: float
+    gpus_wanted: float
+    guarantee: float
+    limit: float | None
+
+
+class OverviewReply(TypedDict):
+    """The whole yard, for a screen."""
+
+    at_ms: int
+    running: int
+    waiting: int
+    set_aside: int
+    nodes_in_all: int
+    nodes: list[NodeGpusReply]
+    tenants: list[TenantUseReply]
+
+
+class DrainReply(TypedDict):
+    """Whether a node takes new work."""
+
+    node: str
+    drained: bool
+
+
+class GpuJobReply(TypedDict):
+    """A job on a GPU: its share of it (null: slices), its slices, and the memory that it uses (null: not known)."""
+
+    label: str
+    share: float | None
+    slices: list[str]
+    memory_used_mib: int | None
+
+
+class GpuReply(TypedDict):
+    """What a GPU does now. Null: not known; a GPU that is cut does not say how busy it is."""
+
+    node: str
+    gpu: int
+    gpu_model: str
+    busy_pct: int | None
+    memory_used_mib: int | None
+    memory_mib: int | None
+    power_w: int | None
+    temperature_c: int | None
+    others_mib: int | None
+    """Memory of processes that are no job's."""
+    emulated: bool
+    jobs: list[GpuJobReply]
+
+
+class GpusReply(TypedDict):
+    """Every GPU of the fleet; `trouble` says why their signals cannot be read."""
+
+    gpus: list[GpuReply]
+    trouble: str
+
+
+class PinReply(TypedDict):
+    """A GPU that keeps a layout."""
+
+    gpu: int
+    layout: str
+    made: bool
+    why: str
+    took_ms: int
+    slices: list[list[Any]]
+
+
+class PinnedReply(TypedDict):
+    """What GPUs of a node are pinned to."""
+
+    node: str
+    gpus: list[PinReply]
+
+
+class ReleasedReply(TypedDict):
+    """GPUs that were released."""
+
+    node: str
+    released: list[int]
+
+
+class MigNodeReply(TypedDict):
+    """A node that can be cut: its slices (GPU, profile, first slot, job or nothing) and what it is pinned to."""
+
+    node: str
+    gpu_model: str
+    gpus: int
+    slices: list[list[Any]]
+    pins: list[PinReply]
+
+
+class MigReply(TypedDict):
+    """Every node that can be cut."""
+
+    whole_gpus: int
+    nodes: list[MigNodeReply]
+
+
+class MigStepReply(TypedDict):
+    """What happens to one slice."""
+
+    do: str
+    profile: str
+    start: int
+    why: str
+
+
+class MigGpuReply(TypedDict):
+    """What happens to one GPU."""
+
+    node: str
+    gpu: int
+    now: str
+    layout: str
+    refused: bool
+    steps: list[MigStepReply]
+    why: str
+
+
+class MigWaitingReply(TypedDict):
+    """A size of slice that is waited for."""
+
+    profile: str
+    jobs: int
+    slices: int
+    first: str
+    why: str
+
+
+class MigPlanReply(TypedDict):
+    """What a layout, or the queue, leads to."""
+
+    gpus: list[MigGpuReply]
+    waiting: list[MigWaitingReply]
+    notes: list[str]
+
+
+class MoveReply(TypedDict):
+    """One job, from where it is to where it would go on."""
+
+    job: str
+    user: str
+    tenant: str
+    gpus: float
+    from_node: str
+    from_gpus: list[int]
+    to_node: str
+    to_gpus: list[int]
+    lost_gpu_s: float
+
+
+class DefragRow(TypedDict):
+    """What a few moves make free."""
+
+    frees: str
+    node: str
+    gpus: list[int]
+    gained_gpus: int
+    lost_gpu_s: float
+    gpus_per_gpu_hour: float
+    moves: list[MoveReply]
+
+
+class DefragReply(TypedDict):
+    """Moves that would free whole GPUs or nodes, the best first."""
+
+    at_ms: int
+    plan: list[DefragRow]

@@ -1,0 +1,401 @@
+"""Replies about jobs: one job, lists of them, why one waits, and when it will start."""
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+
+class Fault(TypedDict):
+    """One field that is wrong."""
+
+    field: str
+    detail: str
+
+
+class ProblemReply(TypedDict):
+    """What is wrong and what to do (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: NotRequired[str]
+    errors: NotRequired[list[Fault]]
+
+
+class JobReply(TypedDict):
+    """The answer to a submission."""
+
+    id: int
+    label: str
+    name: str
+    tenant: str
+    user: str
+    state: str
+    submitted_ms: int
+    array: NotRequired[bool]
+    tasks: NotRequired[int | None]
+    first_task_id: NotRequired[int | None]
+
+
+class TryReply(TypedDict):
+    """One try of a job. A running try has no end and no outcome yet."""
+
+    attempt: int
+    started: str | None
+    started_ms: int
+    ended: str | None
+    ended_ms: int | None
+    nodes: list[str]
+    gpu_indices: list[list[int]]
+    """For each of the nodes, the GPUs that it held there."""
+    outcome: str | None
+    exit_code: int | None
+    why: str
+
+
+class BlockerReply(TypedDict):
+    """One thing that is in a job's way; `lift` is what would remove it, as a value with its `kind`."""
+
+    code: str
+    by: str
+    text: str
+    lifted_by: str
+    lift: dict[str, Any] | None
+
+
+class TaskReply(TypedDict):
+    """A task of an array."""
+
+    id: int
+    label: str
+    state: str
+    exit_code: int | None
+    nodes: list[str]
+    reason: str
+
+
+class FilesReply(TypedDict):
+    """What a job runs, where it runs and writes, for its owner and administrators."""
+
+    command: list[str]
+    script: bool
+    """Whether it is a script: the command is then its arguments."""
+    ranks: int
+    """Processes that its script starts with `srun`; 0: as many as it has tasks."""
+    cwd: str
+    stdout: str
+    stderr: str
+
+
+class RemovedReply(TypedDict):
+    """When something was removed, and by whom: `retention` is what yard.yaml says."""
+
+    at_ms: int
+    by: str
+
+
+class RecipeReply(TypedDict):
+    """How a job is run, for its owner and administrators."""
+
+    command: list[str]
+    script: str
+    cwd: str
+    stdout: str
+    stderr: str
+    env: dict[str, str]
+    removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
+
+
+class UsedReply(TypedDict):
+    """What a job has used so far, over all its tries."""
+
+    run_s: int
+    gpu_hours: float
+    cost_usd: float | None
+    """None: the price of its GPUs is not known."""
+    cpu_s: NotRequired[float | None]
+    """CPU time of its processes; None: the engine does not know."""
+    memory_mib: NotRequired[int | None]
+    """The most memory at a time, of all its processes together; None: the engine does not know."""
+    process_mib: NotRequired[int | None]
+    """The same of its largest process."""
+
+
+_Class = TypedDict("_Class", {"class": str})
+"""`class` is a word of Python: it cannot be a name in a class body."""
+
+
+class JobView(_Class):
+    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these fields."""
+
+    id: int
+    label: str
+    name: str
+    tenant: str
+    user: str
+    state: str
+    attempt_state: NotRequired[str | None]
+    gpus: float
+    gpus_per_task: NotRequired[str]
+    gpu_models: NotRequired[list[str]]
+    pools: NotRequired[Annotated[list[str], "Pools that will do; empty: any."]]
+    partition: NotRequired[Annotated[str, "The partition that it named, as its script calls it."]]
+    tasks: int
+    nodes_min: NotRequired[Annotated[int, "Nodes it is spread over at least; 0: not said."]]
+    cpus: NotRequired[float]
+    memory_mib: NotRequired[int]
+    nodes: NotRequired[list[str]]
+    gpu_indices: NotRequired[list[list[int]]]
+    submitted: str | None
+    submitted_ms: int
+    started: NotRequired[str | None]
+    started_ms: NotRequired[int | None]
+    ended: NotRequired[str | None]
+    ended_ms: NotRequired[int | None]
+    waited_ms: NotRequired[
+        Annotated[
+            int | None,
+            "How long it waited until it started, or ended: all the time since its submission in which it did "
+            "not run. Of a job that ran more than once, the time between its tries counts. Null while it waits.",
+        ]
+    ]
+    ran_ms: NotRequired[Annotated[int, "How long its tries ran that have ended, all together."]]
+    time_limit_s: int | None
+    attempts: NotRequired[int]
+    preemptions: NotRequired[int]
+    restarts: NotRequired[int]
+    tries: NotRequired[list[TryReply]]
+    exit_code: NotRequired[int | None]
+    waits_for: NotRequired[str]
+    held: NotRequired[bool]
+    moved_by: NotRequired[Annotated[str, "Who moved it to the top of the line; empty: nobody did."]]
+    wanted: NotRequired[str | None]
+    reason: NotRequired[str]
+    array_id: NotRequired[int | None]
+    array_index: NotRequired[int | None]
+    array: NotRequired[bool]
+    states: NotRequired[dict[str, int]]
+    jobs: NotRequired[list[TaskReply]]
+    ahead: NotRequired[int]
+    why: NotRequired[list[BlockerReply]]
+    files: NotRequired[FilesReply | None]
+    removed: NotRequired[
+        Annotated[
+            dict[str, RemovedReply],
+            "What is no longer kept of it: `environments`, `scripts`, `logs`, `folders`.",
+        ]
+    ]
+    used: NotRequired[UsedReply | None]
+    expected_start_ms: NotRequired[int | None]
+    how: NotRequired[str]
+    helps: NotRequired[list[str]]
+
+
+class JobsReply(TypedDict):
+    """A page of jobs, and where the next one begins."""
+
+    jobs: list[JobView]
+    next_cursor: str | None
+
+
+class QueueReply(TypedDict):
+    """Live jobs as rows. A job of a tenant that is not yours has its id, state and GPUs, and nothing else."""
+
+    seq: int
+    """The last event that it shows: `/changes?after=` goes on from there."""
+    at_ms: int
+    running: int
+    waiting: int
+    set_aside: int
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class AskedReply(TypedDict):
+    """The answer to a request about a job."""
+
+    id: int
+    label: str
+    verb: str
+    jobs: int
+
+
+class CheckpointReply(TypedDict):
+    """When a job has saved its work last."""
+
+    id: int
+    label: str
+    checkpoint_ms: int
+
+
+class OneOfMany(TypedDict):
+    """The same for one of many jobs, or why not."""
+
+    id: NotRequired[int | None]
+    label: str
+    verb: NotRequired[str]
+    jobs: NotRequired[int]
+    status: int
+    detail: NotRequired[str]
+    hint: NotRequired[str]
+
+
+class ManyReply(TypedDict):
+    """An answer for each, in their order."""
+
+    results: list[OneOfMany]
+
+
+class HelpReply(TypedDict):
+    """What would let a job start sooner, and the flags for it."""
+
+    text: str
+    flags: str
+
+
+class StartReply(TypedDict):
+    """When a job starts by promised ends alone, and how that is known."""
+
+    at_ms: int | None
+    how: str
+
+
+class ExplainedReply(TypedDict):
+    """Why a job waits. Of jobs that are not yours it has only ids."""
+
+    job: int
+    label: str
+    tenant: str
+    state: str
+    at_ms: int
+    said: str
+    """Why it waits in the words of Slurm, where Slurm decides; empty: the yard does."""
+    last_try: TryReply | None
+    """For a job that has run and waits again: how that ended."""
+    ahead: int
+    waiting: int
+    position: str
+    blockers: list[BlockerReply]
+    also: list[BlockerReply]
+    judged: bool
+    left_out: int
+    """Jobs that wait and were left out of the judgement: there are too many to try things out with all of them."""
+    start: StartReply
+    helps: list[HelpReply]
+
+
+class BasisReply(TypedDict):
+    """What an estimate rests on."""
+
+    history_jobs: int
+    level: str
+    stretch: dict[str, float]
+    past_estimates: int
+
+
+class EtaReply(TypedDict):
+    """By when a job starts, in milliseconds since 1970: `p50` in half of the runs, `p90` in nine of ten."""
+
+    job: str | None
+    task: str | None
+    state: str
+    now_ms: int
+    started_ms: int | None
+    starts_by_ms: dict[str, int | None] | None
+    not_before_ms: int | None
+    """Where some of the jobs ahead were left out of the runs: it starts later than that. None: none were."""
+    left_out_ahead: int
+    """How many of them were, because they are too many."""
+    never_of_runs: int
+    runs: int
+    bound_ms: int | None
+    how: str
+    basis: BasisReply
+    seed: int | None
+
+
+class PlaceReply(TypedDict):
+    """GPUs of a node."""
+
+    node: str
+    gpus: list[int]
+
+
+class InTheWayReply(TypedDict):
+    """What would be in the way of a job that is not submitted yet."""
+
+    by: str
+    text: str
+    lifted_by: str
+
+
+class CostReply(TypedDict):
+    """What a job would cost, in micro-dollars; None: unknown."""
+
+    gpu_model: str | None
+    price_micro_usd_h: int
+    at_most_micro_usd: int | None
+    expected_micro_usd: int | None
+    expected_run_ms: int | None
+    expected_from: str
+
+
+class DryRunReply(TypedDict):
+    """What would become of a job, which would have this id if it were the next one.
+
+    A job that could never run has `why_never` and `hint`, and nothing of the rest.
+    """
+
+    would_run: bool
+    why_never: NotRequired[str]
+    hint: NotRequired[str]
+    id: NotRequired[int]
+    name: NotRequired[str]
+    tenant: NotRequired[str]
+    tasks: NotRequired[int]
+    gpus: NotRequired[float]
+    starts_now: NotRequired[bool]
+    nodes: NotRequired[list[PlaceReply]]
+    why: NotRequired[list[InTheWayReply]]
+    helps: NotRequired[list[str]]
+    cost: NotRequired[CostReply | None]
+    job: NotRequired[None]
+    """As in an estimate of a job that is there; here always null, like `task` and `started_ms`."""
+    task: NotRequired[None]
+    state: NotRequired[str]
+    now_ms: NotRequired[int]
+    started_ms: NotRequired[None]
+    starts_by_ms: NotRequired[dict[str, int | None] | None]
+    not_before_ms: NotRequired[int | None]
+    left_out_ahead: NotRequired[int]
+    never_of_runs: NotRequired[int]
+    runs: NotRequired[int]
+    bound_ms: NotRequired[int | None]
+    how: NotRequired[str]
+    basis: NotRequired[BasisReply | None]
+    seed: NotRequired[int | None]
+
+
+class Standing(TypedDict, total=False):
+    """The state of a job that is followed."""
+
+    state: str
+    label: str
+    reason: str
+    place: int | None
+    """In line, the first is 1; None: it is not in line."""
+    starts_by_ms: int | None
+    """If running jobs end when they have to; None: unknown, or it is far back in line."""
+    nodes: list[str]
+    submitted_ms: int
+    now_ms: int
+
+
+class End(TypedDict):
+    """How a job that was followed ended."""
+
+    id: int
+    label: str
+    state: str
+    exit_code: int | None
+    reason: str
+    attempts: int

@@ -1,0 +1,185 @@
+"""Replies about people (rights, tokens, logins, the audit) and about the server: its health and its upkeep."""
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+
+class RightReply(TypedDict):
+    """A role and where it holds; an empty tenant is the whole yard."""
+
+    role: str
+    tenant: str
+
+
+class MeReply(TypedDict):
+    """The asker, as the yard sees them."""
+
+    user: str
+    runs_as: str | None
+    """The user of the machine for their jobs; None: they run none."""
+    rights: list[RightReply]
+    home: str
+    token: str | None
+    expires_ms: int | None
+    auth: bool
+
+
+class TokenReply(TypedDict):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    role: str
+    tenant: str
+    note: str
+    made_by: str
+    made_with: str | None
+    created_ms: int
+    expires_ms: int
+    used_ms: int | None
+    revoked_ms: int | None
+
+
+class NewTokenReply(TokenReply):
+    """A token with its secret, which is shown once."""
+
+    secret: str
+
+
+class TokensReply(TypedDict):
+    """Tokens, the newest first."""
+
+    tokens: list[TokenReply]
+
+
+class RevokedReply(TypedDict):
+    """The revoked tokens: the one that was named, and those made with it."""
+
+    id: str
+    revoked: list[str]
+
+
+class UnboundReply(TypedDict):
+    """A name that the next login binds, and the revoked tokens of its earlier owner."""
+
+    user: str
+    revoked: list[str]
+
+
+class OidcReply(TypedDict):
+    """The identity provider to log in with."""
+
+    issuer: str
+    client_id: str
+    scopes: str
+
+
+class LoginReply(TypedDict):
+    """How to log in here."""
+
+    auth: bool
+    oidc: OidcReply | None
+
+
+class AuditLine(TypedDict):
+    """One thing that a person did."""
+
+    seq: int
+    at_ms: int
+    who: str
+    what: str
+    about: str
+    tenant: str
+
+
+class AuditReply(TypedDict):
+    """Lines of the log that name a person, the newest first, and where the next ones begin."""
+
+    lines: list[AuditLine]
+    next_cursor: str | None
+
+
+class HealthReply(TypedDict):
+    """The process is there."""
+
+    ok: bool
+
+
+class ReadyReply(TypedDict):
+    """Whether the server can do its work; all but the first two are for people with the right to see everything."""
+
+    ready: bool
+    role: str
+    leader: NotRequired[Annotated[str | None, "Of a follower: who leads."]]
+    epoch: NotRequired[int | None]
+    error: NotRequired[str | None]
+    troubles: NotRequired[Annotated[list[str], "Calls of the last step that came to no answer."]]
+    difference: NotRequired[Annotated[int, "Attempts about which the log and the engine disagree."]]
+    steps: NotRequired[int]
+    step_ms_p50: NotRequired[float | None]
+    step_ms_p99: NotRequired[float | None]
+    decide_ms_p50: NotRequired[float | None]
+    decide_ms_p99: NotRequired[float | None]
+    last_step_s_ago: NotRequired[float | None]
+    events: NotRequired[int]
+    store: NotRequired[str]
+    notes: NotRequired[list[str]]
+
+
+class VersionReply(TypedDict):
+    """Which release this is, and which yard."""
+
+    version: str
+    api: str
+    yard: str
+
+
+class FrontReply(TypedDict):
+    """What this address is."""
+
+    what: str
+    version: str
+    yard: str
+    auth: bool
+    commands: list[str]
+    description: str
+
+
+class PrunedReply(TypedDict):
+    """How much has gone, or would."""
+
+    count: int
+    bytes: Annotated[int, "Room that it took: on disk, or in the store."]
+
+
+class PruneReply(TypedDict):
+    """What this request removed, or would, by kind: `environments`, `scripts`, `logs`, `folders`."""
+
+    removed: dict[str, PrunedReply]
+    dry_run: bool
+    next: Annotated[str | None, "Ask again with this to go on; null: that was all."]
+
+
+class ProjectionReply(TypedDict):
+    """How far a projection has come."""
+
+    name: str
+    version: int
+    began_seq: Annotated[int, "Its rows tell of the events after this one; 0: of all."]
+    seq: Annotated[int, "The last event that is in its rows; 0: it is about to be filled."]
+    head: Annotated[int, "The last event of the log."]
+    filled: Annotated[bool, "Whether it has come to the end of the log."]
+    error: Annotated[str, "What keeps it from going on; empty: nothing."]
+
+
+class ProjectionsReply(TypedDict):
+    """All projections that follow the log, by name."""
+
+    projections: list[ProjectionReply]
+
+
+class SnapshotReply(TypedDict):
+    """The whole state."""
+
+    version: str
+    seq: int
+    state: dict[str, Any]

@@ -1,0 +1,189 @@
+"""Replies about tenants and the configuration that gives them their quotas."""
+
+from typing import Annotated, NotRequired, TypedDict
+
+Pair = list[float | None]
+"""As it is, and as it would be; None: unknown."""
+
+
+class BudgetReply(TypedDict):
+    """A budget of GPU time over a window: spent, promised and left are all of it."""
+
+    gpu_hours: float
+    spent_gpu_hours: Annotated[float, "In this window, what runs has used so far included."]
+    promised_gpu_hours: Annotated[float, "What runs may still use, up to its time limits."]
+    left_gpu_hours: Annotated[
+        float, "What new jobs may ask for; below 0 where the budget was made smaller than what is promised."
+    ]
+    window_ms: int
+    window_end_ms: Annotated[int, "When the window ends and the budget is whole again."]
+
+
+class CapsReply(TypedDict):
+    """A tenant's budget and caps; null where there is none."""
+
+    budget: NotRequired[BudgetReply | None]
+    max_running_jobs: NotRequired[int | None]
+    max_gpus_per_job: NotRequired[float | None]
+    max_gpus_per_user: NotRequired[Annotated[float | None, "Of each user below the tenant."]]
+    most_gpus_of_a_user: NotRequired[
+        Annotated[float | None, "What the user below it has that uses most, where max_gpus_per_user is set."]
+    ]
+
+
+class TenantReply(CapsReply):
+    """A tenant: what it may use, in GPUs by model or `total`, and what it uses."""
+
+    tenant: str
+    configured: bool
+    weight: int
+    guarantee: dict[str, float]
+    limit: dict[str, float]
+    borrow: dict[str, float]
+    lend: dict[str, float]
+    gpus_used: float
+    running: int
+    waiting: int
+    classes: list[str]
+    """Classes that its jobs may be of, for any user."""
+
+
+class TenantsReply(TypedDict):
+    """The tree, parents before children."""
+
+    tenants: list[TenantReply]
+
+
+class AmountReply(TypedDict):
+    """GPUs of one model, or in total; None: there is no limit."""
+
+    used: float
+    guarantee: float
+    limit: float | None
+    borrow: float | None
+    borrowed: float
+    lendable: float
+    lent: float
+    exposure: float
+
+
+class TenantShareReply(CapsReply):
+    """What a tenant is due and has had. Shares are in parts per million, charges in thousandths of a dollar."""
+
+    path: str
+    depth: int
+    weight: int
+    weights: int
+    share_ppm: int
+    yard_ppm: int
+    usage_milli_usd: int
+    current_milli_usd: int
+    siblings_milli_usd: int
+    used_ppm: int
+    fair_key: int
+    place: int
+    members: int
+    running: int
+    waiting: int
+    amounts: dict[str, AmountReply]
+
+
+class ShareReply(TypedDict):
+    """The tenants that you may see, each after its parent."""
+
+    at_ms: int
+    policy: str
+    fair: bool
+    half_life_ms: int
+    period_ms: int
+    tenants: list[TenantShareReply]
+
+
+class ConfigVersionReply(TypedDict):
+    """A version of the configuration: its author, and when and how it was put in force."""
+
+    version: int
+    at_ms: int
+    by: str
+    how: str
+    hash: str
+    restores: int | None
+
+
+class ConfigReply(ConfigVersionReply):
+    """A version with its text."""
+
+    yaml: str
+
+
+class ConfigVersionsReply(TypedDict):
+    """Versions, the newest first."""
+
+    versions: list[ConfigVersionReply]
+
+
+class AppliedReply(ConfigVersionReply):
+    """The version that is in force now, and how much it changed; 0: it was in force already."""
+
+    changed: int
+
+
+class ChangeReply(TypedDict):
+    """One difference, in the notation of the file."""
+
+    what: str
+    kind: str
+    name: str
+    key: str
+    before: str
+    after: str
+
+
+class DifferenceReply(TypedDict):
+    """What would change, what is against it and what should be known."""
+
+    version: int
+    restores: int | None
+    same: bool
+    changes: list[ChangeReply]
+    obstacles: list[str]
+    notes: list[str]
+
+
+class ComparedReply(TypedDict):
+    """Waits of some tenants' jobs on both sides."""
+
+    tenant: str
+    jobs: int
+    compared: int
+    wait_mean_ms: Pair
+    wait_p95_ms: Pair
+    changed: NotRequired[bool]
+
+
+class CheckReply(TypedDict):
+    """What really happened beside the simulation of it."""
+
+    jobs: int
+    really_mean_ms: int | None
+    simulated_mean_ms: int | None
+
+
+class PreviewReply(TypedDict):
+    """What a configuration would have done to the recorded jobs."""
+
+    from_ms: int
+    until_ms: int
+    jobs: int
+    live: int
+    all: ComparedReply
+    tenants: list[ComparedReply]
+    utilisation: Pair
+    preemptions: list[int]
+    timeouts: list[int]
+    never: list[int]
+    unfinished: list[int]
+    check: CheckReply
+    cpu_s: float
+    sentence: str
+    notes: list[str]
