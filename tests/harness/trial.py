@@ -44,7 +44,7 @@ from gpuyard.model import (
 from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Commit, Fenced, Numbered, StoreError, StoreFull, Submission
-from gpuyard.testing import Faults, Life, MemoryStore, SimEngine
+from gpuyard.testing import Faults, Life, MemoryStore, Run, SimEngine
 
 STEPS = 220
 LIVELY_STEPS_MAX = 4000
@@ -99,6 +99,8 @@ class Trial:
     """A yard and its world."""
 
     seed: int
+    clusters: tuple[str, ...] = ("main",)
+    steps: int = STEPS
     story: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -110,19 +112,7 @@ class Trial:
         """Calls it has left to live."""
         self.lives: dict[int, Life] = {}
         self.accepted: list[int] = []
-        nodes = [
-            Node(
-                f"n{i}",
-                "main",
-                "p",
-                rng.choice(["H100", "A100-80GB"]),
-                rng.choice([2, 4, 8]),
-                64_000,
-                1 << 18,
-            )
-            for i in range(rng.randint(1, 4))
-        ]
-        self.engine = SimEngine(lambda: self.clock_ms, nodes, self._life, faults=self._faults())
+        self.engines = {cluster: self._engine(cluster) for cluster in self.clusters}
         self.store = FailingStore(f"sim{self.seed % 100000:05}")
         self.policy = rng.choice(sorted(PRESETS))
         self.settings = self._settings()
@@ -133,6 +123,23 @@ class Trial:
         self.books.commit(None, lambda draft: draft.add(ConfigSet(self.clock_ms, self.settings)))
 
     # -- what is drawn ---------------------------------------------------------------------------------------------
+
+    def _engine(self, cluster: str) -> SimEngine:
+        """Nodes of all clusters have the same names."""
+        rng = self.rng
+        nodes = [
+            Node(
+                f"n{i}",
+                cluster,
+                "p",
+                rng.choice(["H100", "A100-80GB"]),
+                rng.choice([2, 4, 8]),
+                64_000,
+                1 << 18,
+            )
+            for i in range(rng.randint(1, 4))
+        ]
+        return SimEngine(lambda: self.clock_ms, nodes, self._life, faults=self._faults())
 
     def _faults(self) -> Faults:
         rng = self.rng
@@ -189,9 +196,15 @@ class Trial:
 
     def _rise(self) -> None:
         store: Any = Mortal(self.store, self, ("commit",))
-        engine: Any = Mortal(self.engine, self, ("start", "stop", "suspend", "resume", "forget", "status"))
+        calls = ("start", "stop", "suspend", "resume", "forget", "status")
+        engines: dict[str, Any] = {name: Mortal(each, self, calls) for name, each in self.reached().items()}
         self.books = Books(store)
-        self.controller = Controller(self.books, engine, self.store.elect("sim").epoch, lost_ms=30_000)
+        driven = engines if len(engines) > 1 else engines[self.clusters[0]]
+        self.controller = Controller(self.books, driven, self.store.elect("sim").epoch, lost_ms=30_000)
+
+    def reached(self) -> dict[str, Any]:
+        """The engines as the control plane reaches them."""
+        return dict(self.engines)
 
     def now_ms(self) -> int:
         """The time as the control plane sees it."""
@@ -290,7 +303,7 @@ class Trial:
 
     def live(self) -> None:
         """Through faults first, then to the end of everything."""
-        for _ in range(STEPS):
+        for _ in range(self.steps):
             try:
                 self._something()
             except Died:
@@ -299,7 +312,8 @@ class Trial:
                 self.story.append(f"{self.clock_ms}: a request met a full disk")
             self.check()
         self.breaths, self.store.fails = None, 0
-        self.engine.faults.stop()
+        for engine in self.engines.values():
+            engine.faults.stop()
         self.skew_ms = max(0, self.skew_ms)
         self._open_all()
         for _ in range(LIVELY_STEPS_MAX):
@@ -335,9 +349,9 @@ class Trial:
             self.step()
 
     def _pass_time(self, ms: int) -> None:
-        next_ms = self.engine.next_ms()
-        if next_ms is not None and self.rng.random() < 0.3:
-            ms = max(0, min(ms, next_ms - self.clock_ms))
+        times = [at_ms for each in self.engines.values() if (at_ms := each.next_ms()) is not None]
+        if times and self.rng.random() < 0.3:
+            ms = max(0, min(ms, min(times) - self.clock_ms))
         self.clock_ms += ms
 
     def _open_all(self) -> None:
@@ -352,19 +366,23 @@ class Trial:
 
     def settled(self) -> bool:
         """Nothing is left to be done."""
-        return not self.books.state.jobs and not self.engine.world.live()
+        return not self.books.state.jobs and not self.live_runs()
+
+    def live_runs(self) -> list[tuple[str, Run]]:
+        """What really runs, with its cluster."""
+        return [(name, run) for name, each in self.engines.items() for run in each.world.live()]
 
     # -- what must hold --------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Safety, in the world."""
-        held: dict[tuple[str, int], int] = defaultdict(int)
+        held: dict[tuple[str, str, int], int] = defaultdict(int)
         by_job: dict[int, list[str]] = defaultdict(list)
-        for run in self.engine.world.live():
+        for cluster, run in self.live_runs():
             by_job[run.job_id].append(run.key)
             for part in run.parts:
                 for gpu in part.gpus:
-                    held[part.node, gpu] += part.milli
+                    held[cluster, part.node, gpu] += part.milli
         crowded = {gpu: milli for gpu, milli in held.items() if milli > 1000}
         assert not crowded, f"GPUs given out twice: {crowded}"
         double = {job_id: keys for job_id, keys in by_job.items() if len(keys) > 1}
@@ -372,15 +390,15 @@ class Trial:
 
     def check_end(self) -> None:
         """Everything has ended, nothing is left over, and the log tells the truth."""
-        state, world = self.books.state, self.engine.world
+        state, worlds = self.books.state, [engine.world for engine in self.engines.values()]
         waiting = {job_id: (r.state.value, r.phase, r.shape.gpu_milli) for job_id, r in state.jobs.items()}
-        assert self.settled(), f"not over: {waiting}; running {[run.key for run in world.live()]}"
-        keys = [run.key for run in world.runs]
+        assert self.settled(), f"not over: {waiting}; running {[run.key for _, run in self.live_runs()]}"
+        keys = [run.key for world in worlds for run in world.runs]
         assert keys or not self.accepted, "nothing ran at all"
         assert len(keys) == len(set(keys)), f"a key ran twice: {sorted(k for k in keys if keys.count(k) > 1)}"
         assert sorted(self.accepted) == sorted(self.store.rows), "jobs were lost or made up"
         for job_id, row in self.store.rows.items():
-            runs = [run for run in world.runs if run.job_id == job_id]
+            runs = [run for world in worlds for run in world.runs if run.job_id == job_id]
             assert len(runs) <= row.attempts, f"job {job_id}: {len(runs)} runs in {row.attempts} attempts"
             if row.state == JobState.COMPLETED.value:
                 assert any(run.attempt == row.attempts for run in runs), (

@@ -71,22 +71,26 @@ class Todo:
 
 
 def todo(
-    yard: str, state: State, reports: Mapping[str, Report], lost: Container[str], pace: Pace, now_ms: int
+    live: Mapping[str, JobRecord],
+    reports: Mapping[str, Report],
+    lost: Container[str],
+    pace: Pace,
+    now_ms: int,
 ) -> Todo:
-    """What the world lacks, as far as the last reports show. Attempts without a report are left alone.
+    """What the world lacks of these attempts, as far as the last reports show. Those without a report are left alone.
 
     Those that have been unknown for too long, `lost`, are stopped, so that they cannot turn up later. Users take turns.
     """
     found = Todo()
-    stops, starts = [], []
-    for record in state.running.values():
-        key = key_of(yard, record)
+    stops, starts, keys = [], [], {}
+    for key, record in live.items():
         report = reports.get(key)
         if report is None or report.phase is Phase.ENDED:
             continue
         if record.phase is AttemptState.STOPPING or key in lost:
             if pace.due("stop", key, now_ms):
                 stops.append(record)
+                keys[record.id] = key
         elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:
             if pace.due("start", key, now_ms):
                 starts.append(record)
@@ -94,9 +98,7 @@ def todo(
             found.suspend.append(key)
         elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
             found.resume.append(key)
-    found.halts = [
-        Halt(key_of(yard, record), _outcome(record), _grace_ms(record)) for record in by_turns(stops)
-    ]
+    found.halts = [Halt(keys[record.id], _outcome(record), _grace_ms(record)) for record in by_turns(stops)]
     found.starts = by_turns(starts)
     return found
 
@@ -116,10 +118,9 @@ def by_turns(records: list[JobRecord]) -> list[JobRecord]:
 
 
 def strays(
-    yard: str, state: State, listing: Mapping[str, Report], pace: Pace, now_ms: int
+    yard: str, owned: Container[str], listing: Mapping[str, Report], pace: Pace, now_ms: int
 ) -> tuple[list[Halt], list[str]]:
-    """Attempts that the engine knows and that no live job owns: those to stop, and those over, to be forgotten."""
-    owned = {key_of(yard, record) for record in state.running.values()}
+    """Attempts that the engine knows and that are not `owned`: those to stop, and those over, to be forgotten."""
     halts, over = [], []
     for key, report in listing.items():
         if key in owned or attempt_of(yard, key) is None:

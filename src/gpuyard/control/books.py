@@ -141,6 +141,11 @@ class Books:
                 self._fold(new)
             self._wrong = False
 
+    def settle(self) -> None:
+        """Throw away what a failed write left, so that what is there now is what the log says. Called with the lock."""
+        if self._wrong:
+            self.reload()
+
     def catch_up(self) -> int:
         """Fold what others have written; how many events that was.
 

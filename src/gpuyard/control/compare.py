@@ -4,11 +4,11 @@ Nothing is mended here; the loop does that. This says how far the two are apart,
 when they do not come together again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuyard.control.attempt_keys import attempt_of, key_of
-from gpuyard.core import State
+from gpuyard.control.attempt_keys import attempt_of
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.model import AttemptState
 
@@ -32,13 +32,14 @@ class Difference:
         return len(self.missing) + len(self.orphans) + len(self.strangers)
 
 
-def compare(yard: str, state: State, listing: Sequence[Report]) -> Difference:
-    """Recount the truth."""
+def compare(
+    yard: str, here: Mapping[str, JobRecord], owned: Container[str], listing: Sequence[Report]
+) -> Difference:
+    """Recount the truth: of the attempts `here` none should be missing, and all that run should be `owned`."""
     known = {report.key for report in listing if report.phase is not Phase.UNKNOWN}
-    owned = {key_of(yard, record): record for record in state.running.values()}
     missing = [
         key
-        for key, record in owned.items()
+        for key, record in here.items()
         if key not in known and record.phase in (AttemptState.RUNNING, AttemptState.SUSPENDED)
     ]
     alive = [report.key for report in listing if report.phase in _ALIVE]

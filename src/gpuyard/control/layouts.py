@@ -12,7 +12,7 @@ from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.engines.contract import Answer, Engine, EngineError, Reply, Stale
-from gpuyard.model import Capability, Event, LayoutMade
+from gpuyard.model import Capability, Event, LayoutMade, Node
 from gpuyard.model.mig import Slice
 
 Layouts = dict[int, tuple[Slice, ...]]
@@ -25,8 +25,16 @@ class Keeper:
     """One leader's word to the engine about layouts."""
 
     def __init__(
-        self, books: Books, engine: Engine, epoch: int, pace: Pace, stopwatch_ns: Callable[[], int]
+        self,
+        books: Books,
+        engine: Engine,
+        epoch: int,
+        pace: Pace,
+        stopwatch_ns: Callable[[], int],
+        has: Callable[[Node], bool],
     ) -> None:
+        """`has` tells whether a node is one of the engine's cluster."""
+        self._has = has
         self._books = books
         self._engine = engine
         self._epoch = epoch
@@ -80,7 +88,8 @@ class Keeper:
             return [
                 (number, node.name, dict(nodes.pins.get(number, {})))
                 for number, node in enumerate(nodes.node)
-                if number in nodes.pins or (able and node.gpus and self._told.get(node.name) != {})
+                if (number in nodes.pins or (able and node.gpus and self._told.get(node.name) != {}))
+                and self._has(node)
             ]
 
     def _ask(self, name: str, layouts: Layouts) -> Mapping[int, Reply]:

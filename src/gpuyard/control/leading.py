@@ -216,7 +216,7 @@ class Leader:
             self._engine,
             epoch,
             stopwatch_ns=time.perf_counter_ns,
-            witness=self._witness,
+            witnesses={"": self._witness} if self._witness is not None else None,
             has_room=self._has_room,
         )
 

@@ -90,6 +90,12 @@ def lost(record: JobRecord, now_ms: int) -> Event:
     )
 
 
+def withdrawn(record: JobRecord, why: str, now_ms: int) -> Event:
+    """The end of an attempt that no engine was asked for: its job waits again, unless it was being cancelled."""
+    outcome = Outcome.CANCELLED if record.cause is StopCause.CANCEL else Outcome.PREEMPTED
+    return AttemptEnded(now_ms, record.id, record.attempt, outcome, record.saved_ms, 0, why)
+
+
 def refused(record: JobRecord, why: str, now_ms: int) -> Event:
     """The end of an attempt that the engine will not start."""
     return AttemptEnded(now_ms, record.id, record.attempt, Outcome.FAILED, record.saved_ms, 0, why)

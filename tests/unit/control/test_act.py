@@ -24,10 +24,9 @@ def test_what_others_froze_stays_frozen(phase: AttemptState, wanted: Verb | None
     record: Any = SimpleNamespace(
         id=1, attempt=1, phase=phase, wanted=wanted, job=SimpleNamespace(submitted_ms=5)
     )
-    state: Any = SimpleNamespace(running={1: record})
     key = key_of("y", record)
 
-    found = todo("y", state, {key: Report(key, Phase.SUSPENDED)}, frozenset(), Pace(), 1_000)
+    found = todo({key: record}, {key: Report(key, Phase.SUSPENDED)}, frozenset(), Pace(), 1_000)
 
     assert [key] * resumed == found.resume
     assert [] == found.suspend

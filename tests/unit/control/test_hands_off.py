@@ -160,7 +160,7 @@ def test_what_the_owner_cuts_anew_is_seen_and_once_the_yard_may_it_cuts_again(he
     node = here.books.state.nodes
     assert {0: set(CUT), 1: set()} == {gpu: set(pin.held) for gpu, pin in node.pins[0].items()}
     here.card.destroy("GPU-a", CUT[1])
-    here.loop._nodes_ms = None
+    here.loop.drivers[""]._nodes_ms = None
     here.step()
     assert {CUT[0], CUT[2]} == set(here.books.state.nodes.pins[0][0].held)
     here.engine.close()

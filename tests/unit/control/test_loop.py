@@ -521,10 +521,12 @@ def test_one_that_lost_its_place_is_decided_with_the_nodes_as_they_are_now() -> 
     here.step(100)
     record = here.books.state.jobs[job_id]
     gone = Report(key(job_id), Phase.ENDED, Outcome.NODE_FAIL)
-    assert here.controller._lost_a_place({gone.key: gone})
-    assert not here.controller._lost_a_place({gone.key: Report(gone.key, Phase.ENDED, Outcome.FAILED)})
+    assert here.controller.drivers[""]._lost_a_place({gone.key: gone})
+    assert not here.controller.drivers[""]._lost_a_place(
+        {gone.key: Report(gone.key, Phase.ENDED, Outcome.FAILED)}
+    )
     record.cause = StopCause.CANCEL
-    assert not here.controller._lost_a_place({gone.key: gone})
+    assert not here.controller.drivers[""]._lost_a_place({gone.key: gone})
 
 
 def test_a_deposed_leader_neither_writes_nor_acts() -> None:

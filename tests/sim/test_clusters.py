@@ -1,0 +1,40 @@
+"""The control loop over two clusters, one of which dies, lies and comes back (tests/harness/clusters.py)."""
+
+import os
+
+import pytest
+
+from harness.clusters import ClustersTrial
+
+CHUNK = 25
+SEEDS = 200
+
+
+def live(seed: int) -> None:
+    trial = ClustersTrial(seed)
+    try:
+        trial.live()
+    except BaseException as error:
+        error.add_note(
+            f"seed {seed}, policy {trial.policy}, at {trial.clock_ms}: to repeat it, run\n"
+            f"  GPUYARD_SEED={seed} .venv/bin/pytest tests/sim/test_clusters.py -k chosen\n"
+            + "\n".join(trial.story[-15:])
+        )
+        raise
+
+
+@pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
+def test_two_clusters_are_safe_and_every_job_comes_to_an_end(chunk: int) -> None:
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        live(seed)
+
+
+@pytest.mark.skipif("GPUYARD_SEED" not in os.environ, reason="no seed was chosen (GPUYARD_SEED)")
+def test_the_chosen_seed() -> None:
+    live(int(os.environ["GPUYARD_SEED"]))
+
+
+@pytest.mark.soak
+def test_many_more_seeds_of_two_clusters() -> None:
+    for seed in range(1_000, 1_000 + int(os.environ.get("GPUYARD_SEEDS", "2000"))):
+        live(seed)
