@@ -1,8 +1,8 @@
 """Login through an OpenID Connect provider: what it says about someone, checked, and what that means here.
 
-The command line does the talking (authorization code with PKCE, `cli/oidc.py`); the server gets the ID token and trusts
-nothing in it but what the provider's own keys have signed: the issuer, that it is meant for this client, that it has
-not ended, and that it answers this very login (the nonce, which is good once).
+The command line does the talking (authorization code with PKCE, `cli/oidc.py`).
+The server gets the ID token and trusts nothing in it but what the provider's own keys have signed: the issuer, that it
+is meant for this client, that it has not ended, and that it answers this very login (the nonce, which is good once).
 """
 
 import json

@@ -154,7 +154,8 @@ def test_every_plain_module_has_a_command() -> None:
 def test_it_imports_nothing_that_takes_time() -> None:
     modules = ", ".join(f"gpuyard.cli.{name}" for name in sorted(PLAIN_MODULES))
     code = (
-        "import sys, gpuyard.cli.quick, gpuyard.cli.plain, gpuyard.cli.tables, gpuyard.cli.complaints, "
+        "import sys, gpuyard.cli.quick, gpuyard.cli.plain, "
+        "gpuyard.cli.tables, gpuyard.cli.complaints, "
         f"gpuyard.api.client, {modules}; print(*sorted(sys.modules))"
     )
     loaded = subprocess.run(
