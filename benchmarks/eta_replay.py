@@ -77,7 +77,7 @@ class Replay(Simulation):
                     self._ask(job_id, now_ms)
         self._seen = self.state.last_job_id
         # Every arrival is decided on, also one that changes nothing: it may be asked about.
-        self.state.quiet = None
+        self.state.idle_plan = None
 
     def _ask(self, job_id: int, now_ms: int) -> None:
         week = now_ms // WEEK_MS

@@ -41,7 +41,7 @@ FAULTS = [
     Planted(
         "what ends is not taken off its tenant",
         "core/state/state.py",
-        "        bill.jobs -= 1\n",
+        "        usage.jobs -= 1\n",
         "",
         MACHINE,
     ),
@@ -76,8 +76,8 @@ FAULTS = [
     Planted(
         "the fold forgets the end of a suspension",
         "core/state/fold.py",
-        "    state.promise_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)\n",
-        "    state.promise_end(record, record.end_ms - NO_LIMIT_MS)\n",
+        "    state.expect_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)\n",
+        "    state.expect_end(record, record.end_ms - NO_LIMIT_MS)\n",
         MACHINE + " tests/unit/core",
     ),
     Planted(
@@ -240,7 +240,7 @@ FAULTS = [
     Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
-        "    used = nodes.cut.get(number, {}).get(gpu, ())\n",
+        "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",
         "    used: Held = ()\n",
         PINS,
     ),

@@ -28,7 +28,7 @@ def gpu_rows(state: State, number: int, there: Sequence[Slice]) -> list[View]:
         return []
     rows = []
     for gpu in range(node.gpus):
-        used = state.nodes.cut.get(number, {}).get(gpu, ())
+        used = state.nodes.slices_used.get(number, {}).get(gpu, ())
         idle = tuple(
             [Place(*piece[1:]) for piece in there if piece.gpu == gpu and Place(*piece[1:]) not in used]
         )

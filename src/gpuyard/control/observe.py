@@ -161,7 +161,7 @@ def node_events(
             if report.node != nodes.node[number]:
                 events += _renamed(state, number, report.node, now_ms)
                 # With the name of an empty node goes what was said of its GPUs.
-                before = before if nodes.on[number] else 0
+                before = before if nodes.attempts_on[number] else 0
         if report.up and is_down:
             events.append(NodeUp(now_ms, number))
         elif not report.up and not is_down:
@@ -207,7 +207,7 @@ def _changed(state: State, number: int, report: NodeReport, now_ms: int) -> list
     """A node with other hardware than before takes no new work until it is empty, and is then taken for what it is."""
     nodes = state.nodes
     kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
-    if nodes.on[number] or kept:
+    if nodes.attempts_on[number] or kept:
         why = f"{_difference(nodes.node[number], report.node)}; it is taken in again once nothing runs on it"
         return [] if nodes.down[number] else [NodeDown(now_ms, number, why)]
     events: list[Event] = [NodeChanged(now_ms, number, report.node)]

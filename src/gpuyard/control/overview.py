@@ -73,7 +73,7 @@ def _node(state: State, number: int) -> View:
     gpus: list[list[Any]] = [
         [MILLI, "", FOREIGN, 0] if foreign >> gpu & 1 else [0, "", "", 0] for gpu in range(node.gpus)
     ]
-    for job_id, (_end_ms, grant) in sorted(nodes.on[number].items()):
+    for job_id, (_end_ms, grant) in sorted(nodes.attempts_on[number].items()):
         record = state.jobs.get(job_id)
         if record is None:
             continue

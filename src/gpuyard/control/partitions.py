@@ -17,7 +17,7 @@ from gpuyard.control.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.core import State, dump, load
-from gpuyard.core.explain.layout_plan import Fate, fate, may_cut, pinned
+from gpuyard.core.explain.layout_plan import LayoutPlan, may_cut, pinned, plan_layout
 from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.fleet.mig_geometry import Held, Place, layout_text
 from gpuyard.core.fleet.mig_placing import whole_free
@@ -75,11 +75,11 @@ class Partitions:
             waiting, notes = waiting_rows(state, policy, now_ms, sight)
             return {"gpus": rows, "waiting": waiting, "notes": notes}
         number = _number(state, name)
-        fates = [fate(state, number, gpu, names, _on(state, number, gpu, there))
+        plans = [plan_layout(state, number, gpu, names, _on(state, number, gpu, there))
                  for gpu, names in _by_gpu(state, number, wanted).items()]  # fmt: skip
-        notes = _reserve_note(state, number, fates)
+        notes = _reserve_note(state, number, plans)
         return {
-            "gpus": [_fate_row(state, number, each, there) for each in fates],
+            "gpus": [_plan_row(state, number, each, there) for each in plans],
             "waiting": [],
             "notes": notes,
         }
@@ -103,11 +103,12 @@ class Partitions:
             number = _number(state, name)
             by_gpu = _by_gpu(state, number, wanted)
             _hands_off(state, number, by_gpu)
-            fates = [
-                fate(state, number, g, names, _on(state, number, g, there)) for g, names in by_gpu.items()
+            plans = [
+                plan_layout(state, number, g, names, _on(state, number, g, there))
+                for g, names in by_gpu.items()
             ]
-            _refuse(state.nodes.node[number].name, fates)
-            new = [each for each in fates if not _same(state, number, each)]
+            _refuse(state.nodes.node[number].name, plans)
+            new = [each for each in plans if not _same(state, number, each)]
             if new:
                 gpus = sum([1 << each.gpu for each in new])
                 pieces = tuple([Slice(each.gpu, *place) for each in new for place in each.held])
@@ -181,28 +182,28 @@ def _by_gpu(state: State, number: int, wanted: Sequence[Wanted]) -> dict[int, tu
     return dict(sorted(found.items()))
 
 
-def _refuse(node: str, fates: Sequence[Fate]) -> None:
+def _refuse(node: str, plans: Sequence[LayoutPlan]) -> None:
     """Nothing is done by halves: one GPU that cannot be cut so stands against all."""
-    refused = [each for each in fates if each.refusal]
+    refused = [each for each in plans if each.refusal]
     if not refused:
         return
     if refused[0].mistaken:
         raise Unacceptable(refused[0].refusal)
     text = "; ".join([f"GPU {each.gpu}: {each.refusal}" for each in refused])
-    others = [str(each.gpu) for each in fates if not each.refusal]
+    others = [str(each.gpu) for each in plans if not each.refusal]
     hint = f"Wait for what runs there (`yard drain {node}` lets nothing new start)"
     raise Impossible(text, hint + (f", or name the others: --gpu {','.join(others)}." if others else "."))
 
 
-def _same(state: State, number: int, found: Fate) -> bool:
+def _same(state: State, number: int, found: LayoutPlan) -> bool:
     before = state.nodes.pins.get(number, {}).get(found.gpu)
     return before is not None and set(before.held) == set(found.held)
 
 
-def _reserve_note(state: State, number: int, fates: Sequence[Fate]) -> list[str]:
+def _reserve_note(state: State, number: int, plans: Sequence[LayoutPlan]) -> list[str]:
     """A person's request counts more than `whole_gpus`; the answer says that fewer GPUs stay whole."""
     free = state.nodes.free_mask[number]
-    lost = sum([free >> each.gpu & 1 for each in fates if each.held and not each.refusal])
+    lost = sum([free >> each.gpu & 1 for each in plans if each.held and not each.refusal])
     left, reserve = whole_free(state.nodes) - lost, state.settings.whole_gpus
     if lost and left < reserve:
         return [f"it leaves {count_text(left, 'whole GPU')} free, and whole_gpus is {reserve}"]
@@ -236,7 +237,7 @@ def _pin_view(gpu: int, pin: Pin) -> View:
 def _node(state: State, number: int, there: There) -> View:
     node, nodes = state.nodes.node[number], state.nodes
     used: dict[Slice, str] = {}
-    for job_id, (_end_ms, grant) in nodes.on[number].items():
+    for job_id, (_end_ms, grant) in nodes.attempts_on[number].items():
         if job_id in state.jobs:
             used.update(dict.fromkeys(grant.slices, state.jobs[job_id].job.label))
     # What the engine does not show yet is about to be made.
@@ -250,8 +251,8 @@ def _node(state: State, number: int, there: There) -> View:
     }
 
 
-def _fate_row(state: State, number: int, found: Fate, there: There) -> View:
-    used = state.nodes.cut.get(number, {}).get(found.gpu, ())
+def _plan_row(state: State, number: int, found: LayoutPlan, there: There) -> View:
+    used = state.nodes.slices_used.get(number, {}).get(found.gpu, ())
     now = {*_on(state, number, found.gpu, there), *used}
     steps = [
         *[("keep", place, "in use" if place in used else "there already") for place in found.kept],

@@ -194,7 +194,11 @@ def node_view(state: State, number: int) -> View:
         "memory_mib": node.memory_mib,
         "memory_mib_free": nodes.memory_free[number],
         "features": list(node.features),
-        "jobs": [state.jobs[job_id].job.label for job_id in sorted(nodes.on[number]) if job_id in state.jobs],
+        "jobs": [
+            state.jobs[job_id].job.label
+            for job_id in sorted(nodes.attempts_on[number])
+            if job_id in state.jobs
+        ],
         "slices": _slices(state, number),
     }
 
@@ -204,7 +208,7 @@ def _slices(state: State, number: int) -> list[list[Any]]:
     return sorted(
         [
             [*piece, state.jobs[job_id].job.label]
-            for job_id, (_end_ms, grant) in state.nodes.on[number].items()
+            for job_id, (_end_ms, grant) in state.nodes.attempts_on[number].items()
             if job_id in state.jobs
             for piece in grant.slices
         ],

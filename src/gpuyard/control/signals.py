@@ -41,7 +41,7 @@ def _row(state: State, number: int, gpu: int, signals: GpuSignals | None, yard: 
             "slices": [piece.profile for piece in grant.slices if piece.gpu == gpu],
             "memory_used_mib": memory.get(job_id),
         }
-        for job_id, (_end_ms, grant) in sorted(state.nodes.on[number].items())
+        for job_id, (_end_ms, grant) in sorted(state.nodes.attempts_on[number].items())
         if job_id in state.jobs and grant.gpus >> gpu & 1
     ]
     return {

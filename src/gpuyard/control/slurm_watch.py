@@ -327,7 +327,7 @@ def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
             if number is None:
                 draft.add(NodeAdded(state.now_ms, node))
             elif state.nodes.node[number] != node and (
-                not state.nodes.on[number] or state.nodes.may_rename(number, node)
+                not state.nodes.attempts_on[number] or state.nodes.may_rename(number, node)
             ):
                 draft.offer(NodeChanged(state.now_ms, number, node))
 

@@ -51,7 +51,11 @@ def empty_nodes(state: State, place: Placer, now_ms: int, moves_max: int) -> tup
     copy = load(dump(state))
     nodes = copy.nodes
     used = sum(
-        [1 << number for number in range(len(nodes.node)) if nodes.on[number] and not nodes.closed[number]]
+        [
+            1 << number
+            for number in range(len(nodes.node))
+            if nodes.attempts_on[number] and not nodes.closed[number]
+        ]
     )
     found: list[Emptied] = []
     received: set[int] = set()
@@ -112,12 +116,12 @@ def _nodes_by_cost(state: State, used: int, now_ms: int) -> list[tuple[int, int,
     nodes = state.nodes
     found = []
     for number in each(used):
-        jobs = [state.jobs[job_id] for job_id in sorted(nodes.on[number])]
-        if nodes.home[number].gpus and all([movable(state, record, now_ms) for record in jobs]):
+        jobs = [state.jobs[job_id] for job_id in sorted(nodes.attempts_on[number])]
+        if nodes.kind_of[number].gpus and all([movable(state, record, now_ms) for record in jobs]):
             held = sum([record.shape.gpu_milli for record in jobs])
             free = sum(nodes.gpu_free[number])
             # What is neither free nor held by a job is earmarked or used from outside the yard: it would stay.
-            if free and free + held == nodes.home[number].gpus * MILLI:
+            if free and free + held == nodes.kind_of[number].gpus * MILLI:
                 found.append((_destroyed(jobs, now_ms), number, jobs))
     return sorted(found, key=lambda row: row[:2])
 
@@ -126,11 +130,11 @@ def _gpus_by_cost(state: State, now_ms: int) -> list[tuple[int, int, int, list[J
     """Shared GPUs that all jobs could leave, with these jobs: 1. least work lost, 2. lowest node, 3. lowest GPU."""
     nodes = state.nodes
     found = []
-    for number in sorted(nodes.odd):
+    for number in sorted(nodes.partly_free):
         for gpu, left in enumerate(nodes.gpu_free[number]):
             if not 0 < left < MILLI or nodes.closed[number]:
                 continue
-            on = sorted(nodes.on[number].items())
+            on = sorted(nodes.attempts_on[number].items())
             jobs = [state.jobs[job_id] for job_id, (_end_ms, grant) in on if grant.gpus >> gpu & 1]
             alone = all(
                 [movable(state, record, now_ms) and record.grants[0].gpus == 1 << gpu for record in jobs]
@@ -228,7 +232,7 @@ def _left_behind(source: Grant, target: Grant) -> Grant:
 
 def _enter(nodes: Nodes, record: JobRecord, source: Grant, target: Grant) -> None:
     record.grants = (target,)
-    end_ms, _grant = nodes.on[source.node].pop(record.id)
-    nodes.on[target.node][record.id] = (end_ms, target)
+    end_ms, _grant = nodes.attempts_on[source.node].pop(record.id)
+    nodes.attempts_on[target.node][record.id] = (end_ms, target)
     nodes.recount(source.node)
     nodes.recount(target.node)

@@ -42,7 +42,7 @@ class Standing:
         """The node for one task: 1. least cost, 2. least idle afterwards, 3. lowest number; -1: none has room."""
         costs = self.costs(nodes, shape)
         costs.refresh(self, nodes)
-        shifted = nodes.shifted & members
+        shifted = nodes.overlaid & members
         key, best = costs.least(nodes, 0, shape.memory_mib, members ^ shifted)
         for number in each(shifted):
             if shape.memory_mib <= nodes.memory_free[number]:

@@ -124,13 +124,13 @@ def freeze(state: State) -> Image:
     file = io.BytesIO()
     pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
     pickler.values = {}
-    quiet, caches = state.quiet, state.caches
+    idle_plan, caches = state.idle_plan, state.caches
     # Caches hold parts of a policy, which are functions and cannot be pickled.
-    state.quiet, state.caches = None, {}
+    state.idle_plan, state.caches = None, {}
     try:
         pickler.dump(state)
     finally:
-        state.quiet, state.caches = quiet, caches
+        state.idle_plan, state.caches = idle_plan, caches
     return Image(file.getvalue(), [thing for _number, thing in pickler.values.values()])
 
 

@@ -301,7 +301,7 @@ class Simulation:
             return
         self.result.node_failures += 1
         apply(state, NodeDown(change.at_ms, change.node, change.why))
-        lost = sorted(state.nodes.on[change.node])
+        lost = sorted(state.nodes.attempts_on[change.node])
         for job_id in lost:
             self._outcome.pop(job_id, None)
             self._end(state.running[job_id], change.at_ms, Outcome.NODE_FAIL)

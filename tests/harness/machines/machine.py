@@ -227,7 +227,7 @@ class YardMachine(RuleBasedStateMachine):
         else:
             self.yard.apply(NodeDown(self.now(), number, "failed"))
             if reported:
-                for job_id in sorted(self.yard.state.nodes.on[number]):
+                for job_id in sorted(self.yard.state.nodes.attempts_on[number]):
                     self.yard.end(job_id, Outcome.NODE_FAIL)
         self.yard.step()
 

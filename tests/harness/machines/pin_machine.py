@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from gpuyard.core import apply
-from gpuyard.core.explain.layout_plan import fate
+from gpuyard.core.explain.layout_plan import plan_layout
 from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.core.state.dump import derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
@@ -155,13 +155,13 @@ class PinMachine(YardMachine):
     def pin_as_wanted(self, pick: int, which: int, data: st.DataObject, idle: bool) -> None:
         """Somebody wants a layout on a GPU, whatever runs there."""
         number, gpu = self._gpu(pick, which)
-        rows = self.yard.state.nodes.idle
+        rows = self.yard.state.nodes.slices_idle
         resting = [(at, on) for at, row in sorted(rows.items()) for on in sorted(row)]
         there: tuple[Place, ...] = ()
         if idle and resting:
             # What the engine finds there: what is in use, and what was once.
             number, gpu = resting[pick % len(resting)]
-            there = (*rows[number][gpu], *self.yard.state.nodes.cut.get(number, {}).get(gpu, ()))
+            there = (*rows[number][gpu], *self.yard.state.nodes.slices_used.get(number, {}).get(gpu, ()))
         wanted = data.draw(wanted_layouts(self.yard.books.nodes[number].gpu_model))
         self._pin_as_wanted(number, gpu, wanted, there)
         self.yard.step()
@@ -171,7 +171,7 @@ class PinMachine(YardMachine):
         model = books.nodes[number].gpu_model
         room = Room(books, books.grants(earmarks=True))
         used = room.slices_on(number, gpu)
-        told = fate(self.yard.state, number, gpu, wanted, there)
+        told = plan_layout(self.yard.state, number, gpu, wanted, there)
         left = Counter(wanted)
         left.subtract(name for name, _start in used)
         able = model in MIG_MODELS and Capability.SLICES not in books.lacks.get(

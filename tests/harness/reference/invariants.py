@@ -34,7 +34,7 @@ _QUOTA_CODES = frozenset(
         ReasonCode.JOB_TOO_LARGE,
     }
 )
-_WALLS = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
+_KEEPS_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 _CAUSE_OF = {"reclaim": StopCause.RECLAIM, "class": StopCause.CLASS, "srtf": StopCause.SHORTER}
 _DOUBLINGS_MAX = 10
 _MUCH_LONGER = 4
@@ -84,7 +84,7 @@ class PlanCheck:
         """Who will hold GPUs once all stops are confirmed and all earmarks used."""
         self.starts = {start.job_id: start for start in plan.starts}
         self.earmarks = {earmark.job_id: earmark for earmark in plan.earmarks}
-        self.walled: set[str] = set()
+        self.quota_kept: set[str] = set()
         """Tenants of which a job was refused for quota so far."""
 
     def run(self) -> None:
@@ -230,16 +230,16 @@ class PlanCheck:
             assert now, f"{name}: there is no room"
             assert self.plan.reservations, f"{name}: nothing is promised to anyone"
         elif code is ReasonCode.QUOTA_AHEAD:
-            assert self.walled & set(chain(live.leaf)), f"{name}: nobody ahead waits for quota"
+            assert self.quota_kept & set(chain(live.leaf)), f"{name}: nobody ahead waits for quota"
         else:
             assert code in _QUOTA_CODES, f"{name} is no reason to wait"
             by_model = {layout.model: self.quotas().blockers(live, layout.model) for layout in could}
             assert any(code in blockers for blockers in by_model.values()), f"{name}: {by_model}"
             passable = [layout for layout in now if not by_model[layout.model]]
-            assert not passable or self.walled & set(chain(live.leaf)), f"{name}: {passable} would do"
+            assert not passable or self.quota_kept & set(chain(live.leaf)), f"{name}: {passable} would do"
             assert code is not ReasonCode.HELD_BACK or now, f"{name}: nothing is free that is held back"
-            if code in _WALLS:
-                self.walled |= set(chain(live.leaf))
+            if code in _KEEPS_QUOTA:
+                self.quota_kept |= set(chain(live.leaf))
 
     # -- 6: victims ----------------------------------------------------------------------------------------------
 

@@ -160,6 +160,6 @@ def test_jobs_that_wait_are_loaded_without_anything_that_only_running_ones_have(
     yard.step()
     state = load(dump(yard.state))
     first, second = [state.jobs[job_id] for job_id in waiting]
-    assert first.bill is second.bill, "there may be hundreds of thousands"
-    assert (None, None) == (first.rare, second.rare)
+    assert first.usage is second.usage, "there may be hundreds of thousands"
+    assert (None, None) == (first.extras, second.extras)
     assert yard.state.jobs[running].rate == state.jobs[running].rate > 0

@@ -88,7 +88,7 @@ def test_a_node_has_so_many_attempts_at_a_time(policy: str) -> None:
     here.step()
 
     assert jobs[:6] == here.running()
-    assert [3, 3] == [len(on) for on in here.state.nodes.on]
+    assert [3, 3] == [len(on) for on in here.state.nodes.attempts_on]
     found = why(here.state, here.policy, jobs[6], here.now_ms)
     assert found is not None
     (reason,) = found.reasons

@@ -7,7 +7,7 @@ import pytest
 from gpuyard.control.wording import remedies_text
 from gpuyard.core import apply
 from gpuyard.core.estimate.estimate import estimate
-from gpuyard.core.explain.layout_plan import Fate, fate
+from gpuyard.core.explain.layout_plan import LayoutPlan, plan_layout
 from gpuyard.core.explain.why import why
 from gpuyard.core.fleet.mig_geometry import Place, layout_text
 from gpuyard.core.fleet.mig_placing import whole_free
@@ -22,9 +22,9 @@ from unit.core.test_geometry import lawful
 from unit.core.test_slicing import slices, started
 
 
-def pin(here: Yard, layout: str, gpu: int = 0, number: int = 0) -> Fate:
+def pin(here: Yard, layout: str, gpu: int = 0, number: int = 0) -> LayoutPlan:
     """Pin one GPU, if that can be."""
-    found = fate(here.state, number, gpu, read_layout(layout))
+    found = plan_layout(here.state, number, gpu, read_layout(layout))
     if not found.refusal:
         pieces = tuple([Slice(gpu, *place) for place in found.held])
         here.apply(LayoutPinned(here.now_ms, number, 1 << gpu, pieces, "admin"))
@@ -116,7 +116,7 @@ def test_what_runs_is_part_of_the_layout_where_it_is_or_it_is_refused() -> None:
     ],
 )
 def test_what_the_model_cannot_be_cut_to_is_refused_by_name(layout: str, says: str) -> None:
-    found = fate(Yard("fifo", nodes(1, model="H200")).state, 0, 0, read_layout(layout))
+    found = plan_layout(Yard("fifo", nodes(1, model="H200")).state, 0, 0, read_layout(layout))
     assert found.mistaken
     assert says in found.refusal
 
@@ -132,7 +132,7 @@ def test_a_layout_that_one_gpu_cannot_have_is_pinned_on_none() -> None:
 def test_idle_slices_are_kept_where_the_layout_has_such() -> None:
     here = Yard("fifo", nodes(1, gpus=1, model="H200"))
     there = (Place("1g.18gb", 0), Place("3g.71gb", 4))
-    found = fate(here.state, 0, 0, read_layout("3g.71gb+2x2g.35gb"), there)
+    found = plan_layout(here.state, 0, 0, read_layout("3g.71gb+2x2g.35gb"), there)
     assert (Place("3g.71gb", 4),) == found.kept
     assert (Place("1g.18gb", 0),) == found.gone
     assert {"2g.35gb"} == {place.profile for place in found.made}
@@ -255,7 +255,7 @@ def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str,
             pinned, refused = pinned + (not found.refusal), refused + bool(found.refusal)
         elif rng.random() < 0.3:
             here.apply(LayoutReleased(here.now_ms, number, 1 << gpu))
-        before = {(n, g) for n, row in here.state.nodes.cut.items() for g in row}
+        before = {(n, g) for n, row in here.state.nodes.slices_used.items() for g in row}
         here.step()
         state = here.state
         for job_id, record in state.running.items():
@@ -272,7 +272,7 @@ def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str,
             assert lawful(MIG_MODELS[state.nodes.node[at].gpu_model], tuple(places))
             if (found_pin_ := state.nodes.pins.get(at, {}).get(on)) is not None:
                 assert set(places) <= set(found_pin_.held)
-        new = {(n, g) for n, row in state.nodes.cut.items() for g in row} - before
+        new = {(n, g) for n, row in state.nodes.slices_used.items() for g in row} - before
         if any(g not in state.nodes.pins.get(n, {}) for n, g in new):
             # Whole GPUs that went to others in the same pass count as still there when this one was cut.
             grants = [g for start in here.plans[-1].starts for g in start.grants if not g.slices]

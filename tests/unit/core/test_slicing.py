@@ -39,7 +39,7 @@ def test_a_slice_is_cut_from_one_gpu_and_the_next_from_the_same() -> None:
     here = Yard("fifo", nodes(2, model="H200"))
     found = started(here, Mig(1, "1g.18gb"), Mig(1, "3g.71gb"), Mig(2, "1g.18gb"))
     assert {(0, 7)} == {piece[:2] for start in found for piece in slices(here, start)}
-    assert lawful(MIG_MODELS["H200"], here.state.nodes.cut[0][7])
+    assert lawful(MIG_MODELS["H200"], here.state.nodes.slices_used[0][7])
     assert [143, 500, 286] == [here.state.jobs[start.job_id].shape.gpu_milli for start in found]
     # The GPU is neither whole nor shared: a whole job and a share go elsewhere.
     whole, part = started(here, 8, share(500))
@@ -56,7 +56,7 @@ def test_a_gpu_is_whole_again_when_its_last_slice_ends() -> None:
     assert [] == here.started(here.step())
     here.end(two.job_id)
     assert [waits] == here.started(here.step())
-    assert {} == here.state.nodes.cut
+    assert {} == here.state.nodes.slices_used
 
 
 def test_no_slice_goes_where_one_is_kept_and_a_share_is_still_being_stopped() -> None:
@@ -238,7 +238,7 @@ def test_streams_of_slices_keep_to_the_geometry(policy: str, seed: int) -> None:
             assert lawful(MIG_MODELS[here.state.nodes.node[number].gpu_model], tuple(held))
         booked = {
             (number, gpu): list(held)
-            for number, row in here.state.nodes.cut.items()
+            for number, row in here.state.nodes.slices_used.items()
             for gpu, held in row.items()
         }
         assert {place: sorted(held) for place, held in kept.items()} == {
@@ -264,9 +264,9 @@ def test_the_log_tells_the_slices() -> None:
 def test_the_whole_gpu_as_one_slice_is_cut_like_any_other() -> None:
     here = Yard("fifo", nodes(1, gpus=1, model="H200"))
     (whole,) = started(here, Mig(1, "7g.141gb"))
-    assert {0: {0: (Place("7g.141gb", 0),)}} == here.state.nodes.cut
+    assert {0: {0: (Place("7g.141gb", 0),)}} == here.state.nodes.slices_used
     waits = here.submit(1)
     assert [] == here.started(here.step())
     here.end(whole.job_id)
-    assert {} == here.state.nodes.cut
+    assert {} == here.state.nodes.slices_used
     assert [waits] == here.started(here.step())

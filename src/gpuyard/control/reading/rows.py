@@ -41,7 +41,7 @@ class Row:
         """What was submitted."""
         self.klass = record.klass
         self.limit_ms = record.limit_ms
-        self.held = record.rare is not None and record.rare.held
+        self.held = record.extras is not None and record.extras.held
         self.phase = None if borrowed else record.phase
         self.aside = aside
         """Whether it is set aside, and not in line."""
@@ -115,8 +115,8 @@ def told(row: Row) -> tuple[Any, ...]:
 def row_of(state: State, record: JobRecord) -> Row:
     """A job as it is now. Called with the books locked."""
     aside = record.state is JobState.PENDING and record.id in state.deferred
-    rare = record.rare
-    only_waits = (rare is None or rare is HELD_ONLY) and not (record.attempt or record.earmark)
+    extras = record.extras
+    only_waits = (extras is None or extras is HELD_ONLY) and not (record.attempt or record.earmark)
     if only_waits and record.begin_ms == record.job.begin_ms:
         return Row(record, aside, borrowed=True)
     copy = _fresh(record, record.klass, record.limit_ms)
@@ -124,7 +124,7 @@ def row_of(state: State, record: JobRecord) -> Row:
     copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
     copy.begin_ms, copy.earmark = record.begin_ms, record.earmark
     waits = ""
-    if rare is not None:
+    if extras is not None:
         copy.held, copy.ran_ms, copy.cause = record.held, record.ran_ms, record.cause
         copy.doomed, copy.wanted = record.doomed, record.wanted
         copy.move(record.boost, record.moved_by)

@@ -24,7 +24,7 @@ def uncut(
     state: State, quotas: QuotaProfile | None, now_ms: int, from_ms: int, record: JobRecord
 ) -> Uncut | None:
     """The soonest over all ways to serve the job; None: it is no share, or not only running jobs are in its way."""
-    if record.shape.form != SHARE or not state.nodes.cut:
+    if record.shape.form != SHARE or not state.nodes.slices_used:
         return None
     best: Uncut | None = None
     for way in record.shape.ways:

@@ -235,7 +235,7 @@ def _ending(state: State, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) ->
     found = {
         job_id
         for number in where
-        for job_id, (end_ms, _grant) in state.nodes.on[number].items()
+        for job_id, (end_ms, _grant) in state.nodes.attempts_on[number].items()
         if end_ms == slot.at_ms
     }
     for other, booked in bookings:
@@ -259,7 +259,7 @@ def _endless(
     found = {
         job_id
         for number in where
-        for job_id, (end_ms, _grant) in state.nodes.on[number].items()
+        for job_id, (end_ms, _grant) in state.nodes.attempts_on[number].items()
         if far_ms <= end_ms <= slot.at_ms
     }
     for other, booked in bookings:

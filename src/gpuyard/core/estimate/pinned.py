@@ -59,11 +59,11 @@ def _free_from(state: State, now_ms: int, record: JobRecord) -> list[Handed]:
                 continue
             holders = {
                 piece: (end_ms, job_id, grant)
-                for job_id, (end_ms, grant) in nodes.on[number].items()
+                for job_id, (end_ms, grant) in nodes.attempts_on[number].items()
                 for piece in grant.slices
             }
             for gpu, pin in nodes.pins[number].items():
-                used = nodes.cut.get(number, {}).get(gpu, ())
+                used = nodes.slices_used.get(number, {}).get(gpu, ())
                 for place in pin.held:
                     if place.profile != shape.profile:
                         continue

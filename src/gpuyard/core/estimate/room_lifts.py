@@ -107,7 +107,7 @@ def _holders(state: State, number: int, but: int, now_ms: int) -> list[Holder]:
     nodes = state.nodes
     found = [
         Holder(end_ms, job_id, False, grant)
-        for job_id, (end_ms, grant) in nodes.on[number].items()
+        for job_id, (end_ms, grant) in nodes.attempts_on[number].items()
         if job_id != but
     ]
     later_ms = now_ms + _UNFORESEEN_MS

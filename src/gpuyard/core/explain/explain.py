@@ -25,7 +25,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text, span
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill, Policy
-from gpuyard.core.schedule.watch import watch
+from gpuyard.core.schedule.probe import probe_turn
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Plan, Reason, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
@@ -92,7 +92,7 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
         how = _running(state, record, now_ms)
         return Explanation(job_id, label, record.state, 0, waiting, (), record.started_ms, how)
     turn = _Turn(record)
-    plan = watch(state, policy, now_ms, record, turn.look)
+    plan = probe_turn(state, policy, now_ms, record, turn.look)
     before = ahead(state.queue, record) if job_id not in state.deferred else 0
     if any(start.job_id == job_id for start in plan.starts):
         return Explanation(job_id, label, record.state, before, waiting, (), now_ms, "it starts now")

@@ -16,7 +16,7 @@ from gpuyard.model import Capability
 from gpuyard.model.mig import MIG_MODELS, MigGeometry
 
 
-class Fate(NamedTuple):
+class LayoutPlan(NamedTuple):
     """What a wanted layout means for one GPU."""
 
     gpu: int
@@ -32,36 +32,38 @@ class Fate(NamedTuple):
     """Whether the layout itself is wrong, so that waiting does not help."""
 
 
-def fate(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held = ()) -> Fate:
+def plan_layout(state: State, number: int, gpu: int, wanted: Sequence[str], there: Held = ()) -> LayoutPlan:
     """What it takes to cut a GPU to this layout. `there` are the slices that the engine finds on it."""
     nodes = state.nodes
     node = nodes.node[number]
     geometry = MIG_MODELS.get(node.gpu_model)
     if geometry is None:
         model = f"{node.gpu_model} has no MIG" if node.gpus else "it has no GPUs"
-        return Fate(gpu, refusal=f"{node.name} cannot be cut: {model}", mistaken=True)
+        return LayoutPlan(gpu, refusal=f"{node.name} cannot be cut: {model}", mistaken=True)
     if not may_cut(state, number):
         text = f"{node.name} cannot be cut: cluster {node.cluster} gives whole GPUs only"
-        return Fate(gpu, refusal=text, mistaken=True)
+        return LayoutPlan(gpu, refusal=text, mistaken=True)
     if wrong := _impossible(geometry, wanted):
-        return Fate(gpu, refusal=wrong, mistaken=True)
-    used = nodes.cut.get(number, {}).get(gpu, ())
+        return LayoutPlan(gpu, refusal=wrong, mistaken=True)
+    used = nodes.slices_used.get(number, {}).get(gpu, ())
     left = list(wanted)
     for place in used:
         if place.profile not in left:
             users = names_text(jobs_on(state, number, gpu))
-            return Fate(gpu, refusal=f"{layout_text(used)} is in use by {users}, and a slice is never moved")
+            return LayoutPlan(
+                gpu, refusal=f"{layout_text(used)} is in use by {users}, and a slice is never moved"
+            )
         left.remove(place.profile)
     held = _placed(geometry, used, tuple([place for place in there if place not in used]), left)
     if held is None:
         users = names_text(jobs_on(state, number, gpu))
         text = f"beside {layout_text(used)}, which {users} has, there is no place for {_listed(left)}"
-        return Fate(gpu, refusal=text)
+        return LayoutPlan(gpu, refusal=text)
     if pin_flaw(nodes, number, gpu, held):
         _mask, outside = nodes.foreign.get(number, (0, ""))
         users = names_text(jobs_on(state, number, gpu)) or outside or "a job that is being stopped"
-        return Fate(gpu, refusal=f"the GPU is in use by {users}")
-    return Fate(
+        return LayoutPlan(gpu, refusal=f"the GPU is in use by {users}")
+    return LayoutPlan(
         gpu,
         held,
         kept=tuple([place for place in held if place in there or place in used]),
@@ -80,7 +82,9 @@ def may_cut(state: State, number: int) -> bool:
 def jobs_on(state: State, number: int, gpu: int) -> list[str]:
     """The jobs that hold a part of a GPU, or for which a part is kept."""
     nodes = state.nodes
-    found = [job_id for job_id, (_end_ms, grant) in nodes.on[number].items() if grant.gpus >> gpu & 1]
+    found = [
+        job_id for job_id, (_end_ms, grant) in nodes.attempts_on[number].items() if grant.gpus >> gpu & 1
+    ]
     for job_id, record in state.earmarks.items():
         if record.earmark and any(g.node == number and g.gpus >> gpu & 1 for g in record.earmark.grants):
             found.append(job_id)

@@ -121,7 +121,7 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     state, now_ms, earmark = current.state, current.now_ms, record.earmark
     assert earmark is not None
     gpus = sum([grant.gpus.bit_count() for grant in earmark.grants])
-    model = model_name(state, state.nodes.home[earmark.grants[0].node].model)
+    model = model_name(state, state.nodes.kind_of[earmark.grants[0].node].model)
     where = names_text([state.nodes.node[grant.node].name for grant in earmark.grants])
     kept = f"{gpus} x {model} on {where}" if gpus else f"room on {where}"
     stopping = [

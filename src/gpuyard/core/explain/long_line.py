@@ -60,8 +60,8 @@ def shorten(state: State, record: JobRecord) -> Cut:
     state.dependents, state.arrays, state.namesakes = {}, {}, {}
     dependencies.reindex(state)
     state.reindex(state.queue.order)
-    state.quiet = None
-    state.stirred += 1
+    state.idle_plan = None
+    state.change_seq += 1
     before_it -= ahead(state.queue, record) if in_line else state.queue.count
     return Cut(len(before) - len(state.jobs), before_it, held)
 

@@ -45,7 +45,7 @@ def quota_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Rea
     models = sorted({way.model for way in record.shape.ways})
     reasons = [
         *tenant_reasons(current.state, record, models, current.now_ms, may_force),
-        *_walls(current, record),
+        *_kept_quota(current, record),
     ]
     return list(dict.fromkeys(reasons))
 
@@ -252,21 +252,21 @@ def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: lis
     return LendMore(tuple([tenants.path[n] for n in lenders]), _key(state, column))
 
 
-def _walls(current: Pass, record: JobRecord) -> list[Reason]:
+def _kept_quota(current: Pass, record: JobRecord) -> list[Reason]:
     """Earlier jobs of the same tenants that wait for quota and that this job would delay."""
     state, now_ms = current.state, current.now_ms
     reasons = []
     for number in state.tenants.chain[record.party]:
-        wall = current.walls.get(number)
-        if wall is None or wall.for_job == record.id or not current.delays(record, wall):
+        kept = current.kept_quota.get(number)
+        if kept is None or kept.for_job == record.id or not current.delays(record, kept):
             continue
-        name, first = tenant_name(state, number), state.jobs[wall.for_job].job.label
+        name, first = tenant_name(state, number), state.jobs[kept.for_job].job.label
         text = f"job {first}, ahead of it, waits for the quota of {name}"
-        if wall.at_ms - now_ms < NO_LIMIT_MS // 2:
-            text += f", which is free in {span(max(0, wall.at_ms - now_ms))}"
+        if kept.at_ms - now_ms < NO_LIMIT_MS // 2:
+            text += f", which is free in {span(max(0, kept.at_ms - now_ms))}"
         if record.estimate_ms < NO_LIMIT_MS:
             text += f"; this one may run for {span(record.estimate_ms)}"
         lifted_by = (Remedy(Cure.JOBS_START, (first,)), less_time(record))
-        lift = LeaveLine((wall.for_job,))
+        lift = LeaveLine((kept.for_job,))
         reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))
     return reasons

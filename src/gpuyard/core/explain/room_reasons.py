@@ -182,7 +182,7 @@ def _best_gpu(state: State, shape: Shape, numbers: list[int]) -> str:
     beside = "" if len(cut) == len(enough) else ", or beside shares of other users"
     if len(cut) == 1:
         number, gpu = cut[0]
-        slices, name = layout_text(nodes.cut[number][gpu]), nodes.node[number].name
+        slices, name = layout_text(nodes.slices_used[number][gpu]), nodes.node[number].name
         free = f"so much is free only on GPU {gpu} of {name}{beside}"
         return f"{free}, and that GPU is cut into slices ({slices}){_until(state, number, gpu)}"
     return f"so much is free only on {len(cut)} GPUs that are cut into slices{beside}, and a cut GPU takes no shares"
@@ -190,7 +190,7 @@ def _best_gpu(state: State, shape: Shape, numbers: list[int]) -> str:
 
 def _until(state: State, number: int, gpu: int) -> str:
     """Until which jobs end: those that have slices of a GPU."""
-    on = state.nodes.on[number].items()
+    on = state.nodes.attempts_on[number].items()
     jobs = [job_id for job_id, (_end_ms, grant) in on if any([piece.gpu == gpu for piece in grant.slices])]
     labels = names_text([state.jobs[job_id].job.label for job_id in sorted(jobs)])
     if not jobs:

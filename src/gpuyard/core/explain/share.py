@@ -158,7 +158,7 @@ def _amount(state: State, number: int, column: int, stoppable: list[JobRecord]) 
     idle = max(0, guarantee - used)
     lendable = min(idle, max(0, guarantee - tenants.held_back[number][column]))
     numbers = [
-        n for n, kind in enumerate(nodes.home) if not nodes.closed[n] and column in (0, 1 + kind.model)
+        n for n, kind in enumerate(nodes.kind_of) if not nodes.closed[n] and column in (0, 1 + kind.model)
     ]
     free = sum([max(0, left) for n in numbers for left in nodes.gpu_free[n]])
     may_go = sum(

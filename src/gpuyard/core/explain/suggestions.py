@@ -102,9 +102,9 @@ def _elsewhere(current: Pass, ask: Ask) -> Iterator[Ask]:
 def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
     """The longest time limit with which it would end before the room is promised to another job; 0: none."""
     limit_ms, estimate_ms = record.limit_ms, record.estimate_ms
-    current.settle_walls()
+    current.settle_kept_quota()
     ends = {r.at_ms - current.now_ms for r in current.reservations} | {
-        wall.at_ms - current.now_ms for wall in current.walls.values()
+        kept.at_ms - current.now_ms for kept in current.kept_quota.values()
     }
     for within_ms in sorted([end for end in ends if SECOND_MS <= end < estimate_ms], reverse=True)[
         :_LIMITS_TRIED_MAX

@@ -199,7 +199,7 @@ class _Gathering:
         state, record, now_ms = trial.state, trial.record, trial.now_ms
         earmark = record.earmark
         if earmark is not None:
-            model = state.nodes.home[earmark.grants[0].node].model
+            model = state.nodes.kind_of[earmark.grants[0].node].model
             found = on_grants(state, record, earmark.grants, now_ms)
             return [*self._quotas(trial, model), *earmarked_reasons(state, record, found, now_ms)]
         best: tuple[int, int, list[Reason], Way, Obstacles] | None = None

@@ -41,7 +41,7 @@ def obstacle_reasons(
 def _foreign(state: State, number: int) -> Reason:
     """GPUs that processes outside the yard use."""
     mask, user = state.nodes.foreign[number]
-    node, model = state.nodes.node[number].name, model_name(state, state.nodes.home[number].model)
+    node, model = state.nodes.node[number].name, model_name(state, state.nodes.kind_of[number].model)
     are = "is" if mask.bit_count() == 1 else "are"
     text = f"{mask.bit_count()} x {model} of {node} {are} used outside the yard: {user}"
     lift = ForeignGone(number, node)

@@ -38,7 +38,7 @@ def set_foreign(nodes: Nodes, number: int, gpus: int, why: str) -> None:
     if gpus:
         nodes.take((Grant(number, gpus, MILLI, 0, 0, 0),))
         nodes.foreign[number] = (gpus, why)
-    nodes.freed += 1
+    nodes.room_generation += 1
 
 
 def pin(nodes: Nodes, number: int, gpu: int, found: Pin) -> None:
@@ -49,7 +49,7 @@ def pin(nodes: Nodes, number: int, gpu: int, found: Pin) -> None:
     nodes.pins.setdefault(number, {})[gpu] = found
     # A pin that keeps a GPU whole takes no room, and yet it changes what may be cut there.
     nodes.touched.append(number)
-    nodes.freed += 1
+    nodes.room_generation += 1
 
 
 def unpin(nodes: Nodes, number: int, gpu: int) -> None:
@@ -63,7 +63,7 @@ def unpin(nodes: Nodes, number: int, gpu: int) -> None:
     if before.held:
         nodes.give((Grant(number, 1 << gpu, MILLI, 0, 0, 0),))
     nodes.touched.append(number)
-    nodes.freed += 1
+    nodes.room_generation += 1
 
 
 def pinned_mask(nodes: Nodes, number: int) -> int:
@@ -74,6 +74,6 @@ def pinned_mask(nodes: Nodes, number: int) -> int:
 def drop(nodes: Nodes, number: int) -> None:
     """A node has different GPUs: forget the claims on the old ones."""
     set_foreign(nodes, number, 0, "")
-    nodes.idle.pop(number, None)
+    nodes.slices_idle.pop(number, None)
     for gpu in list(nodes.pins.get(number, {})):
         unpin(nodes, number, gpu)

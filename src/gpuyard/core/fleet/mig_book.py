@@ -112,7 +112,7 @@ def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
         del cut[number]
 
 
-def rest(idle: Cut, grants: tuple[Grant, ...]) -> None:
+def mark_idle(idle: Cut, grants: tuple[Grant, ...]) -> None:
     """Slices are no longer in use. The engine leaves them where they are for a while."""
     for grant in grants:
         row = idle.setdefault(grant.node, {})
@@ -122,7 +122,7 @@ def rest(idle: Cut, grants: tuple[Grant, ...]) -> None:
             )
 
 
-def wake(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> None:
+def mark_used(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> None:
     """An attempt starts: idle slices of its GPUs are used again, or removed if they are in its way."""
     for grant in grants:
         row = idle.get(grant.node)

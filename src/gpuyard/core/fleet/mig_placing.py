@@ -39,7 +39,7 @@ def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
         return f"{node.name} has no GPU {gpu}"
     if geometry is None:
         return f"{node.gpu_model or 'a node without GPUs'} cannot be cut: it has no MIG"
-    there = nodes.cut.get(number, {}).get(gpu, ())
+    there = nodes.slices_used.get(number, {}).get(gpu, ())
     if wrong := flaw(geometry, held):
         return wrong
     if stays := [place for place in there if place not in held]:
@@ -51,7 +51,7 @@ def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
 
 def uncut_free(nodes: Nodes, number: int) -> Sequence[int]:
     """Milli free on each GPU of a node for asks without slices: nothing on GPUs that are cut."""
-    free, cut = nodes.gpu_free[number], nodes.cut.get(number)
+    free, cut = nodes.gpu_free[number], nodes.slices_used.get(number)
     return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
 
 
@@ -78,7 +78,7 @@ def place_slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gran
     members = kind.members & among
     best: tuple[int, int, Found] | None = None
     for number in each(members):
-        used = nodes.cut.get(number, {}).keys() | nodes.pins.get(number, {}).keys()
+        used = nodes.slices_used.get(number, {}).keys() | nodes.pins.get(number, {}).keys()
         if used and not nodes.closed[number] and _has_room(nodes, shape, number):
             found = slices_on(nodes, shape, number, sliceable(nodes, number, 0), _least_harm)
             # 1. the least harm; 2. the lowest node.
@@ -120,7 +120,7 @@ def sliceable(nodes: Nodes, number: int, spare: int) -> tuple[int, ...]:
     again, which need not be made whole in between.
     """
     pins = nodes.pins.get(number, {})
-    used = nodes.cut.get(number, {}).keys() | pins.keys()
+    used = nodes.slices_used.get(number, {}).keys() | pins.keys()
     whole = [gpu for gpu in reversed(positions[nodes.free_mask[number]]) if gpu not in pins]
     left = [gpu for gpu in whole if taken_by_force(nodes, number) >> gpu & 1]
     return (*sorted(used, reverse=True), *left, *[gpu for gpu in whole if gpu not in left][: max(0, spare)])
@@ -154,7 +154,7 @@ def slices_on(
     size = geometry.profile(shape.profile) if geometry else None
     if geometry is None or size is None:
         return None
-    cards, milli, idle = nodes.cards(number), book_milli(geometry, size), nodes.idle.get(number, {})
+    cards, milli, idle = nodes.cards(number), book_milli(geometry, size), nodes.slices_idle.get(number, {})
     row, pins, free = cards.cut, cards.pins, cards.free
     gpus = tuple(
         [

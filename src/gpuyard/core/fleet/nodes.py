@@ -42,11 +42,11 @@ class GpuFree:
         self._nodes = nodes
 
     def __getitem__(self, number: int) -> Sequence[int]:
-        row = self._nodes.odd.get(number)
+        row = self._nodes.partly_free.get(number)
         return (
             row
             if row is not None
-            else _plain_row(self._nodes.free_mask[number], self._nodes.home[number].gpus)
+            else _plain_row(self._nodes.free_mask[number], self._nodes.kind_of[number].gpus)
         )
 
     def __iter__(self) -> Iterator[Sequence[int]]:
@@ -68,13 +68,13 @@ class Nodes:
         self.by_pool: dict[str, int] = {}
         self.free_mask: list[int] = []
         """The wholly free GPUs of each node."""
-        self.odd: dict[int, list[int]] = {}
+        self.partly_free: dict[int, list[int]] = {}
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of their GPUs."""
         self.gpu_free = GpuFree(self)
         """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
-        self.cut: mig_book.Cut = {}
+        self.slices_used: mig_book.Cut = {}
         """GPUs that are cut into MIG slices."""
-        self.idle: mig_book.Cut = {}
+        self.slices_idle: mig_book.Cut = {}
         """Slices that are no longer in use and were not replaced: they may still exist."""
         self.sharers: Sharers = {}
         """How many shares each user has on each GPU, where that matters."""
@@ -100,24 +100,24 @@ class Nodes:
         """Nodes that have `attempts_max` attempts."""
         self.closed: list[bool] = []
         """Down, cordoned or full."""
-        self.special: set[int] = set()
+        self.needs_full_check: set[int] = set()
         """Nodes that need the full check: closed, odd, or overdrawn in cores or memory."""
-        self.home: list[Kind] = []
+        self.kind_of: list[Kind] = []
         """The kind, by node."""
         self.bit: list[int] = []
         """Each node as a set of one."""
-        self.on: list[dict[int, tuple[int, Grant]]] = []
+        self.attempts_on: list[dict[int, tuple[int, Grant]]] = []
         """The attempts on each node: job id -> (expected end, grant)."""
         self.closed_count = 0
-        self.freed = 0
+        self.room_generation = 0
         """Grows when room may have been gained, or is expected sooner. Until then, what did not fit still does not."""
-        self.kept = 0
+        self.reserved_grants = 0
         """How many grants are taken without a running attempt: by earmarks, pins, or from outside the yard."""
         self.touched: list[int] = []
         """Numbers of changed nodes, for caches that keep a value per node."""
         self.epoch = 0
         """Grows when `touched` starts over: caches of an older epoch are void."""
-        self.shifted = 0
+        self.overlaid = 0
         """Nodes with columns that are changed for a moment, without an entry in `touched`."""
         self.demand: Expected | None = None
         """The asks to expect; None: unknown. Derived: never dumped."""
@@ -140,16 +140,16 @@ class Nodes:
         self.down.append("")
         self.cordoned.append("")
         self.closed.append(False)
-        self.home.append(kind)
+        self.kind_of.append(kind)
         self.bit.append(bit)
-        self.on.append({})
+        self.attempts_on.append({})
         kind.buckets[node.gpus] |= bit
         kind.most = -1
         while len(self.up_milli) <= model:
             self.up_milli.append(0)
         self.up_milli[model] += node.gpus * MILLI
         self._changed(number)
-        self.freed += 1
+        self.room_generation += 1
         return number
 
     def _join(self, number: int, node: Node, model: int) -> int:
@@ -172,7 +172,7 @@ class Nodes:
         """Whether only the name of a node's GPUs and their wiring differ, and the node has no layout."""
         now = self.node[number]
         same = replace(now, gpu_model=node.gpu_model, nvlink_group_size=node.nvlink_group_size) == node
-        return same and not any([number in each for each in (self.cut, self.idle, self.pins)])
+        return same and not any([number in each for each in (self.slices_used, self.slices_idle, self.pins)])
 
     def rename(self, number: int, node: Node, model: int) -> None:
         """Give the GPUs of a node another name. The attempts there stay."""
@@ -181,21 +181,21 @@ class Nodes:
     def _regroup(self, number: int, node: Node, model: int, free_mask: int) -> None:
         """Move a node to another kind, with these GPUs wholly free."""
         self._leave(number)
-        before, kind, bit = self.node[number], self.home[number], 1 << number
+        before, kind, bit = self.node[number], self.kind_of[number], 1 << number
         kind.members &= ~bit
         kind.switches[before.switch] &= ~bit
         self.by_pool[before.pool] &= ~bit
         up = not self.down[number]
         self.up_milli[kind.model] -= kind.gpus * MILLI * up
         index = self._join(number, node, model)
-        self.node[number], self.kind[number], self.home[number] = node, index, self.kinds[index]
+        self.node[number], self.kind[number], self.kind_of[number] = node, index, self.kinds[index]
         self.free_mask[number] = free_mask
         while len(self.up_milli) <= model:
             self.up_milli.append(0)
         self.up_milli[model] += node.gpus * MILLI * up
         self._enter(number)
         self._changed(number)
-        self.freed += 1
+        self.room_generation += 1
 
     def set_down(self, number: int, why: str) -> None:
         """Mark a node down (or up again with an empty `why`)."""
@@ -207,7 +207,7 @@ class Nodes:
         kind = self.kinds[self.kind[number]]
         self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
         self._changed(number)
-        self.freed += 1
+        self.room_generation += 1
 
     def set_cordoned(self, number: int, why: str) -> None:
         """Close a node to new jobs (or open it with an empty `why`)."""
@@ -216,7 +216,7 @@ class Nodes:
         self._close(number, bool(why or self.down[number] or number in self.full))
         self._enter(number)
         self._changed(number)
-        self.freed += 1
+        self.room_generation += 1
 
     def shut(self, number: int) -> bool:
         """Whether a node is down or cordoned: closed even without attempts."""
@@ -230,7 +230,7 @@ class Nodes:
 
     def recount(self, number: int) -> None:
         """Close a node that has as many attempts as it may until one of them has ended."""
-        full = 0 < self.attempts_max <= len(self.on[number])
+        full = 0 < self.attempts_max <= len(self.attempts_on[number])
         if full is (number in self.full):
             return
         self._leave(number)
@@ -250,10 +250,10 @@ class Nodes:
     def _mark(self, number: int) -> None:
         """Note whether a node needs the full check."""
         overdrawn = self.cpu_free[number] < 0 or self.memory_free[number] < 0
-        if overdrawn or self.closed[number] or number in self.odd:
-            self.special.add(number)
+        if overdrawn or self.closed[number] or number in self.partly_free:
+            self.needs_full_check.add(number)
         else:
-            self.special.discard(number)
+            self.needs_full_check.discard(number)
 
     def _leave(self, number: int) -> None:
         if not self.closed[number]:
@@ -310,7 +310,7 @@ class Nodes:
         """The GPUs of a node that can be cut."""
         geometry = MIG_MODELS[self.node[number].gpu_model]
         return mig_book.Cards(
-            geometry, self.cut.get(number, {}), self.pins.get(number, {}), self.gpu_free[number]
+            geometry, self.slices_used.get(number, {}), self.pins.get(number, {}), self.gpu_free[number]
         )
 
     def overdrawn(self, grants: Iterable[Grant]) -> bool:
@@ -329,13 +329,13 @@ class Nodes:
     def take(self, grants: tuple[Grant, ...]) -> None:
         """Take the room of grants that no attempt holds."""
         self._shift(grants, -1)
-        self.kept += len(grants)
+        self.reserved_grants += len(grants)
         self._log(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
         """Give it back: the exact inverse of `take`."""
         self._shift(grants, 1)
-        self.kept -= len(grants)
+        self.reserved_grants -= len(grants)
         self._log(grants)
 
     def _log(self, grants: tuple[Grant, ...]) -> None:
@@ -346,19 +346,19 @@ class Nodes:
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         """Take room (-1) for a question on top of the state, and give it back (1).
 
-        Nothing is logged. Caches that keep a value per node skip the nodes in `shifted`.
+        Nothing is logged. Caches that keep a value per node skip the nodes in `overlaid`.
         """
         self._shift(grants, sign)
-        self.shifted = 0
+        self.overlaid = 0
         if sign < 0:
             for grant in grants:
-                self.shifted |= 1 << grant[0]
+                self.overlaid |= 1 << grant[0]
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, user = grant
             if slices:
-                mig_book.shift(self.cut, number, slices, sign)
+                mig_book.shift(self.slices_used, number, slices, sign)
             elif user:
                 _enter_share(self.sharers, grant, sign)
             if cpu_milli or memory_mib:
@@ -367,13 +367,13 @@ class Nodes:
                 self._mark(number)
             if gpus:
                 before = self.free_mask[number]
-                if milli != MILLI or number in self.odd or (sign < 0 and gpus & ~before):
+                if milli != MILLI or number in self.partly_free or (sign < 0 and gpus & ~before):
                     self._move_gpus(number, gpus, sign * milli)
                     continue
                 # By far the most frequent case: whole GPUs that are, or become, wholly free.
                 self.free_mask[number] = after = before ^ gpus
                 if not self.closed[number]:
-                    kind = self.home[number]
+                    kind = self.kind_of[number]
                     kind.most = -1
                     buckets = kind.buckets
                     bit = 1 << number
@@ -383,7 +383,7 @@ class Nodes:
     def _move_gpus(self, number: int, gpus: int, milli: int) -> None:
         free = list(self.gpu_free[number])
         mask = before = self.free_mask[number]
-        partial = number in self.odd or milli % MILLI != 0
+        partial = number in self.partly_free or milli % MILLI != 0
         for gpu in positions[gpus]:
             left = free[gpu] = free[gpu] + milli
             if left == MILLI:
@@ -392,15 +392,15 @@ class Nodes:
                 mask &= ~(1 << gpu)
                 partial = partial or left % MILLI != 0
         self.free_mask[number] = mask
-        kind = self.home[number]
+        kind = self.kind_of[number]
         if mask != before and not self.closed[number]:
             kind.most = -1
             kind.buckets[before.bit_count()] ^= 1 << number
             kind.buckets[mask.bit_count()] ^= 1 << number
         if any(left not in _PLAIN for left in free):
-            self.odd[number] = free
+            self.partly_free[number] = free
         else:
-            self.odd.pop(number, None)
+            self.partly_free.pop(number, None)
         self._mark(number)
         if partial and not self.closed[number]:
             if self._has_partial(number):
@@ -424,24 +424,24 @@ class Nodes:
             or milli != MILLI
             or slices
             or gpus & ~before
-            or number in self.special
+            or number in self.needs_full_check
             or len(grants) > 1
         ):
             if not self.fits(grants):
                 return -1
             self._shift(grants, -1)
             for other in grants[1:]:
-                self.on[other[0]][job_id] = (end_ms, other)
+                self.attempts_on[other[0]][job_id] = (end_ms, other)
                 self.touched.append(other[0])
         else:
             # By far the most frequent case: whole GPUs of one node, checked and taken in one step.
             self.free_mask[number] = after = before ^ gpus
-            kind = self.home[number]
+            kind = self.kind_of[number]
             kind.most = -1
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
             buckets[after.bit_count()] ^= bit
-        self.on[number][job_id] = (end_ms, grant)
+        self.attempts_on[number][job_id] = (end_ms, grant)
         self.touched.append(number)
         if self.attempts_max:
             for grant in grants:
@@ -452,14 +452,14 @@ class Nodes:
         """The exact inverse of `place`."""
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
-            del self.on[number][job_id]
+            del self.attempts_on[number][job_id]
             self.touched.append(number)
-            if cpu_milli or memory_mib or milli != MILLI or slices or number in self.special:
+            if cpu_milli or memory_mib or milli != MILLI or slices or number in self.needs_full_check:
                 self._shift((grant,), 1)
                 continue
             before = self.free_mask[number]
             self.free_mask[number] = after = before ^ gpus
-            kind = self.home[number]
+            kind = self.kind_of[number]
             kind.most = -1
             buckets, bit = kind.buckets, self.bit[number]
             buckets[before.bit_count()] ^= bit
@@ -468,16 +468,18 @@ class Nodes:
             for grant in grants:
                 self.recount(grant[0])
 
-    def promise_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
+    def expect_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
         """The attempt on these nodes is now expected to end at another time."""
         for grant in grants:
-            self.on[grant[0]][job_id] = (end_ms, grant)
+            self.attempts_on[grant[0]][job_id] = (end_ms, grant)
             self._changed(grant[0])
-        self.freed += 1
+        self.room_generation += 1
 
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
         """The attempts on a node as (expected end, job id, grant), soonest first."""
-        return sorted([(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.on[number].items()])
+        return sorted(
+            [(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.attempts_on[number].items()]
+        )
 
 
 class DirtyNodes:
@@ -504,8 +506,8 @@ class DirtyNodes:
             found = set(range(len(nodes.node)))
         self._read = len(touched)
         self._late = set()
-        if nodes.shifted:
-            self._late = {number for number in found if nodes.shifted >> number & 1}
+        if nodes.overlaid:
+            self._late = {number for number in found if nodes.overlaid >> number & 1}
             found -= self._late
         return found
 
@@ -531,14 +533,14 @@ def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
 
 def barred(nodes: Nodes, number: int, user: str) -> int:
     """The GPUs of a node, as a mask, that take no share of this user, however much of them is free."""
-    cut = nodes.cut.get(number)
+    cut = nodes.slices_used.get(number)
     mask = strangers(nodes, number, user)
     return mask if cut is None else mask | cut_mask(nodes, number)
 
 
 def cut_mask(nodes: Nodes, number: int) -> int:
     """The GPUs of a node that are cut into slices: they take no shares."""
-    return sum([1 << gpu for gpu in nodes.cut.get(number, ())])
+    return sum([1 << gpu for gpu in nodes.slices_used.get(number, ())])
 
 
 def strangers(nodes: Nodes, number: int, user: str) -> int:

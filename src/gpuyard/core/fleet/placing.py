@@ -50,7 +50,7 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
 def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the node with the fewest free GPUs that holds it; of equals, the lowest number."""
     kind = nodes.kinds[way.kind]
-    gpus, room_for_sure = shape.gpus, shape.plain and not nodes.special
+    gpus, room_for_sure = shape.gpus, shape.whole_only and not nodes.needs_full_check
     for bucket in kind.buckets[gpus:]:
         if not bucket:
             continue

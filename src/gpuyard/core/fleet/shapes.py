@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import charge_of, gpus_for
-from gpuyard.core.quota.charges import Bill
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
@@ -45,7 +45,6 @@ class Shape:
 
     __slots__ = (
         "ask",
-        "bills",
         "cpu_milli",
         "form",
         "gpu_milli",
@@ -57,14 +56,15 @@ class Shape:
         "milli",
         "needs",
         "node_gpus",
-        "plain",
         "profile",
         "slices",
         "supported",
         "tasks",
+        "usages",
         "user",
         "way_on",
         "ways",
+        "whole_only",
     )
 
     def __init__(self, index: int, ask: Ask) -> None:
@@ -96,7 +96,7 @@ class Shape:
         """Which search finds room for it."""
         if self.profile or self.milli != MILLI:
             self.form = SLICES if self.profile else SHARE
-        self.plain = (
+        self.whole_only = (
             isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
         )
         """Whether it wants whole GPUs and nothing else."""
@@ -117,8 +117,8 @@ class Shape:
         self.node_gpus = 0
         """Wholly free GPUs that at least one node must have, whichever way is taken."""
         self.hopeless_at = -1
-        """`Nodes.freed` when it was last found to have no room at all."""
-        self.bills: list[dict[int, Bill]] = []
+        """`Nodes.room_generation` when it was last found to have no room at all."""
+        self.usages: list[dict[int, UsageDelta]] = []
         """Its charges, by kind and tenant."""
 
 

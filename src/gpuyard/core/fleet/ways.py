@@ -59,7 +59,7 @@ class Shapes:
         shape.ways = tuple(ways)
         shape.way_on = {way.kind: way for way in ways}
         shape.node_gpus = min([way.node_gpus for way in ways], default=0)
-        shape.bills = [{} for _kind in nodes.kinds]
+        shape.usages = [{} for _kind in nodes.kinds]
         shape.hopeless_at = -1
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:

@@ -62,7 +62,7 @@ class WaitQueue:
         self.alone: JobRecord | None = None
         """The only job, until it is sorted in."""
         self._fair = order.fair
-        self._plain = not order.before and not order.fair and not order.after
+        self._by_age = not order.before and not order.fair and not order.after
         tenants.keep_fair_keys(order.fair)
 
     def add(self, record: JobRecord) -> None:
@@ -81,11 +81,11 @@ class WaitQueue:
             self.alone = None
 
     def _sort_in(self, record: JobRecord) -> None:
-        order, leaf, rare = self.order, record.leaf, record.rare
-        boost = rare.boost if rare is not None else 0
+        order, leaf, extras = self.order, record.leaf, record.extras
+        boost = extras.boost if extras is not None else 0
         if boost:
             row: Row = (*[_TOP for _ in order.after], -boost, record.id, record.estimate_ms, record)
-        elif self._plain:
+        elif self._by_age:
             row = (record.job.submitted_ms, record.id, record.estimate_ms, record)
         else:
             keys = [c.key(record) for c in order.after]
@@ -174,18 +174,18 @@ class WaitQueue:
         """Whether a job just sorted in comes after another of its stream, or, with `last_will_do`, after all jobs."""
         if self.count == 1:
             return False
-        if self._plain and last_will_do:
+        if self._by_age and last_will_do:
             return True
         at = record.leaf if self._fair else ROOT
         return self.groups[record.group].streams[at][record.stream][0] is not record.entry
 
     def sift(
-        self, freed: int, most: int, hopeless: Callable[[Shape], bool]
+        self, generation: int, most: int, hopeless: Callable[[Shape], bool]
     ) -> tuple[JobRecord, list[list[Row]]] | None:
         """The first job in the queue, if it has no hope of room, and the streams that have some.
 
-        Not called where the order has groups or tenants. `freed` is that of the nodes: while it does not change, a
-        shape without hope stays without. No node has more than `most` GPUs free.
+        Not called where the order has groups or tenants. `generation` is the nodes' `room_generation`: while it stays,
+        a shape without hope stays without. No node has more than `most` GPUs free.
         """
         self.settle()
         first: Row | None = None
@@ -195,14 +195,14 @@ class WaitQueue:
             if first is None or row < first:
                 first = row
             shape = row[-1].shape
-            if shape.hopeless_at != freed:
+            if shape.hopeless_at != generation:
                 if shape.node_gpus > most or hopeless(shape):
-                    shape.hopeless_at = freed
+                    shape.hopeless_at = generation
                 else:
                     hopeful.append(rows)
         assert first is not None
         record: JobRecord = first[-1]
-        return None if record.shape.hopeless_at != freed else (record, hopeful)
+        return None if record.shape.hopeless_at != generation else (record, hopeful)
 
     def only(self) -> JobRecord:
         """The job, if there is just one."""

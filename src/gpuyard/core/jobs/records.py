@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.jobs.counts import Count
-from gpuyard.core.quota.charges import Bill
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -24,11 +24,11 @@ def waited_ms(submitted_ms: int, until_ms: int, ran_ms: int) -> int:
     return max(0, until_ms - submitted_ms - ran_ms)
 
 
-_NO_BILL = Bill(0, 0, 0, 0)
+_NO_USAGE = UsageDelta(0, 0, 0, 0)
 _NOWHERE = (0, 0, 0)
 
 
-class Rare:
+class JobExtras:
     """Fields that few jobs ever need, kept apart so that the others do not carry them."""
 
     __slots__ = (
@@ -59,9 +59,9 @@ class Rare:
         self.wanted: Verb | None = None
 
 
-_NOTHING_RARE = Rare()
+_NO_EXTRAS = JobExtras()
 """Never written to."""
-HELD_ONLY = Rare()
+HELD_ONLY = JobExtras()
 HELD_ONLY.held = True
 """Of all jobs on hold of which nothing else is rare, such as an array of thousands. Never written to."""
 
@@ -72,13 +72,13 @@ class JobRecord:
     __slots__ = (
         "attempt",
         "begin_ms",
-        "bill",
         "checkpoint_ms",
         "count",
         "earmark",
         "end_ms",
         "entry",
         "estimate_ms",
+        "extras",
         "grants",
         "group",
         "id",
@@ -89,11 +89,11 @@ class JobRecord:
         "party",
         "phase",
         "preemptions",
-        "rare",
         "shape",
         "started_ms",
         "state",
         "stream",
+        "usage",
     )
 
     def __init__(self, job: Job, shape: Shape, klass: JobClass, leaf: int, party: int, count: Count) -> None:
@@ -117,10 +117,10 @@ class JobRecord:
         # checkpoint (0: never); how often the job was preempted.
         self.attempt = self.started_ms = self.end_ms = self.checkpoint_ms = self.preemptions = 0
         self.phase: AttemptState | None = None
-        self.bill = _NO_BILL
+        self.usage = _NO_USAGE
         """What the current attempt is charged."""
         self.earmark: Earmark | None = None
-        self.rare: Rare | None = None
+        self.extras: JobExtras | None = None
         self.grants: tuple[Grant, ...] = ()
         # Its place in the queue.
         self.group: tuple[int, ...] = ()
@@ -130,18 +130,18 @@ class JobRecord:
     @property
     def model(self) -> int:
         """Number of the GPU model it runs on."""
-        return self.bill.model
+        return self.usage.model
 
     @property
     def rate(self) -> int:
         """Charge per millisecond of the current attempt."""
-        return self.bill.rate
+        return self.usage.rate
 
     def clear(self) -> None:
         """Forget the last attempt: a job without an attempt keeps nothing of it."""
         self.grants = ()
         self.started_ms = self.end_ms = 0
-        self.bill = _NO_BILL
+        self.usage = _NO_USAGE
 
     def keep(self, saved_ms: int) -> None:
         """Work that is saved need not be done again: the next attempt is that much shorter, plus its restart."""
@@ -170,147 +170,147 @@ class JobRecord:
 
     # -- rare fields --------------------------------------------------------------------------------------------
 
-    def _rarely(self) -> Rare:
-        rare = self.rare
-        if rare is None or rare is HELD_ONLY:
-            self.rare = Rare()
-            self.rare.held = rare is HELD_ONLY
-            return self.rare
-        return rare
+    def _own_extras(self) -> JobExtras:
+        extras = self.extras
+        if extras is None or extras is HELD_ONLY:
+            self.extras = JobExtras()
+            self.extras.held = extras is HELD_ONLY
+            return self.extras
+        return extras
 
     @property
     def held(self) -> bool:
         """Whether the job may not start until it is released."""
-        return (self.rare or _NOTHING_RARE).held
+        return (self.extras or _NO_EXTRAS).held
 
     @held.setter
     def held(self, value: bool) -> None:
-        rare = self.rare
-        if rare is None or rare is HELD_ONLY:
-            self.rare = HELD_ONLY if value else None
+        extras = self.extras
+        if extras is None or extras is HELD_ONLY:
+            self.extras = HELD_ONLY if value else None
         else:
-            rare.held = value
+            extras.held = value
 
     @property
     def suspended_ms(self) -> int:
         """When the job was suspended; 0: it is not."""
-        return (self.rare or _NOTHING_RARE).suspended_ms
+        return (self.extras or _NO_EXTRAS).suspended_ms
 
     @suspended_ms.setter
     def suspended_ms(self, value: int) -> None:
-        if value or self.rare is not None:
-            self._rarely().suspended_ms = value
+        if value or self.extras is not None:
+            self._own_extras().suspended_ms = value
 
     @property
     def saved_ms(self) -> int:
         """Work that need not be done again."""
-        return (self.rare or _NOTHING_RARE).saved_ms
+        return (self.extras or _NO_EXTRAS).saved_ms
 
     @saved_ms.setter
     def saved_ms(self, value: int) -> None:
-        if value or self.rare is not None:
-            self._rarely().saved_ms = value
+        if value or self.extras is not None:
+            self._own_extras().saved_ms = value
 
     @property
     def ran_ms(self) -> int:
         """How long its ended tries ran."""
-        return (self.rare or _NOTHING_RARE).ran_ms
+        return (self.extras or _NO_EXTRAS).ran_ms
 
     @ran_ms.setter
     def ran_ms(self, value: int) -> None:
-        if value or self.rare is not None:
-            self._rarely().ran_ms = value
+        if value or self.extras is not None:
+            self._own_extras().ran_ms = value
 
     @property
     def cause(self) -> StopCause | None:
         """Why the current attempt is being stopped."""
-        return (self.rare or _NOTHING_RARE).cause
+        return (self.extras or _NO_EXTRAS).cause
 
     @cause.setter
     def cause(self, value: StopCause | None) -> None:
-        if value or self.rare is not None:
-            self._rarely().cause = value
+        if value or self.extras is not None:
+            self._own_extras().cause = value
 
     @property
     def for_job(self) -> int:
         """The job for which it is being stopped."""
-        return (self.rare or _NOTHING_RARE).for_job
+        return (self.extras or _NO_EXTRAS).for_job
 
     @for_job.setter
     def for_job(self, value: int) -> None:
-        if value or self.rare is not None:
-            self._rarely().for_job = value
+        if value or self.extras is not None:
+            self._own_extras().for_job = value
 
     @property
     def failures(self) -> int:
         """How often the job failed by itself and was tried again."""
-        return (self.rare or _NOTHING_RARE).failures
+        return (self.extras or _NO_EXTRAS).failures
 
     @failures.setter
     def failures(self, value: int) -> None:
-        if value or self.rare is not None:
-            self._rarely().failures = value
+        if value or self.extras is not None:
+            self._own_extras().failures = value
 
     @property
     def pending(self) -> dict[After, None]:
         """The dependencies that are not met yet, in the order of the spec."""
-        return (self.rare or _NOTHING_RARE).pending
+        return (self.extras or _NO_EXTRAS).pending
 
     @pending.setter
     def pending(self, value: dict[After, None]) -> None:
-        if value or self.rare is not None:
-            self._rarely().pending = value
+        if value or self.extras is not None:
+            self._own_extras().pending = value
 
     @property
     def doomed(self) -> str:
         """Why the job can never start: a dependency can no longer be met."""
-        return (self.rare or _NOTHING_RARE).doomed
+        return (self.extras or _NO_EXTRAS).doomed
 
     @doomed.setter
     def doomed(self, value: str) -> None:
-        if value or self.rare is not None:
-            self._rarely().doomed = value
+        if value or self.extras is not None:
+            self._own_extras().doomed = value
 
     @property
     def only_begins(self) -> bool:
         """Whether nothing but its begin time keeps the job from the queue: it is not held and waits for no other."""
-        rare = self.rare
-        return rare is None or not (rare.held or rare.pending or rare.doomed)
+        extras = self.extras
+        return extras is None or not (extras.held or extras.pending or extras.doomed)
 
     @property
     def wanted(self) -> Verb | None:
         """What a user requested for the current attempt and is not done yet."""
-        return (self.rare or _NOTHING_RARE).wanted
+        return (self.extras or _NO_EXTRAS).wanted
 
     @wanted.setter
     def wanted(self, value: Verb | None) -> None:
-        if value or self.rare is not None:
-            self._rarely().wanted = value
+        if value or self.extras is not None:
+            self._own_extras().wanted = value
 
     @property
     def wanted_by(self) -> tuple[str, int]:
         """The user who made the last request for an attempt, and when; an empty name: unknown."""
-        rare = self.rare or _NOTHING_RARE
-        return rare.wanted_by, rare.wanted_ms
+        extras = self.extras or _NO_EXTRAS
+        return extras.wanted_by, extras.wanted_ms
 
     @wanted_by.setter
     def wanted_by(self, value: tuple[str, int]) -> None:
-        if value[0] or self.rare is not None:
-            rare = self._rarely()
-            rare.wanted_by, rare.wanted_ms = value
+        if value[0] or self.extras is not None:
+            extras = self._own_extras()
+            extras.wanted_by, extras.wanted_ms = value
 
     @property
     def boost(self) -> int:
         """Its rank among the jobs that were moved to the top, the highest first; 0: the job was not moved."""
-        return (self.rare or _NOTHING_RARE).boost
+        return (self.extras or _NO_EXTRAS).boost
 
     @property
     def moved_by(self) -> str:
         """The user who moved it to the top."""
-        return (self.rare or _NOTHING_RARE).moved_by
+        return (self.extras or _NO_EXTRAS).moved_by
 
     def move(self, boost: int, by: str) -> None:
         """Move the job to the top, or back (0)."""
-        if boost or self.rare is not None:
-            rare = self._rarely()
-            rare.boost, rare.moved_by = boost, by if boost else ""
+        if boost or self.extras is not None:
+            extras = self._own_extras()
+            extras.boost, extras.moved_by = boost, by if boost else ""

@@ -7,7 +7,7 @@ of time, and all values are integers.
 
 from collections.abc import Iterator
 
-from gpuyard.core.quota.charges import Bill, Charges, Spend
+from gpuyard.core.quota.usage import DecayedUsage, Spend, UsageDelta
 from gpuyard.model import Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
@@ -47,8 +47,8 @@ class Tenants:
         self._idle_claims: list[list[int]] = []
         """The same with nothing in use."""
         self._running: list[int] = []
-        self._charges = Charges(settings, self.chain)
-        self.unsettled: list[Bill] = []
+        self._decayed = DecayedUsage(settings, self.chain)
+        self.unsettled: list[UsageDelta] = []
         """Bills with changes that are not in these columns yet."""
         self.fair_key: list[int] = []
         """Usage, the current period included, divided by weight: the smallest goes first."""
@@ -182,7 +182,7 @@ class Tenants:
         self._used.append([0] * columns)
         self.claimed.append([0] * columns)
         self._idle_claims.append([0] * columns)
-        self._charges.add()
+        self._decayed.add()
         for column in (self._running, self.fair_key):
             column.append(0)
         own = (
@@ -240,9 +240,9 @@ class Tenants:
             self._enter(leaf, model, milli, sign, rate, -offset)
             return
         # Nothing is waiting to be entered: write to the columns directly.
-        charges, column, chain = self._charges, 1 + model, self.chain[leaf]
-        used_of, running, rates, accrued = self._used, self._running, charges.rate, charges.accrued
-        keyed, usage, weight, keys = self._keyed, charges.usage, self.weight, self.fair_key
+        decayed, column, chain = self._decayed, 1 + model, self.chain[leaf]
+        used_of, running, rates, accrued = self._used, self._running, decayed.rate, decayed.accrued
+        keyed, usage, weight, keys = self._keyed, decayed.usage, self.weight, self.fair_key
         period_ms = self.settings.period_ms
         for number in chain:
             used = used_of[number]
@@ -265,25 +265,25 @@ class Tenants:
             used[0] += milli
             used[column] += milli
             running[number] += jobs
-        self._charges.enter(leaf, rate, accrued)
+        self._decayed.enter(leaf, rate, accrued)
 
     def _settle(self) -> None:
-        """Enter the changes noted on bills, before the columns are read."""
+        """Enter the usage deltas, before the columns are read."""
         start_ms = self.period_start_ms
         sums: dict[tuple[int, int], list[int]] = {}
-        for bill in self.unsettled:
-            jobs, rate = bill.jobs, bill.rate
-            accrued = rate * (jobs * start_ms - bill.since_ms)
-            row = sums.get(bill.key)
+        for usage in self.unsettled:
+            jobs, rate = usage.jobs, usage.rate
+            accrued = rate * (jobs * start_ms - usage.since_ms)
+            row = sums.get(usage.key)
             if row is None:
-                sums[bill.key] = [bill.milli * jobs, jobs, rate * jobs, accrued]
+                sums[usage.key] = [usage.milli * jobs, jobs, rate * jobs, accrued]
             else:
-                row[0] += bill.milli * jobs
+                row[0] += usage.milli * jobs
                 row[1] += jobs
                 row[2] += rate * jobs
                 row[3] += accrued
-            bill.jobs = bill.since_ms = 0
-            bill.settled = True
+            usage.jobs = usage.since_ms = 0
+            usage.settled = True
         self.unsettled.clear()
         for (leaf, model), row in sums.items():
             self._enter(leaf, model, *row)
@@ -292,7 +292,7 @@ class Tenants:
         """Enter all noted changes and close the periods that no read has closed so far."""
         if self.unsettled:
             self._settle()
-        self._charges.catch_up()
+        self._decayed.catch_up()
 
     @property
     def used(self) -> list[list[int]]:
@@ -311,23 +311,23 @@ class Tenants:
     @property
     def rate(self) -> list[int]:
         """Charge per millisecond of the attempts that run now."""
-        if self.unsettled or self._charges.log:
+        if self.unsettled or self._decayed.log:
             self._catch_up()
-        return self._charges.rate
+        return self._decayed.rate
 
     @property
     def accrued(self) -> list[int]:
         """Correction for attempts that started or ended inside the current period."""
-        if self.unsettled or self._charges.log:
+        if self.unsettled or self._decayed.log:
             self._catch_up()
-        return self._charges.accrued
+        return self._decayed.accrued
 
     @property
     def usage(self) -> list[int]:
         """Decayed charge of closed periods."""
-        if self._charges.log:
+        if self._decayed.log:
             self._catch_up()
-        return self._charges.usage
+        return self._decayed.usage
 
     def commit(self, leaf: int, milli_ms: int) -> None:
         """An attempt may spend up to this much of every budget above it."""
@@ -390,7 +390,7 @@ class Tenants:
             return
         if self.unsettled:
             self._settle()
-        self._charges.close(closed, self.at_once)
+        self._decayed.close(closed, self.at_once)
         if self._keyed:
             for number in range(len(self.path)):
                 self.rekey(number)

@@ -12,7 +12,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill, BackfillFactory, Policy
 from gpuyard.core.schedule.preempt import make_room
-from gpuyard.core.state.quiet import Quiet
+from gpuyard.core.state.idle_plan import IdlePlan
 from gpuyard.core.state.state import State
 from gpuyard.model import Earmark, Plan, ReasonCode, Start, Stop
 from gpuyard.model.plans import NOTHING
@@ -51,16 +51,18 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
             return plan
     elif not waiting:
         return NOTHING
-    quiet = state.quiet
-    if quiet is not None and quiet.stands(state.stirred, policy, now_ms):
-        return quiet.plan._replace(waiting=waiting)
+    idle_plan = state.idle_plan
+    if idle_plan is not None and idle_plan.stands(state.change_seq, policy, now_ms):
+        return idle_plan.plan._replace(waiting=waiting)
     sifted = None
     if waiting > 1 and _by_age_alone(state, policy):
-        sifted = queue.sift(state.nodes.freed, state.most_free(), state.hopeless)
+        sifted = queue.sift(state.nodes.room_generation, state.most_free(), state.hopeless)
         if sifted is not None and not sifted[1] and sifted[0].shape.ways:
             # The cluster is full, as a busy one is after every third event: no job has room.
             plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))
-            state.quiet = Quiet(state.stirred, policy, (), plan, NEVER_MS, NEVER_MS, set(), set(), True)
+            state.idle_plan = IdlePlan(
+                state.change_seq, policy, (), plan, NEVER_MS, NEVER_MS, set(), set(), True
+            )
             return plan
     current = Pass(state, policy, now_ms)
     try:
@@ -73,13 +75,13 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
         current.undo()
     # A backfill that promises every job a time must promise one to the next arrival too.
     if not plan.empty or policy.backfill.promises_all:
-        state.quiet = None
+        state.idle_plan = None
     else:
         promised_ms = plan.reservations[0].at_ms if plan.reservations else NEVER_MS
-        # Time alone can change the answer: victims lose their protection, and a job no longer ends before a wall.
+        # Time alone can change the answer: victims lose their protection, and a job would outlast kept quota.
         until_ms = min(promised_ms, current.retry_ms)
-        state.quiet = Quiet(
-            state.stirred,
+        state.idle_plan = IdlePlan(
+            state.change_seq,
             policy,
             decision.applies,
             plan,
@@ -99,17 +101,17 @@ def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
         return None
     guarded = tenants.at_once and policy.spec.quotas and tenants.guarded[party]
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
-    freed = nodes.freed
+    generation = nodes.room_generation
     for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
         if guarded and tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms) is not None:
             return None
-        if no_room.get(way.index) != freed:
+        if no_room.get(way.index) != generation:
             grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 job_id = record.id
                 start = _new(Start, (job_id, record.attempt + 1, grants))
                 return _new(Plan, ((start,), (), (), (), (job_id,), _ONE, 1))
-            no_room[way.index] = freed
+            no_room[way.index] = generation
     return None
 
 
@@ -118,7 +120,7 @@ def _by_age_alone(state: State, policy: Policy) -> bool:
     if policy.order.fair or policy.rules or policy.backfill.promises_all:
         return False
     nodes = state.nodes
-    if nodes.kept or nodes.closed_count or nodes.pins or nodes.cut or nodes.whole_reserve:
+    if nodes.reserved_grants or nodes.closed_count or nodes.pins or nodes.slices_used or nodes.whole_reserve:
         return False
     return not (policy.spec.quotas and (state.tenants.holding or state.tenants.ruled))
 
@@ -223,8 +225,8 @@ class _Decision:
                 if walk.done():
                     break
                 current.draft_start(record, found)
-                if current.walls:
-                    current.spend_wall(record)
+                if current.kept_quota:
+                    current.spend_kept_quota(record)
                 continue
             code: ReasonCode = found  # type: ignore[assignment]
             may_force = code in _FORCE_MAY_HELP and self._may_force(record)
@@ -295,7 +297,7 @@ class _Decision:
         patience_ms = _patience_ms(current.state, stops)
         self._earmarks.append(Earmark(record.id, grants, current.now_ms + patience_ms))
         current.kept.append((record, grants))
-        current.drop_walls(record)
+        current.drop_kept_quota(record)
         current.draft_take(grants)
         return True
 
@@ -336,7 +338,9 @@ def _start_earmarked(current: Pass, starts: list[Start]) -> None:
         grants = record.earmark.grants
         if state.nodes.overdrawn(grants) or any(state.nodes.closed[g.node] for g in grants):
             continue
-        if current.policy.spec.quotas and _over_quota(state, record, state.nodes.home[grants[0].node].model):
+        if current.policy.spec.quotas and _over_quota(
+            state, record, state.nodes.kind_of[grants[0].node].model
+        ):
             continue
         starts.append(Start(job_id, record.attempt + 1, grants))
         # The earmark already holds this room: give it back first, and let the undo take it again.

@@ -17,7 +17,7 @@ from gpuyard.core.state.state import State
 from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
 
-_WALLED = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
+_KEEPS_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 """Refusals that end when another job of the same tenant or user ends: a waiting job is not overtaken for ever."""
 
 
@@ -51,7 +51,7 @@ class PolicyParts:
     rules: tuple[Rule, ...]
 
 
-class Wall:
+class QuotaReservation:
     """An earlier job of a tenant waits for quota: later jobs may overtake it only if they do not delay it.
 
     The time of its start is worked out on first use: most jobs behind it lack the same quota, so it is rarely needed.
@@ -90,6 +90,7 @@ class Pass:
         "_undo",
         "drafted",
         "kept",
+        "kept_quota",
         "no_room",
         "now_ms",
         "policy",
@@ -99,7 +100,6 @@ class Pass:
         "started",
         "state",
         "stopping",
-        "walls",
     )
 
     def __init__(self, state: State, policy: PolicyParts, now_ms: int) -> None:
@@ -113,13 +113,13 @@ class Pass:
         self.reservations: list[Reservation] = []
         self.started: list[JobRecord] = []
         """The jobs drafted to start, in this order."""
-        self.walls: dict[int, Wall] = {}
+        self.kept_quota: dict[int, QuotaReservation] = {}
         self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
         """Jobs for which room is kept, by earlier plans and by this one."""
         self.stopping: set[int] = set()
         """Victims chosen in this pass."""
         self.retry_ms = NEVER_MS
-        """When the plan could change by time alone: a victim loses its protection, or a job would outlast a wall."""
+        """When the plan could change by time alone: a victim loses protection, or a job would outlast kept quota."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
         self.rules = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
@@ -176,15 +176,15 @@ class Pass:
             self._move_tenant(state.running[job_id], -sign)
         for record, grants in self.kept:
             if not record.grants:
-                milli, model = record.shape.gpu_milli, state.nodes.home[grants[0][0]].model
+                milli, model = record.shape.gpu_milli, state.nodes.kind_of[grants[0][0]].model
                 tenants.move(record.party, model, milli, 0, self.now_ms, sign)
                 if tenants.budgeted:
                     tenants.commit(record.party, sign * milli * record.limit_ms)
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
-        bill = victim.bill
-        tenants.move(victim.party, bill.model, milli, bill.rate, self.now_ms, sign)
+        usage = victim.usage
+        tenants.move(victim.party, usage.model, milli, usage.rate, self.now_ms, sign)
         if tenants.budgeted:
             tenants.commit(victim.party, sign * milli * victim.limit_ms)
 
@@ -194,7 +194,7 @@ class Pass:
         """Room for a job now, or why there is none."""
         state, policy = self.state, self.policy
         shape, nodes, no_room = record.shape, state.nodes, state.no_room
-        freed = nodes.freed
+        generation = nodes.room_generation
         refused: ReasonCode | None = None
         guarded = self.rules and self.ruled(record)
         for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
@@ -207,7 +207,7 @@ class Pass:
                     refused = refused or code
                     continue
             index = way.index
-            if no_room.get(index) == freed or index in self.no_room:
+            if no_room.get(index) == generation or index in self.no_room:
                 continue
             grants, kind = None, nodes.kinds[way.kind]
             if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
@@ -215,12 +215,12 @@ class Pass:
             if grants is not None:
                 if refused is not None:
                     # The job starts on a GPU model for which it has quota, so it no longer waits for the other one.
-                    self.drop_walls(record)
+                    self.drop_kept_quota(record)
                 return grants
             if self.drafted:
                 self.no_room.add(index)
             else:
-                no_room[index] = freed
+                no_room[index] = generation
         if refused is not None:
             return refused
         if not shape.ways:
@@ -237,15 +237,15 @@ class Pass:
         return any(self._has_room(shape, way) for way in shape.ways)
 
     def _has_room(self, shape: Shape, way: Way) -> bool:
-        state, freed = self.state, self.state.nodes.freed
-        if state.no_room.get(way.index) == freed or way.index in self.no_room:
+        state, generation = self.state, self.state.nodes.room_generation
+        if state.no_room.get(way.index) == generation or way.index in self.no_room:
             return False
         if self.policy.place(state.nodes, shape, way, way.pools) is not None:
             return True
         if self.drafted:
             self.no_room.add(way.index)
         else:
-            state.no_room[way.index] = freed
+            state.no_room[way.index] = generation
         return False
 
     def refused(self, record: JobRecord, way: Way) -> bool:
@@ -269,7 +269,7 @@ class Pass:
         return None
 
     def _quota_refusal(self, record: JobRecord, model: int, *, builds: bool = True) -> ReasonCode | None:
-        """The quota that forbids a start. A job that lacks quota gets a wall, unless `builds` is False."""
+        """The quota that forbids a start. A job that lacks quota gets a quota reservation, unless `builds` is False."""
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli
@@ -279,27 +279,27 @@ class Pass:
             code, number = refusal
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
                 return ReasonCode.NO_TIME_LIMIT
-            if builds and code in _WALLED and number not in self.walls:
-                self.walls[number] = Wall(number, model, record)
+            if builds and code in _KEEPS_QUOTA and number not in self.kept_quota:
+                self.kept_quota[number] = QuotaReservation(number, model, record)
             return code
         if tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
-        if self.walls:
-            return self._behind_wall(record, milli)
+        if self.kept_quota:
+            return self._overtakes(record, milli)
         return None
 
-    # -- quota walls -------------------------------------------------------------------------------------------
+    # -- quota reservations ------------------------------------------------------------------------------------
 
-    def settle_walls(self) -> None:
-        """Work out all walls now, from the real state: the caller is about to move tenants for a what-if."""
-        for wall in self.walls.values():
-            if wall.waiting is not None:
-                self._settle(wall, wall.waiting)
+    def settle_kept_quota(self) -> None:
+        """Work out all reservations now, from the real state: the caller is about to move tenants for a what-if."""
+        for kept in self.kept_quota.values():
+            if kept.waiting is not None:
+                self._settle(kept, kept.waiting)
 
-    def _settle(self, wall: Wall, waiting: JobRecord) -> None:
+    def _settle(self, kept: QuotaReservation, waiting: JobRecord) -> None:
         """Work out when the tenant will have the quota, from the expected ends of its running jobs."""
         tenants, milli = self.state.tenants, waiting.shape.gpu_milli
-        number, column = wall.number, 1 + wall.model
+        number, column = kept.number, 1 + kept.model
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         chain = tenants.chain
@@ -316,50 +316,50 @@ class Pass:
                 at_ms = end_ms
                 break
         spare = min(most[w] - used[w] - milli for w in (0, column))
-        wall.set(at_ms, spare, tenants.max_running[number] - jobs - 1)
+        kept.set(at_ms, spare, tenants.max_running[number] - jobs - 1)
 
-    def _behind_wall(self, record: JobRecord, milli: int) -> ReasonCode | None:
-        walls = self.walls
+    def _overtakes(self, record: JobRecord, milli: int) -> ReasonCode | None:
+        kept_quota = self.kept_quota
         for number in self.state.tenants.chain[record.party]:
-            wall = walls.get(number)
-            # A job's own wall does not block it: neither on another GPU model nor by force.
-            if wall is None or wall.for_job == record.id:
+            kept = kept_quota.get(number)
+            # A job's own reservation does not block it: neither on another GPU model nor by force.
+            if kept is None or kept.for_job == record.id:
                 continue
-            if self.delays(record, wall):
+            if self.delays(record, kept):
                 return ReasonCode.QUOTA_AHEAD
-            if not wall.spares(milli):
+            if not kept.spares(milli):
                 # Started now, the job ends in time; started after this moment, it would not.
-                self.retry_ms = min(self.retry_ms, wall.at_ms - record.estimate_ms + 1)
+                self.retry_ms = min(self.retry_ms, kept.at_ms - record.estimate_ms + 1)
         return None
 
-    def delays(self, record: JobRecord, wall: Wall) -> bool:
+    def delays(self, record: JobRecord, kept: QuotaReservation) -> bool:
         """Whether the job that waits for quota would wait longer if this job started now."""
-        if wall.waiting is not None:
-            self._settle(wall, wall.waiting)
+        if kept.waiting is not None:
+            self._settle(kept, kept.waiting)
         if self.policy.spec.backfill == "none":
             return True
-        return not wall.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > wall.at_ms
+        return not kept.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > kept.at_ms
 
     def quota_ms(self, record: JobRecord) -> int | None:
-        """When a job that lacks quota will have it; None: no wall is known for it."""
-        own = [wall for wall in self.walls.values() if wall.for_job == record.id]
-        for wall in own:
-            if wall.waiting is not None:
-                self._settle(wall, wall.waiting)
-        return max([wall.at_ms for wall in own], default=None)
+        """When a job that lacks quota will have it; None: it has no quota reservation."""
+        own = [kept for kept in self.kept_quota.values() if kept.for_job == record.id]
+        for kept in own:
+            if kept.waiting is not None:
+                self._settle(kept, kept.waiting)
+        return max([kept.at_ms for kept in own], default=None)
 
-    def drop_walls(self, record: JobRecord) -> None:
-        """Remove the walls of a job that no longer waits for quota."""
-        self.walls = {n: wall for n, wall in self.walls.items() if wall.for_job != record.id}
+    def drop_kept_quota(self, record: JobRecord) -> None:
+        """Remove the quota reservations of a job that no longer waits for quota."""
+        self.kept_quota = {n: kept for n, kept in self.kept_quota.items() if kept.for_job != record.id}
 
-    def spend_wall(self, record: JobRecord) -> None:
-        """A job that passes a wall and outlasts it uses up the wall's spare quota."""
+    def spend_kept_quota(self, record: JobRecord) -> None:
+        """A job that overtakes a quota reservation and outlasts it uses up its spare quota."""
         for number in self.state.tenants.chain[record.party]:
-            wall = self.walls.get(number)
-            if wall is None:
+            kept = self.kept_quota.get(number)
+            if kept is None:
                 continue
-            if wall.waiting is not None:
-                self._settle(wall, wall.waiting)
-            if self.now_ms + record.estimate_ms > wall.at_ms:
-                wall.spare_milli -= record.shape.gpu_milli
-                wall.spare_jobs -= 1
+            if kept.waiting is not None:
+                self._settle(kept, kept.waiting)
+            if self.now_ms + record.estimate_ms > kept.at_ms:
+                kept.spare_milli -= record.shape.gpu_milli
+                kept.spare_jobs -= 1

@@ -33,7 +33,7 @@ def protected_until_ms(victim: JobRecord) -> int:
 def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple[Grant, ...]] | None:
     """Victims and the room they make, or None."""
     nodes = current.state.nodes
-    current.settle_walls()
+    current.settle_kept_quota()
     current.look_ahead(1)
     nodes.by_force = by_force(nodes) if record.shape.profile else None
     try:
@@ -123,7 +123,7 @@ def _in_order(current: Pass, record: JobRecord, candidates: list[Candidate]) -> 
     ranked: list[tuple[int, int]] = []
     for number, there in by_node.items():
         free = nodes.free_mask[number].bit_count() * MILLI
-        if number in nodes.odd:
+        if number in nodes.partly_free:
             free = sum([left for left in nodes.gpu_free[number] if left > 0])
         cost = 0
         for destroyed, _id, victim, _may_stop, _cause in there:

@@ -311,7 +311,7 @@ class Profile:
         self, record: JobRecord, number: int, tasks: int, at_ms: int, left: list[int] | None = None
     ) -> Grant:
         shape, nodes = record.shape, self._state.nodes
-        kind, end_ms = nodes.home[number], at_ms + record.estimate_ms
+        kind, end_ms = nodes.kind_of[number], at_ms + record.estimate_ms
         free = self._of(number).window(shape.milli, shape.user, at_ms, end_ms)
         free &= ~closed_to(nodes, shape, number)
         if shape.milli == MILLI:
@@ -326,9 +326,9 @@ class Profile:
     def _left_by_those_ahead(self, record: JobRecord, number: int, at_ms: int) -> list[int]:
         """Milli of each GPU that are free then, as if no job behind this one in the queue had started."""
         steps = self._of(number)
-        left = steps.rows[steps.at(at_ms)][: self._state.nodes.home[number].gpus]
+        left = steps.rows[steps.at(at_ms)][: self._state.nodes.kind_of[number].gpus]
         rank = self._rank(record)
-        for job_id, (end_ms, grant) in self._state.nodes.on[number].items():
+        for job_id, (end_ms, grant) in self._state.nodes.attempts_on[number].items():
             if max(end_ms, self._now_ms + 1) > at_ms and self._rank(self._state.jobs[job_id]) > rank:
                 for gpu in positions[grant.gpus]:
                     left[gpu] += grant.milli
@@ -350,7 +350,7 @@ class Profile:
         if steps is None:
             nodes, soon_ms = self._state.nodes, self._now_ms + 1
             row = [*nodes.gpu_free[number], nodes.cpu_free[number], nodes.memory_free[number]]
-            ends = [*nodes.on[number].values(), *self._kept.get(number, ())]
+            ends = [*nodes.attempts_on[number].values(), *self._kept.get(number, ())]
             users = nodes.sharers.get(number, {})
             steps = NodeSteps(
                 self._now_ms,
@@ -395,7 +395,7 @@ def freed_ms(state: State, record: JobRecord, now_ms: int) -> int:
     assert record.earmark is not None
     ends = [now_ms]
     for grant in record.earmark.grants:
-        for job_id, (end_ms, held) in state.nodes.on[grant.node].items():
+        for job_id, (end_ms, held) in state.nodes.attempts_on[grant.node].items():
             stopping = state.jobs[job_id].phase is AttemptState.STOPPING
             if stopping and (held.gpus & grant.gpus or not grant.gpus):
                 ends.append(end_ms)

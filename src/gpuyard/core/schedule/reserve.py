@@ -49,7 +49,7 @@ class Promise:
     def takes_all(self, nodes: Nodes) -> bool:
         """Whether the job leaves no GPU of its nodes to other jobs."""
         if self._takes_all is None:
-            home, gpus = nodes.home, self._shape.gpus
+            home, gpus = nodes.kind_of, self._shape.gpus
             self._takes_all = self._shape.milli == MILLI and all(
                 [gpus * tasks == home[number].gpus for number, tasks in self.where.items()]
             )
@@ -79,7 +79,7 @@ class ReadyTimes:
         self._tasks = tasks
         kind = nodes.kinds[way.kind]
         self._members = kind.members & way.pools
-        takes_all = shape.plain and shape.gpus * tasks == kind.gpus
+        takes_all = shape.whole_only and shape.gpus * tasks == kind.gpus
         self._all = (1 << kind.gpus) - 1 if takes_all else 0
         """All GPUs of a node as a mask, if the job wants them all and no cores or memory; otherwise 0."""
         self._packed: dict[int, int] = {}
@@ -109,11 +109,11 @@ class ReadyTimes:
         return self.soonest
 
     def _time(self, nodes: Nodes, number: int) -> int:
-        if self._all and not nodes.kept and number not in nodes.special:
+        if self._all and not nodes.reserved_grants and number not in nodes.needs_full_check:
             # By far the most frequent case: a job for a whole node waits for the last attempt there.
             if nodes.free_mask[number] == self._all:
                 return number
-            here = nodes.on[number]
+            here = nodes.attempts_on[number]
             if here:
                 end_ms, grant = max(here.values())
                 if grant[1]:
@@ -128,12 +128,12 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
-    if shape.milli != MILLI or number in nodes.odd or (shape.profile and number in nodes.pins):
+    if shape.milli != MILLI or number in nodes.partly_free or (shape.profile and number in nodes.pins):
         return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
     have = nodes.free_mask[number].bit_count()
     if have >= gpus and cpu >= 0 and memory >= 0:
         return 0
-    if gpus == nodes.home[number].gpus and not shape.cpu_milli and not shape.memory_mib:
+    if gpus == nodes.kind_of[number].gpus and not shape.cpu_milli and not shape.memory_mib:
         return _empty_ms(nodes, number)
     for end_ms, _job_id, grant in nodes.ends(number):
         if grant[2] != MILLI and grant[1]:
@@ -152,12 +152,12 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
 def _empty_ms(nodes: Nodes, number: int) -> int:
     """When the last attempt that holds a GPU ends; never, where a GPU is kept for a job."""
     ends_ms, accounted = 0, nodes.free_mask[number]
-    for end_ms, grant in nodes.on[number].values():
+    for end_ms, grant in nodes.attempts_on[number].values():
         if grant[1]:
             accounted |= grant[1]
             if end_ms > ends_ms:
                 ends_ms = end_ms
-    return ends_ms or 1 if accounted == (1 << nodes.home[number].gpus) - 1 else NEVER_MS
+    return ends_ms or 1 if accounted == (1 << nodes.kind_of[number].gpus) - 1 else NEVER_MS
 
 
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
@@ -193,7 +193,7 @@ def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
     """
     if shape.profile:
         return sum([1 << gpu for gpu in nodes.pins.get(number, ())])
-    return cut_mask(nodes, number) if shape.milli != MILLI and number in nodes.cut else 0
+    return cut_mask(nodes, number) if shape.milli != MILLI and number in nodes.slices_used else 0
 
 
 def untold(nodes: Nodes, shape: Shape) -> bool:
@@ -260,17 +260,17 @@ class _Known:
     before. Most passes follow an arrival, or a start elsewhere.
     """
 
-    __slots__ = ("_epoch", "_freed", "_job_id", "_read", "promise")
+    __slots__ = ("_epoch", "_generation", "_job_id", "_read", "promise")
 
     def __init__(self, job_id: int, nodes: Nodes, promise: Promise | None) -> None:
         self._job_id = job_id
-        self._freed = nodes.freed
+        self._generation = nodes.room_generation
         self._epoch = nodes.epoch
         self._read = len(nodes.touched)
         self.promise = promise
 
     def holds_for(self, job_id: int, nodes: Nodes) -> bool:
-        if self._job_id != job_id or self._freed != nodes.freed or self._epoch != nodes.epoch:
+        if self._job_id != job_id or self._generation != nodes.room_generation or self._epoch != nodes.epoch:
             return False
         touched = nodes.touched
         if self._read < len(touched):

@@ -13,8 +13,8 @@ from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.quota.charges import Bill
 from gpuyard.core.quota.tenants import ROOT, Tenants
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import FIFO, State
 from gpuyard.model import (
@@ -37,7 +37,7 @@ from gpuyard.model.serialise import Plain, from_plain, to_plain
 VERSION = 1
 
 _STATES = {state.value: state for state in JobState}
-_RARE = ("ran_ms", "held", "suspended_ms", "for_job", "failures")
+_EXTRAS = ("ran_ms", "held", "suspended_ms", "for_job", "failures")
 
 
 def dump(state: State) -> dict[str, Plain]:
@@ -59,7 +59,7 @@ def dump(state: State) -> dict[str, Plain]:
                 "foreign": list(nodes.foreign.get(number, (0, ""))),
                 "idle": {
                     str(gpu): [list(place) for place in held]
-                    for gpu, held in sorted(nodes.idle.get(number, {}).items())
+                    for gpu, held in sorted(nodes.slices_idle.get(number, {}).items())
                 },
                 "pins": {
                     str(gpu): claims.write_pin(found)
@@ -175,7 +175,7 @@ def load(plain: dict[str, Plain]) -> State:
             claims.set_foreign(state.nodes, number, *row["foreign"])
         for gpu, places in row.get("idle", {}).items():
             held = tuple([Place(*place) for place in places])
-            state.nodes.idle.setdefault(number, {})[int(gpu)] = held
+            state.nodes.slices_idle.setdefault(number, {})[int(gpu)] = held
         for gpu, found in row.get("pins", {}).items():
             claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
     for cluster, found in plain.get("lacks", {}).items():
@@ -234,13 +234,13 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     record.attempt, record.started_ms, record.end_ms = row["attempt"], row["started_ms"], row["end_ms"]
     record.checkpoint_ms, record.preemptions = row["checkpoint_ms"], row["preemptions"]
     record.begin_ms = row["not_before_ms"]
-    _load_rare(state, record, row)
+    _load_extras(state, record, row)
     if row["phase"]:
         record.phase = from_plain(AttemptState, row["phase"])
     state.jobs[record.id] = record
     state.count(record)
     if row["grants"]:
-        record.bill = Bill(party, row["model"], record.shape.gpu_milli, row["rate"])
+        record.usage = UsageDelta(party, row["model"], record.shape.gpu_milli, row["rate"])
         record.grants = from_plain(tuple[Grant, ...], row["grants"])
         state.running[record.id] = record
         if record.phase is AttemptState.STOPPING:
@@ -254,9 +254,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
         state.nodes.take(record.earmark.grants)
 
 
-def _load_rare(state: State, record: JobRecord, row: dict[str, Plain]) -> None:
+def _load_extras(state: State, record: JobRecord, row: dict[str, Plain]) -> None:
     """Fields that few jobs have. A dump of an earlier release lacks some of them."""
-    for name in _RARE:
+    for name in _EXTRAS:
         if value := row.get(name):
             setattr(record, name, value)
     if row["wanted"]:
@@ -278,9 +278,9 @@ def _hold_again(state: State, record: JobRecord) -> None:
     """Count an attempt again without checking for room: its node may be down by now."""
     nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
     nodes.take(record.grants)
-    nodes.kept -= len(record.grants)
+    nodes.reserved_grants -= len(record.grants)
     for grant in record.grants:
-        nodes.on[grant.node][record.id] = (record.end_ms, grant)
+        nodes.attempts_on[grant.node][record.id] = (record.end_ms, grant)
         nodes.recount(grant.node)
     # Its part of the current period is in `accrued`: count it as if it had started with the period.
     tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
@@ -329,9 +329,9 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
     return {
         "gpu_free": [list(row) for row in nodes.gpu_free],
         "free_mask": list(nodes.free_mask),
-        "odd": sorted(nodes.odd),
+        "odd": sorted(nodes.partly_free),
         "sharers": {number: dict(sorted(row.items())) for number, row in sorted(nodes.sharers.items())},
-        "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.cut.items())},
+        "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.slices_used.items())},
         "cpu_free": list(nodes.cpu_free),
         "memory_free": list(nodes.memory_free),
         "kind": list(nodes.kind),
@@ -343,7 +343,7 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "by_pool": dict(sorted(nodes.by_pool.items())),
         "on": [
             {job_id: (end_ms, tuple(grant)) for job_id, (end_ms, grant) in sorted(row.items())}
-            for row in nodes.on
+            for row in nodes.attempts_on
         ],
     }
 

@@ -14,7 +14,7 @@ from gpuyard.core.state import fold_fleet as fleet
 from gpuyard.core.state.lifecycle import (
     close_periods,
     end,
-    gone,
+    finish_job,
     hold,
     requeue_if_due,
     start,
@@ -76,7 +76,7 @@ def apply(state: State, event: Event) -> None:
     if step is None:
         # An event of another domain: time has passed, and the last plan stands.
         return
-    state.stirred += 1
+    state.change_seq += 1
     step(state, event)
 
 
@@ -149,7 +149,7 @@ def _cancel(state: State, record: JobRecord) -> None:
     record.state = JobState.CANCELLED
     record.count.jobs -= 1
     record.count.of_user.jobs -= 1
-    gone(state, record, state.now_ms)
+    finish_job(state, record, state.now_ms)
 
 
 # -- attempts ------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _attempt_stopping(state: State, event: AttemptStopping) -> None:
     state.leaving[record.id] = record
     record.cause = event.cause
     record.for_job = event.for_job
-    state.promise_end(record, min(record.end_ms, event.at_ms + record.klass.grace_ms))
+    state.expect_end(record, min(record.end_ms, event.at_ms + record.klass.grace_ms))
 
 
 def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
@@ -183,7 +183,7 @@ def _job_suspended(state: State, event: JobSuspended) -> None:
     record = current(state, event)
     if record.state is not JobState.SUSPENDED:
         record.suspended_ms = event.at_ms
-        state.promise_end(record, record.end_ms + NO_LIMIT_MS)
+        state.expect_end(record, record.end_ms + NO_LIMIT_MS)
     record.phase = AttemptState.SUSPENDED
     record.state = JobState.SUSPENDED
     record.wanted = record.wanted if record.wanted is not Verb.SUSPEND else None
@@ -192,7 +192,7 @@ def _job_suspended(state: State, event: JobSuspended) -> None:
 def _job_continued(state: State, event: JobContinued) -> None:
     record = current(state, event)
     frozen_ms = event.at_ms - record.suspended_ms
-    state.promise_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)
+    state.expect_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)
     record.suspended_ms = 0
     record.phase = AttemptState.RUNNING
     record.state = JobState.RUNNING

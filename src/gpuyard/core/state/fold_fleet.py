@@ -43,7 +43,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
     number, node, nodes = event.number, event.node, state.nodes
     kept = any(g.node == number for r in state.earmarks.values() if r.earmark for g in r.earmark.grants)
     before, key = nodes.node[number], (node.cluster, node.name)
-    stays = bool(nodes.on[number])
+    stays = bool(nodes.attempts_on[number])
     other = before.name != node.name or state.node_number.get(key, number) != number
     if other or kept or (stays and not nodes.may_rename(number, node)):
         raise InvalidEvent(f"{event}: it is another node, or something is on it")
@@ -58,7 +58,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
         claims.drop(nodes, number)
         nodes.change(number, node, model)
     state.recompile()
-    for job_id in sorted(nodes.on[number]):
+    for job_id in sorted(nodes.attempts_on[number]):
         record = state.jobs[job_id]
         if record.grants[0].node == number:
             state.recharge(record, event.at_ms)
@@ -74,7 +74,7 @@ def engine_seen(state: State, event: EngineSeen) -> None:
         # An earmark where the job may no longer start would only keep GPUs idle.
         if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
             state.drop_earmark(record)
-    state.nodes.freed += 1
+    state.nodes.room_generation += 1
 
 
 def node_down(state: State, event: NodeDown) -> None:

@@ -4,7 +4,7 @@
 cost as much as folding it.
 """
 
-from gpuyard.core.fleet.mig_book import rest, wake
+from gpuyard.core.fleet.mig_book import mark_idle, mark_used
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import InvalidEvent, State
@@ -39,13 +39,13 @@ def close_periods(state: State, at_ms: int) -> None:
     # Shares and budgets have changed, so the findings of the last pass no longer hold, not even for quiet arrivals.
     state.tenants.pass_time(at_ms)
     state.nodes.start_over()
-    state.stirred += 1
+    state.change_seq += 1
 
 
 def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     """`JobSubmitted`."""
     state.now_ms = at_ms
-    state.stirred += 1
+    state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     job_id, spec = job[0], job[1]
@@ -72,18 +72,18 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
     if job[5] > at_ms:
         state.defer(record)
         return record
-    queue, quiet = state.queue, state.quiet
+    queue, idle_plan = state.queue, state.idle_plan
     queue.add(record)
     if (
-        quiet is not None
-        and quiet.stirred + 1 == state.stirred
-        and queue.behind(record, quiet.settled)
-        and record.stream not in quiet.looked
-        and (quiet.refuses(record, at_ms) or state.hopeless(shape))
-        and not any([applies(state, record, at_ms) for applies in quiet.applies])
+        idle_plan is not None
+        and idle_plan.change_seq + 1 == state.change_seq
+        and queue.behind(record, idle_plan.settled)
+        and record.stream not in idle_plan.looked
+        and (idle_plan.refuses(record, at_ms) or state.hopeless(shape))
+        and not any([applies(state, record, at_ms) for applies in idle_plan.applies])
     ):
         # Other jobs are ahead of it, and it cannot start anyway: nothing new to decide.
-        state.stirred -= 1
+        state.change_seq -= 1
     return record
 
 
@@ -111,7 +111,7 @@ def submit_tasks(
         elif spec is not first.job.spec:
             intake.pop(id(spec), None)
         if held:
-            state.stirred += 1
+            state.change_seq += 1
             hold(state, record)
 
 
@@ -128,7 +128,7 @@ def hold(state: State, record: JobRecord) -> None:
 def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Grant, ...]) -> JobRecord:
     """`AttemptStarted`."""
     state.now_ms = at_ms
-    state.stirred += 1
+    state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     record = state.jobs.get(job_id)
@@ -145,13 +145,13 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         event = AttemptStarted(at_ms, job_id, attempt, grants)
         raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
     if earmark is not None:
-        state.nodes.freed += 1
+        state.nodes.room_generation += 1
         record.earmark = None
         del state.earmarks[job_id]
-    if state.nodes.idle:
-        wake(state.nodes.idle, state.nodes.node, grants)
+    if state.nodes.slices_idle:
+        mark_used(state.nodes.slices_idle, state.nodes.node, grants)
     state.queue.remove(record)
-    if record.rare is not None:
+    if record.extras is not None:
         # A job that was moved to the top has had its turn.
         record.move(0, "")
     record.attempt = attempt
@@ -188,12 +188,12 @@ def end(
         complete(state, at_ms, record)
         return
     state.now_ms = at_ms
-    state.stirred += 1
+    state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     state.release(record, at_ms)
     if record.shape.profile:
-        rest(state.nodes.idle, record.grants)
+        mark_idle(state.nodes.slices_idle, record.grants)
     del state.running[job_id]
     state.leaving.pop(job_id, None)
     record.phase = None
@@ -201,7 +201,7 @@ def end(
         # The job was to be cancelled and its attempt is over; a node failure just before that does not bring it back.
         cancelled = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
         record.state = JobState.CANCELLED if cancelled else JobState(outcome.value)
-        gone(state, record, at_ms)
+        finish_job(state, record, at_ms)
         return
     if outcome is Outcome.FAILED:
         record.failures += 1
@@ -226,20 +226,20 @@ def end(
 def complete(state: State, at_ms: int, record: JobRecord) -> None:
     """`AttemptEnded` for an attempt that is known to run and has completed, as nearly all do."""
     state.now_ms = at_ms
-    state.stirred += 1
+    state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     job_id = record.id
     state.release(record, at_ms)
     if record.shape.profile:
-        rest(state.nodes.idle, record.grants)
+        mark_idle(state.nodes.slices_idle, record.grants)
     del state.running[job_id]
     record.phase = None
     record.state = _DONE
     ends = state.ends
     if state.dependents or state.doomed or state.leaving or len(ends) >= 2 * dependencies.REMEMBERED_MAX:
         state.leaving.pop(job_id, None)
-        gone(state, record, at_ms)
+        finish_job(state, record, at_ms)
     else:
         del state.jobs[job_id]
         ends[job_id] = _DONE
@@ -258,7 +258,7 @@ def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
     return outcome is Outcome.FAILED and record.failures < record.job.spec.retries
 
 
-def gone(state: State, record: JobRecord, at_ms: int) -> None:
+def finish_job(state: State, record: JobRecord, at_ms: int) -> None:
     """A job has ended for good: remove it, and requeue the jobs that waited for it."""
     del state.jobs[record.id]
     if state.doomed:

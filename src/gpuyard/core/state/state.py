@@ -14,9 +14,9 @@ from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.jobs.waiters import Namesakes, Tally
-from gpuyard.core.quota.charges import Bill
 from gpuyard.core.quota.tenants import Tenants
-from gpuyard.core.state.quiet import Quiet
+from gpuyard.core.quota.usage import UsageDelta
+from gpuyard.core.state.idle_plan import IdlePlan
 from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
 
 _MICRO_PER_MILLI_USD = 1000
@@ -94,10 +94,10 @@ class State:
         self.intake: dict[int, Intake] = {}
         """Cache: what a spec means here, by `id()` of the spec (the value holds the spec, so its id stays unique)."""
         self.no_room: dict[int, int] = {}
-        """Cache: way -> `nodes.freed` when the way was found to have no room."""
-        self.stirred = 0
+        """Cache: way -> `nodes.room_generation` when the way was found to have no room."""
+        self.change_seq = 0
         """Grows with every event that might change a decision."""
-        self.quiet: Quiet | None = None
+        self.idle_plan: IdlePlan | None = None
         """Cache: the last pass, if it decided nothing."""
         self.touched: set[int] | None = None
         """Jobs that events about others have changed, for readers of the state; None: there are none. Never dumped."""
@@ -145,12 +145,12 @@ class State:
         self.tenants.set_due()
         self.recompile()
         self.reindex(self.queue.order)
-        self.nodes.freed += 1
+        self.nodes.room_generation += 1
 
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: count it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
-        record.bill = Bill(record.party, record.model, milli, record.rate)
+        record.usage = UsageDelta(record.party, record.model, milli, record.rate)
         tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
         if tenants.budgeted:
             tenants.commit(record.party, milli * record.limit_ms)
@@ -266,9 +266,9 @@ class State:
 
     def hopeless(self, shape: Shape) -> bool:
         """Whether a quick check shows that there is no room. False may still mean that there is none."""
-        freed, no_room, kinds = self.nodes.freed, self.no_room, self.nodes.kinds
+        generation, no_room, kinds = self.nodes.room_generation, self.no_room, self.nodes.kinds
         for way in shape.ways:
-            if no_room.get(way.index) == freed:
+            if no_room.get(way.index) == generation:
                 continue
             kind = kinds[way.kind]
             if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()) and not (
@@ -286,54 +286,54 @@ class State:
         kind = nodes.place(grants, end_ms, record.id)
         if kind < 0:
             return False
-        bill = shape.bills[kind].get(party)
-        if bill is None:
+        usage = shape.usages[kind].get(party)
+        if usage is None:
             way = shape.way_on[kind]
-            bill = shape.bills[kind][party] = Bill(party, way.model, shape.gpu_milli, way.rate)
+            usage = shape.usages[kind][party] = UsageDelta(party, way.model, shape.gpu_milli, way.rate)
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
-        record.bill = bill
+        record.usage = usage
         if tenants.at_once:
-            tenants.move(party, bill.model, bill.milli, bill.rate, at_ms, 1)
+            tenants.move(party, usage.model, usage.milli, usage.rate, at_ms, 1)
             if tenants.budgeted:
-                tenants.commit(party, bill.milli * record.limit_ms)
+                tenants.commit(party, usage.milli * record.limit_ms)
             return True
-        bill.jobs += 1
-        bill.since_ms += at_ms
-        if bill.settled:
-            bill.settled = False
-            tenants.unsettled.append(bill)
+        usage.jobs += 1
+        usage.since_ms += at_ms
+        if usage.settled:
+            usage.settled = False
+            tenants.unsettled.append(usage)
         return True
 
     def unhold(self, record: JobRecord, at_ms: int) -> None:
         """The exact inverse of `hold` at the same time."""
         self.release(record, at_ms)
-        self.nodes.freed -= 1
+        self.nodes.room_generation -= 1
         record.clear()
 
     def release(self, record: JobRecord, at_ms: int) -> None:
         """An attempt ended: free its room and count its use. The record still shows what it held."""
-        nodes, tenants, bill = self.nodes, self.tenants, record.bill
+        nodes, tenants, usage = self.nodes, self.tenants, record.usage
         nodes.lift(record.grants, record.id)
-        nodes.freed += 1
+        nodes.room_generation += 1
         if tenants.at_once:
-            tenants.move(bill.leaf, bill.model, bill.milli, bill.rate, at_ms, -1)
+            tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1)
             if tenants.budgeted:
-                tenants.commit(bill.leaf, -bill.milli * record.limit_ms)
-                tenants.spent(bill.leaf, bill.milli, record.started_ms, at_ms)
+                tenants.commit(usage.leaf, -usage.milli * record.limit_ms)
+                tenants.spent(usage.leaf, usage.milli, record.started_ms, at_ms)
             return
-        bill.jobs -= 1
-        bill.since_ms -= at_ms
-        if bill.settled:
-            bill.settled = False
-            tenants.unsettled.append(bill)
+        usage.jobs -= 1
+        usage.since_ms -= at_ms
+        if usage.settled:
+            usage.settled = False
+            tenants.unsettled.append(usage)
 
     def drop_earmark(self, record: JobRecord) -> None:
         """Drop the job's earmark, if it has one."""
         if record.earmark is not None:
             self.nodes.give(record.earmark.grants)
-            self.nodes.freed += 1
+            self.nodes.room_generation += 1
             record.earmark = None
             del self.earmarks[record.id]
             self.touch(record)
@@ -345,16 +345,16 @@ class State:
 
     def recharge(self, record: JobRecord, at_ms: int) -> None:
         """The GPUs of a running attempt have a new name: from now on it counts under that name, at its rate."""
-        tenants, before = self.tenants, record.bill
-        kind = self.nodes.home[record.grants[0].node]
+        tenants, before = self.tenants, record.usage
+        kind = self.nodes.kind_of[record.grants[0].node]
         rate = rate_on(record.shape, kind, self.weights[kind.model])
         tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1)
-        record.bill = Bill(before.leaf, kind.model, before.milli, rate)
+        record.usage = UsageDelta(before.leaf, kind.model, before.milli, rate)
         tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1)
 
-    def promise_end(self, record: JobRecord, end_ms: int) -> None:
+    def expect_end(self, record: JobRecord, end_ms: int) -> None:
         """Note a new expected end of a running attempt."""
-        self.nodes.promise_end(record.grants, record.id, end_ms)
+        self.nodes.expect_end(record.grants, record.id, end_ms)
         record.end_ms = end_ms
 
     # -- time --------------------------------------------------------------------------------------------------

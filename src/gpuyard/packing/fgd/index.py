@@ -144,7 +144,7 @@ class FgdIndex:
         """The node for one task: 1. highest score, 2. lowest number; -1: none of them has room."""
         _ways, _all, scores = self.of(nodes, shape)
         scores.refresh(self, nodes)
-        shifted = nodes.shifted & members
+        shifted = nodes.overlaid & members
         score, best = scores.best(nodes, shape.memory_mib, members ^ shifted)
         for number in each(shifted):
             if shape.memory_mib <= nodes.memory_free[number]:

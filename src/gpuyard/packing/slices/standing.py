@@ -64,7 +64,7 @@ class SliceStanding:
             key, best = self._least(nodes, shape, members, spare)
         else:
             ranking = self._ranking(nodes, shape, spare > 0)
-            shifted = nodes.shifted & members
+            shifted = nodes.overlaid & members
             key, best = ranking.least(nodes, shape.cpu_milli, shape.memory_mib, members ^ shifted)
             if shifted:
                 key, best = min((key, best), self._least(nodes, shape, shifted, spare))
@@ -106,7 +106,11 @@ class SliceStanding:
             return None
         found: tuple[int, int, int] | None = None
         free, profile = nodes.gpu_free[number], shape.profile
-        row, pins, idle = nodes.cut.get(number, {}), nodes.pins.get(number), nodes.idle.get(number, {})
+        row, pins, idle = (
+            nodes.slices_used.get(number, {}),
+            nodes.pins.get(number),
+            nodes.slices_idle.get(number, {}),
+        )
         mask = nodes.free_mask[number]
         if pins:
             for gpu in sorted(pins, reverse=True):

@@ -88,10 +88,10 @@ class ConservativePass:
         self._starting = None
 
     def _find(self, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
-        # Walls keep quota for waiting jobs. Here quota is booked, exactly, like room.
-        self._pass.walls.clear()
+        # Quota reservations are for waiting jobs. Here quota is booked, exactly, like room.
+        self._pass.kept_quota.clear()
         found = self._pass.find(record)
-        self._pass.walls.clear()
+        self._pass.kept_quota.clear()
         return found
 
     def _refused(self, record: JobRecord, model: int) -> bool:
@@ -107,7 +107,7 @@ class ConservativePass:
     def _last_in_line(self, record: JobRecord, found: tuple[Grant, ...]) -> tuple[Grant, ...] | None:
         """Room where the placement prefers it, out of the way of all promises."""
         current, profile, nodes, shape = self._pass, self._profile, self._pass.state.nodes, record.shape
-        if not profile.booked_on(found) and profile.has_quota(record, nodes.home[found[0].node].model):
+        if not profile.booked_on(found) and profile.has_quota(record, nodes.kind_of[found[0].node].model):
             return found
         place, rank = current.policy.place, current.policy.rank
         holds = profile.holds(record.estimate_ms)

@@ -56,7 +56,7 @@ class EasyPass:
         if promised is None or record.estimate_ms <= self.window_ms:
             return found
         # The job would outlast the promise: it may only use what the promise leaves.
-        where, home, quota = promised.where, self._pass.state.nodes.home, self._quota
+        where, home, quota = promised.where, self._pass.state.nodes.kind_of, self._quota
         if any([grant[0] in where for grant in found]) or (
             quota is not None and not quota.leaves(record, home[found[0][0]].model)
         ):
@@ -129,7 +129,7 @@ class EasyPass:
         """Note the quota that the promised job will use from then on."""
         state = self._pass.state
         if self._pass.ruled(head):
-            model = state.nodes.home[next(iter(promised.where))].model
+            model = state.nodes.kind_of[next(iter(promised.where))].model
             self._quota = QuotaPromise(self._pass, head, model, promised.at_ms)
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
@@ -146,8 +146,8 @@ class EasyPass:
                 untold(nodes, record.shape)
                 or nodes.closed_count
                 or nodes.pins
-                or nodes.cut
-                or nodes.kept
+                or nodes.slices_used
+                or nodes.reserved_grants
                 or state.earmarks
                 or (self._pass.policy.spec.quotas and state.tenants.holding)
             )

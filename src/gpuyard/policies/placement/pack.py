@@ -52,7 +52,7 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
     gpus = 1 << standing.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
     grants = share_grant(shape, number, gpus)
     # The values only know how much is free on a GPU, not that it cannot be shared because it is cut or another user's.
-    plain = not nodes.cut and not nodes.sharers
+    plain = not nodes.slices_used and not nodes.sharers
     return grants if plain or nodes.fits(grants) else share_best_fit(nodes, shape, way, among)
 
 

@@ -44,7 +44,7 @@ class Reclaim:
             if number < 0:
                 return False
             used, guarantee = tenants.used[number], tenants.guarantee[number]
-            column = 1 + victim.bill.model
+            column = 1 + victim.usage.model
             return used[0] > guarantee[0] and used[column] > guarantee[column]
 
         return may_stop

@@ -171,24 +171,24 @@ def test_settings_and_ticks_are_noticed() -> None:
 
 def test_an_event_of_another_domain_moves_the_clock_and_leaves_the_last_plan() -> None:
     here = full()
-    state, last = here.state, here.state.quiet
+    state, last = here.state, here.state.idle_plan
     at_ms = here.now_ms + 1
     here.apply(TokenMade(at_ms, "id", "ana", "user", "t", 0, "root"))
-    assert (at_ms, last) == (state.now_ms, state.quiet)
+    assert (at_ms, last) == (state.now_ms, state.idle_plan)
     assert last is not None
-    assert last.stands(state.stirred, here.policy, at_ms)
+    assert last.stands(state.change_seq, here.policy, at_ms)
     assert last.plan == decide(state, here.policy, at_ms)
-    assert last is state.quiet, "there was another pass"
+    assert last is state.idle_plan, "there was another pass"
 
 
 def test_an_event_of_another_domain_closes_a_period() -> None:
     """Time passes with every event: shares have moved, so the last plan is void."""
     here = full()
-    last, due_ms = here.state.quiet, here.state.tenants.due_ms
+    last, due_ms = here.state.idle_plan, here.state.tenants.due_ms
     here.apply(TokenMade(due_ms, "id", "ana", "user", "t", 0, "root"))
     assert due_ms < here.state.tenants.due_ms
     assert last is not None
-    assert not last.stands(here.state.stirred, here.policy, due_ms)
+    assert not last.stands(here.state.change_seq, here.policy, due_ms)
 
 
 def test_a_full_cluster_is_seen_alike_where_quotas_are_kept_but_do_not_count() -> None:

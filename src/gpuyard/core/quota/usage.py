@@ -17,7 +17,7 @@ _STEPS_UNSEEN = 16
 """Periods that are closed between two checks whether usage still changes."""
 
 
-class Bill:
+class UsageDelta:
     """The charge for each attempt of one shape, tenant and kind of node, and its changes that `Tenants` lacks so far.
 
     `jobs` is how many more attempts run than the columns of `Tenants` say; `since_ms` is the sum of their start times
@@ -48,7 +48,7 @@ class Spend:
     committed_milli_ms: int = 0
 
 
-class Charges:
+class DecayedUsage:
     """Three columns by tenant's number. Read them after `catch_up`."""
 
     __slots__ = ("_chain", "_factor", "_period_ms", "accrued", "log", "rate", "usage")

@@ -10,24 +10,24 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Plan
 
 
-class Quiet:
+class IdlePlan:
     """A plan that changes nothing, and how long it holds."""
 
     __slots__ = (
         "applies",
+        "change_seq",
         "looked",
         "plan",
         "policy",
         "promised_ms",
         "refused",
         "settled",
-        "stirred",
         "until_ms",
     )
 
     def __init__(
         self,
-        stirred: int,
+        change_seq: int,
         policy: object,
         applies: Sequence[Callable[..., bool]],
         plan: Plan,
@@ -37,8 +37,8 @@ class Quiet:
         looked: set[tuple[int, int, int]],
         settled: bool,
     ) -> None:
-        self.stirred = stirred
-        """`State.stirred` at the time: any event that matters increases it."""
+        self.change_seq = change_seq
+        """`State.change_seq` at the time: any event that matters increases it."""
         self.policy = policy
         """The policy that decided: another one may decide differently."""
         self.applies = applies
@@ -55,9 +55,9 @@ class Quiet:
         self.settled = settled
         """Whether a job without room at the end of the queue would be passed over."""
 
-    def stands(self, stirred: int, policy: object, now_ms: int) -> bool:
+    def stands(self, change_seq: int, policy: object, now_ms: int) -> bool:
         """Whether a new pass would give the same plan."""
-        return self.stirred == stirred and self.policy is policy and now_ms < self.until_ms
+        return self.change_seq == change_seq and self.policy is policy and now_ms < self.until_ms
 
     def refuses(self, record: JobRecord, now_ms: int) -> bool:
         """Whether a new job would break the promise."""

@@ -19,7 +19,7 @@ Look = Callable[[Pass, Backfill], None]
 """Called with the pass and its backfill when the job's turn has come."""
 
 
-class Watch:
+class TurnProbe:
     """A backfill that forwards to the policy's own and calls `look` at the job's turn."""
 
     def __init__(self, policy: Policy, record: JobRecord, look: Look) -> None:
@@ -37,7 +37,7 @@ class Watch:
         self.seen = False
         """Whether the job's turn has come."""
 
-    def begin(self, current: Pass) -> "Watch":
+    def begin(self, current: Pass) -> "TurnProbe":
         """Begin a pass with this object as its backfill."""
         self._current = current
         self._asked = self._policy.backfill.begin(current)
@@ -89,9 +89,9 @@ class Watch:
         return bool(by_age and theirs.entry > mine.entry)
 
 
-def watch(state: State, policy: Policy, now_ms: int, record: JobRecord, look: Look) -> Plan:
+def probe_turn(state: State, policy: Policy, now_ms: int, record: JobRecord, look: Look) -> Plan:
     """Make the pass and call `look` at the job's turn, or at the end if it has none."""
     if state.queue.order is not policy.order:
         state.reindex(policy.order)
-    watched = Watch(policy, record, look)
-    return rehearse(state, replace(policy, backfill=watched), now_ms, watched.finish)
+    probe = TurnProbe(policy, record, look)
+    return rehearse(state, replace(policy, backfill=probe), now_ms, probe.finish)
