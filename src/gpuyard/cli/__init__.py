@@ -1,7 +1,7 @@
 """The command line, `yard`: an interface without rules of its own.
 
-A command reads its options, calls the packages below and prints. What takes long to import (Typer, Rich,
-pydantic, the simulator) is imported by the command that needs it, so that `yard --help` answers at once.
+A command reads its options, calls the packages below and prints. What takes long to import (Rich, pydantic, the
+simulator) is imported by the command that needs it, so that `yard --help` answers at once.
 """
 
 import io
@@ -13,14 +13,9 @@ def main() -> None:
     """The entry point of `yard`."""
     _prepare_streams()
     try:
-        from gpuyard.cli import quick
+        from gpuyard.cli.app import run
 
-        answered = quick.run(sys.argv[1:])
-        if answered is None:
-            from gpuyard.cli.app import run
-
-            answered = run(sys.argv[1:])
-        code = answered
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)

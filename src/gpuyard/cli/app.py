@@ -1,65 +1,91 @@
-"""All commands of `yard`, and the way out of every one of them."""
+"""The way into every command of `yard`, and the way out of it."""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import typer
+from gpuyard.cli.commands import ENTRIES, Entry, resolved
+from gpuyard.cli.complaints import Misuse, ended
+from gpuyard.cli.reading import HELP, HelpWanted, read, unknown_option
 
-from gpuyard.cli.complaints import complain_of_usage, ended
-from gpuyard.cli.group import LazyGroup
-from gpuyard.cli.lazy import resolved
-from gpuyard.cli.overall_help import ABOUT
-from gpuyard.cli.streams import give_up_output
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
-
-app = typer.Typer(
-    name="yard",
-    cls=LazyGroup,
-    help=ABOUT,
-    # Ours, `yard completion`, knows the jobs and nodes of the yard.
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    # Help in plain text reads well at 80 columns and in a pipe, and takes half the time of Rich.
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        from gpuyard import __version__, compiled
-
-        print(f"yard {__version__}{' (compiled core)' if compiled() else ''}")
-        raise typer.Exit
-
-
-@app.callback()
-def _yard(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Options that stand before the command."""
+BAD_USE = 2
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run `yard` with these arguments and return its exit code. Only defects of ours escape as exceptions."""
 
     def call() -> int:
-        code: Any = app(resolved(arguments), prog_name="yard", standalone_mode=False)
+        code = _run(resolved(arguments))
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code
 
+    return ended(call)
+
+
+def _run(words: list[str]) -> int:
+    first, *rest = words or [""]
+    if first in ENTRIES and first != "slurm":
+        return called(f"yard {first}", first, ENTRIES[first], rest)
+    if first == "slurm":
+        # Slurm's commands read their own options.
+        from gpuyard.cli.slurm.face import run as run_slurm
+
+        return run_slurm(rest)
+    if first == "_complete":
+        from gpuyard.cli import completing
+
+        return completing.run(rest)
+    if first == "--version":
+        from gpuyard import __version__, compiled
+
+        print(f"yard {__version__}{' (compiled core)' if compiled() else ''}")
+        return 0
+    if not first or first in HELP:
+        from gpuyard.cli.help import page
+
+        return _shown(page(), asked=bool(first))
+    if first.startswith("-"):
+        raise unknown_option("yard", first.partition("=")[0], ["--version"])
+    raise _unknown("yard", first, ENTRIES)
+
+
+def called(path: str, name: str, entry: Entry, words: list[str]) -> int:
+    """Run a command, or one of a group, with the words that follow its name; its exit code."""
+    first = words[0] if words else ""
+    if first in entry.below:
+        return called(f"{path} {first}", first, entry.below[first], words[1:])
+    if entry.below and first and not first.startswith("-"):
+        raise _unknown(path, first, entry.below)
+    command = None if entry.about else entry.function(name)
+    if not words and (entry.no_args_is_help or command is None):
+        return _shown(_page(path, entry, command), asked=False)
+    if command is None:
+        if first in HELP:
+            return _shown(_page(path, entry, command), asked=True)
+        raise unknown_option(path, first.partition("=")[0], ())
     try:
-        return ended(call)
-    except typer.TyperException as error:
-        return complain_of_usage(error)
-    except typer.Abort:
-        return INTERRUPTED
-    except SystemExit as stop:
-        # Typer's own answer to a reader that has gone away.
-        return give_up_output() if stop.code == 1 else stop.code if isinstance(stop.code, int) else 0
+        values = read(command, words, path, carries=entry.words)
+    except HelpWanted:
+        return _shown(_page(path, entry, command), asked=True)
+    code = command(**values)
+    return code if isinstance(code, int) else 0
+
+
+def _page(path: str, entry: Entry, command: Callable[..., Any] | None) -> str:
+    from gpuyard.cli.help import command_page
+
+    return command_page(path, entry, command)
+
+
+def _shown(page: str, *, asked: bool) -> int:
+    """A page of help: the answer if it was asked for; else what is said instead of one."""
+    print(page, file=sys.stdout if asked else sys.stderr, flush=True)
+    return 0 if asked else BAD_USE
+
+
+def _unknown(path: str, name: str, known: Iterable[str]) -> Misuse:
+    from gpuyard.errors import quoted, remedy
+
+    close = remedy(name, known, "commands")
+    meant = f"; {close}" if close.startswith("did") else ""
+    return Misuse(path, f"there is no command {quoted(name)}{meant}")

@@ -4,9 +4,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from gpuyard.cli.changes import FileOption, previewed, read, show_changes, show_notes, show_preview
+from gpuyard.cli.options import Argument, Option
 from gpuyard.cli.places import client
 from gpuyard.errors import BadInput, YardError
 
@@ -14,14 +13,12 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
     from gpuyard.wire.replies.tenants import AppliedReply
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show it and change nothing.")]
-YesOption = Annotated[
-    bool, typer.Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")
-]
-NoPreviewOption = Annotated[bool, typer.Option("--no-preview", help="Do not simulate the recorded jobs.")]
+DryRunOption = Annotated[bool, Option("--dry-run", help="Show it and change nothing.")]
+YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")]
+NoPreviewOption = Annotated[bool, Option("--no-preview", help="Do not simulate the recorded jobs.")]
 DaysOption = Annotated[
     int,
-    typer.Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate."),
+    Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate."),
 ]
 
 
@@ -50,7 +47,7 @@ def apply(
 def rollback(
     version: Annotated[
         int | None,
-        typer.Argument(
+        Argument(
             metavar="VERSION",
             min=1,
             help="As `yard config --list` numbers them. Default: the one before the present one.",
@@ -103,8 +100,10 @@ def _change(
     if dry_run:
         return
     if not yes and not difference["same"]:
+        from gpuyard.cli.streams import confirmed
+
         sys.stdout.flush()
-        if not typer.confirm(f"Put version {following} in force?", err=True):
+        if not confirmed(f"Put version {following} in force?"):
             raise YardError("nothing was changed")
     done = put(**wanted, against=against)
     if done["version"] != against:

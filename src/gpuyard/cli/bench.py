@@ -3,12 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpuyard.cli.bench_pack import bench_pack
-from gpuyard.cli.bench_place import bench_place
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import PRESETS, OutputOption, SeedOption
+from gpuyard.cli.options import PRESETS, Option, OutputOption, SeedOption
 
 if TYPE_CHECKING:
     from gpuyard.sim.trace import Trace
@@ -16,15 +12,10 @@ if TYPE_CHECKING:
 LATENCY_JOBS_MAX = 20_000
 """Timing every decision takes time itself, so it is done apart, on at most this many jobs of the same trace."""
 
-app = typer.Typer(
-    help="Measure how fast gpuyard decides and simulates, and how well it packs.", no_args_is_help=True
-)
-app.command("pack", short_help="Measure how full a placement gets the GPUs.")(bench_pack)
-app.command("place", short_help="Count placements per CPU second.")(bench_place)
 
 PolicyOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--policy",
         metavar="NAME",
         help=f"One of {', '.join(PRESETS)}. The first is measured with tenants, quotas, classes and "
@@ -33,19 +24,18 @@ PolicyOption = Annotated[
 ]
 
 
-@app.command("simulate")
 def bench_simulate(
     *,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Jobs to generate.")] = 10_000,
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="In nodes of 8.")] = 1024,
+    jobs: Annotated[int, Option("--jobs", metavar="N", min=1, help="Jobs to generate.")] = 10_000,
+    gpus: Annotated[int, Option("--gpus", metavar="N", min=1, help="In nodes of 8.")] = 1024,
     load: Annotated[
-        float, typer.Option("--load", metavar="L", help="GPU time asked for over GPU time there is.")
+        float, Option("--load", metavar="L", help="GPU time asked for over GPU time there is.")
     ] = 0.9,
     policy: PolicyOption = "default",
     seed: SeedOption = 0,
     save_trace: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--save-trace",
             metavar="FILE",
             help="Also write the trace: as SWF if it ends in .swf, else as CSV.",
@@ -102,17 +92,16 @@ def bench_simulate(
     print_figures(figures, output)
 
 
-@app.command("decide")
 def bench_decide(
     *,
     waiting: Annotated[
-        int, typer.Option("--waiting", metavar="N", min=1, max=1_000_000, help="Jobs in the queue.")
+        int, Option("--waiting", metavar="N", min=1, max=1_000_000, help="Jobs in the queue.")
     ] = 10_000,
     nodes: Annotated[
-        int, typer.Option("--nodes", metavar="N", min=1, max=1_000_000, help="Nodes of 8 GPUs, all busy.")
+        int, Option("--nodes", metavar="N", min=1, max=1_000_000, help="Nodes of 8 GPUs, all busy.")
     ] = 1250,
     passes: Annotated[
-        int, typer.Option("--passes", metavar="N", min=1, max=1_000_000, help="Decisions to time.")
+        int, Option("--passes", metavar="N", min=1, max=1_000_000, help="Decisions to time.")
     ] = 200,
     policy: PolicyOption = "default",
     seed: SeedOption = 0,

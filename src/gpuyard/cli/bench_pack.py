@@ -6,10 +6,8 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Option, OutputOption
 
 if TYPE_CHECKING:
     from gpuyard.sim.packing.bound import Bound
@@ -25,14 +23,14 @@ class Placement(StrEnum):
     RANDOM = "random"
 
 
-PlacementOption = Annotated[Placement, typer.Option("--policy", help="The placement to measure.")]
+PlacementOption = Annotated[Placement, Option("--policy", help="The placement to measure.")]
 
 
 def bench_pack(
     *,
     nodes: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--nodes",
             metavar="FILE",
             help="Node list, CSV: sn, cpu_milli, memory_mib, gpu, model.",
@@ -41,7 +39,7 @@ def bench_pack(
     ],
     pods: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--pods",
             metavar="FILE",
             help="Pod list, CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec if there is one.",
@@ -51,15 +49,11 @@ def bench_pack(
     policy: PlacementOption = Placement.PACK,
     seeds: Annotated[
         int,
-        typer.Option(
-            "--seeds", metavar="N", min=1, max=1000, help="Orders of arrival; the first has seed 42."
-        ),
+        Option("--seeds", metavar="N", min=1, max=1000, help="Orders of arrival; the first has seed 42."),
     ] = 10,
     bound: Annotated[
         bool,
-        typer.Option(
-            "--bound/--no-bound", help="Work out what could have been reached with all known before."
-        ),
+        Option("--bound/--no-bound", help="Work out what could have been reached with all known before."),
     ] = True,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from gpuyard.cli.bench_pack import Placement, PlacementOption
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption, SeedOption
+from gpuyard.cli.options import Option, OutputOption, SeedOption
 
 PASSES_MAX = 1000
 
@@ -15,15 +13,15 @@ PASSES_MAX = 1000
 def bench_place(
     *,
     nodes: Annotated[
-        int, typer.Option("--nodes", metavar="N", min=1, max=200_000, help="Nodes of the fleet.")
+        int, Option("--nodes", metavar="N", min=1, max=200_000, help="Nodes of the fleet.")
     ] = 1213,
     decisions: Annotated[
-        int, typer.Option("--decisions", metavar="N", min=1, max=10_000_000, help="Decide at least so often.")
+        int, Option("--decisions", metavar="N", min=1, max=10_000_000, help="Decide at least so often.")
     ] = 100_000,
     policy: PlacementOption = Placement.PACK,
     fleet: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--fleet",
             metavar="FILE",
             help="Node list to repeat until there are N, instead of the built-in mix.",
@@ -32,9 +30,7 @@ def bench_place(
     ] = None,
     pods: Annotated[
         Path | None,
-        typer.Option(
-            "--pods", metavar="FILE", help="Pod list, instead of the built-in mix.", show_default=False
-        ),
+        Option("--pods", metavar="FILE", help="Pod list, instead of the built-in mix.", show_default=False),
     ] = None,
     seed: SeedOption = 42,
     output: OutputOption = Output.TABLE,

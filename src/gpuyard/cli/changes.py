@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from gpuyard.cli.options import Option
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 FileOption = Annotated[
     Path,
-    typer.Option(
-        "-f", "--file", metavar="FILE", help="A yard.yaml; - reads standard input.", show_default=False
-    ),
+    Option("-f", "--file", metavar="FILE", help="A yard.yaml; - reads standard input.", show_default=False),
 ]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}

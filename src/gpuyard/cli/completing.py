@@ -5,11 +5,9 @@ answer there is nothing to offer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gpuyard.cli.lazy import ENTRIES, SECTIONS, resolved
+from gpuyard.cli.commands import ENTRIES, SECTIONS, resolved
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -123,44 +121,28 @@ def _at(name: str, pieces: Sequence[Piece], rest: Sequence[str], current: str) -
 def _pieces(name: str, rest: list[str]) -> tuple[list[Piece], list[str]] | list[Offer]:
     """What a command takes, and the words that are left for it; offers, where a command of a group is yet to come."""
     entry = ENTRIES[name]
-    if entry.plain:
-        command = getattr(import_module(f"gpuyard.cli.{entry.module}"), entry.attribute or name)
-        return _declared(command), rest
-    from gpuyard.cli.lazy import build
+    if name == "slurm":
+        from gpuyard.cli.slurm.face import COMMANDS
+        from gpuyard.cli.slurm.programs import PROGRAMS
 
-    built: Any = build(name, entry)
-    while getattr(built, "commands", None):
+        return [Offer(FILES)] if rest else [Offer(each) for each in (*PROGRAMS, *COMMANDS)]
+    while entry.below:
         word = next((each for each in rest if not each.startswith("-")), None)
         if word is None:
-            return [Offer(each, built.commands[each].short_help or "") for each in built.commands]
-        if word not in built.commands:
+            return [Offer(each, below.help) for each, below in entry.below.items()]
+        if word not in entry.below:
             return []
         rest = rest[rest.index(word) + 1 :]
-        built = built.commands[word]
-    return [_typers(each) for each in built.params], rest
-
-
-def _declared(command: Callable[..., Any]) -> list[Piece]:
-    from gpuyard.cli.plain import Parameter, parameters
+        name, entry = word, entry.below[word]
+    from gpuyard.cli.reading import Parameter, parameters
 
     found = []
-    for each in parameters(command):
+    for each in parameters(entry.function(name)):
         if isinstance(each, Parameter):
-            choices = tuple([item.value for item in each.kind]) if issubclass(each.kind, StrEnum) else ()
             on, off = each.on_off
-            value = each.kind is not bool
-            found.append(Piece((*on, *off), value, each.says.metavar or "", choices, each.says.help))
-    return found
-
-
-def _typers(param: Any) -> Piece:
-    names = (*param.opts, *param.secondary_opts) if param.param_type_name == "option" else ()
-    flag = getattr(param, "is_flag", False)
-    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-    choices = (
-        tuple([each.value for each in kind]) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
-    )
-    return Piece(names, not flag, param.metavar or "", choices, getattr(param, "help", None) or "")
+            piece = (each.kind is not bool, each.says.metavar or "", each.choices, each.says.help)
+            found.append(Piece((*on, *off), *piece))
+    return found, rest
 
 
 def _values(name: str, piece: Piece) -> list[Offer]:

@@ -3,10 +3,8 @@
 import sys
 from typing import Annotated
 
-import typer
-
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Argument, Option, OutputOption
 from gpuyard.cli.places import client
 from gpuyard.errors import BadInput
 
@@ -14,14 +12,14 @@ from gpuyard.errors import BadInput
 def config(
     version: Annotated[
         int | None,
-        typer.Argument(
+        Argument(
             metavar="VERSION", min=1, help="Which version. Default: the one in force.", show_default=False
         ),
     ] = None,
-    listed: Annotated[bool, typer.Option("-l", "--list", help="List the versions instead.")] = False,
+    listed: Annotated[bool, Option("-l", "--list", help="List the versions instead.")] = False,
     limit: Annotated[
         int,
-        typer.Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show."),
+        Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show."),
     ] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -7,9 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gpuyard.api.surroundings import here
+from gpuyard.cli.options import Argument, Option
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,13 +20,11 @@ FORMS = ("sbatch", "kubernetes", "native")
 def convert(
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE", help="A script or a YAML file; - is standard input.", show_default=False
-        ),
+        Argument(metavar="FILE", help="A script or a YAML file; - is standard input.", show_default=False),
     ],
     source: Annotated[
         str,
-        typer.Option(
+        Option(
             "--from",
             metavar="FORM",
             help="sbatch, kubernetes or native; else it is recognised.",
@@ -36,7 +33,7 @@ def convert(
     ] = "",
     host_process: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--host-process", help="Say nothing of images: a container's command runs on the node itself."
         ),
     ] = False,

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpuyard.cli.options import SeedOption
+from gpuyard.cli.options import Option, SeedOption
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ _NBSP = "\u00a0"
 def demo(
     report: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--report",
             metavar="FILE",
             help=f"Where the report goes. Default: {REPORT_NAME}, here.",
@@ -36,7 +34,7 @@ def demo(
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--keep",
             metavar="FOLDER",
             help="Keep the report and the yard.yaml of the simulated week in this folder.",
@@ -45,7 +43,7 @@ def demo(
     ] = None,
     seed: SeedOption = 0,
     live: Annotated[
-        bool, typer.Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
+        bool, Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
     ] = True,
 ) -> None:
     """See a yard at work, then a week of three teams on 64 GPUs under two policies.

@@ -1,7 +1,5 @@
 """`yard diff`: what a yard.yaml would change."""
 
-import typer
-
 from gpuyard.cli.changes import FileOption, read, show_changes, show_notes
 from gpuyard.cli.listing import Output
 from gpuyard.cli.options import OutputOption
@@ -10,7 +8,7 @@ from gpuyard.cli.places import client
 DIFFERS = 1
 
 
-def diff(file: FileOption, output: OutputOption = Output.TABLE) -> None:
+def diff(file: FileOption, output: OutputOption = Output.TABLE) -> int:
     """Compare a yard.yaml with the configuration in force: what it says, not how it is written.
 
     Exit code 0 if nothing would change, 1 if something would, 2 or more if that is unknown.
@@ -34,5 +32,4 @@ def diff(file: FileOption, output: OutputOption = Output.TABLE) -> None:
         from gpuyard.cli.listing import emit as emit_listing
 
         emit_listing(Listing(difference, lambda: difference["changes"], lambda _wide: ()), output)
-    if not difference["same"]:
-        raise typer.Exit(DIFFERS)
+    return 0 if difference["same"] else DIFFERS

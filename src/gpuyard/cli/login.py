@@ -4,37 +4,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from gpuyard.cli.options import Argument, Option
 from gpuyard.errors import BadInput
 
 
 def login(
     url: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="URL", help="https://yard.example.org:7447. Default: $YARD_URL.", show_default=False
         ),
     ] = "",
     token_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--token-file",
             metavar="FILE",
             help="Where the token is; - for standard input. Default: $YARD_TOKEN, else you are asked.",
             show_default=False,
         ),
     ] = None,
-    oidc: Annotated[
-        bool, typer.Option("--oidc", help="Log in through the yard's identity provider.")
-    ] = False,
+    oidc: Annotated[bool, Option("--oidc", help="Log in through the yard's identity provider.")] = False,
     browser: Annotated[
         bool,
-        typer.Option("--browser/--no-browser", help="With --oidc: open the page, or only print its address."),
+        Option("--browser/--no-browser", help="With --oidc: open the page, or only print its address."),
     ] = True,
     ca: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--ca",
             metavar="FILE",
             help="The certificate that signed the server's, if the machine does not know it.",
@@ -73,7 +70,7 @@ def login(
 
 
 def logout(
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the token as well.")] = False,
+    revoke: Annotated[bool, Option("--revoke", help="Revoke the token as well.")] = False,
 ) -> None:
     """Forget the login."""
     from gpuyard.api.client import Client

@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import typer
-
-from gpuyard.cli.mig_layouts import apply, export, plan, release
 from gpuyard.cli.options import Output, OutputOption
 from gpuyard.cli.places import client
 
@@ -15,15 +12,8 @@ _SLOT = 8
 IDLE = "-"
 """In place of a job."""
 
-app = typer.Typer(
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
 
-
-@app.callback()
-def mig(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+def mig(output: OutputOption = Output.TABLE) -> None:
     """Show how GPUs are cut into MIG slices, and which job has which.
 
     You need not cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice; `-` in
@@ -39,8 +29,6 @@ def mig(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
       yard mig release --node gpu-1
       yard mig export > mig-parted.yaml
     """
-    if context.invoked_subcommand:
-        return
     with client() as yard:
         found = yard.mig()
         models = (
@@ -55,12 +43,6 @@ def mig(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     from gpuyard.cli.tables import emit
 
     emit(rows(found["nodes"]), [], output, fields=FIELDS)
-
-
-app.command("plan", short_help="Say what a layout, or the queue, would do to GPUs.")(plan)
-app.command("apply", short_help="Pin GPUs of a node to a layout.", no_args_is_help=True)(apply)
-app.command("release", short_help="Let pinned GPUs be cut by demand again.")(release)
-app.command("export", short_help="Write the layouts as a mig-parted file.")(export)
 
 
 def rows(nodes: list[Any]) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Options that several commands share, and the light way in which options are declared.
 
-A command says what it takes with `Annotated[int, Option("-g", "--gpus", …)]`. Two readers understand that one
-declaration: `plain`, which starts at once, and Typer (through `bridge`), which knows help and complaints and takes ten
-times as long to import. So nothing here may import anything that takes time.
+A command says what it takes with `Annotated[int, Option("-g", "--gpus", …)]`: the type says what the text becomes
+(`bool` for a flag, `int`, `float`, `str`, `Path`, a `StrEnum` for a choice, a list of them where the option may be
+repeated), the default of the parameter is the default of the option. `reading` reads it, `help` shows it, `completing`
+completes it. Nothing here may import anything that takes time.
 """
 
 from enum import StrEnum
@@ -35,6 +36,7 @@ class Option:
         max: int | float | None = None,
         show_default: bool = True,
         bare: str = "",
+        section: str = "",
     ) -> None:
         self.names = names
         """`--export/--no-export` is a flag with its opposite."""
@@ -45,17 +47,33 @@ class Option:
         self.show_default = show_default
         self.bare = bare
         """The value when no number follows; empty: one has to follow."""
+        self.section = section
+        """The heading under which the help has it; empty: with the others."""
 
 
 class Argument:
     """A word without a name."""
 
-    def __init__(self, *, metavar: str, help: str = "", show_default: bool = True, envvar: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        metavar: str,
+        help: str = "",
+        min: int | float | None = None,
+        max: int | float | None = None,
+        show_default: bool = True,
+        envvar: str = "",
+        unknown: bool = False,
+    ) -> None:
         self.metavar = metavar
         self.help = help
+        self.min = min
+        self.max = max
         self.show_default = show_default
         self.envvar = envvar
         """The variable that is taken if it is left out."""
+        self.unknown = unknown
+        """Whether options that the command does not know are words too: they are for another command."""
 
 
 class Called(NamedTuple):

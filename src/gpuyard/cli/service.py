@@ -6,46 +6,39 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gpuyard.cli import unit as units
+from gpuyard.cli.options import Argument, Option
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.control.places import DataDir
 
-app = typer.Typer(
-    help="Run the yard as a service of systemd: started with the machine, and again after a failure.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
 UserOption = Annotated[
-    bool, typer.Option("--user", help="A service of your own instead of the machine's; needs no root.")
+    bool, Option("--user", help="A service of your own instead of the machine's; needs no root.")
 ]
 NameOption = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="The service's name, where there are several yards.")
+    str, Option("--name", metavar="NAME", help="The service's name, where there are several yards.")
 ]
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@")
 _FOREGROUND = ("-d", "--detach")
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
 def install(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="-- OPTIONS",
             help="Options of `yard up` for the service, after --: `-- --auth --host 0.0.0.0`.",
+            unknown=True,
             show_default=False,
         ),
     ] = None,
     user: UserOption = False,
     name: NameOption = units.NAME,
-    print_: Annotated[bool, typer.Option("--print", help="Print the unit, and change nothing.")] = False,
+    print_: Annotated[bool, Option("--print", help="Print the unit, and change nothing.")] = False,
     root: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--root",
             metavar="DIR",
             help="Write it below this folder, for an image of a machine; nothing is started.",
@@ -86,21 +79,19 @@ def install(
         notice("note: it ends with your last login, unless you run `loginctl enable-linger`")
 
 
-@app.command()
-def status(user: UserOption = False, name: NameOption = units.NAME) -> None:
+def status(user: UserOption = False, name: NameOption = units.NAME) -> int:
     """Show how systemd sees the service. Exit code 0: it runs, 3: it does not, 4: there is none."""
     _check_systemd(user)
     done = subprocess.run([*_command(user), "--no-pager", "--lines", "5", "status", name], check=False)
-    raise typer.Exit(done.returncode)
+    return done.returncode
 
 
-@app.command()
 def uninstall(
     user: UserOption = False,
     name: NameOption = units.NAME,
     root: Annotated[
         Path | None,
-        typer.Option("--root", metavar="DIR", help="Remove it below this folder.", show_default=False),
+        Option("--root", metavar="DIR", help="Remove it below this folder.", show_default=False),
     ] = None,
 ) -> None:
     """Stop the service and remove its unit. Jobs go on, and the data stays where it is."""
@@ -120,15 +111,16 @@ def uninstall(
 
 def _checked(words: list[str]) -> tuple[Path | None, list[str]]:
     """The data folder that the words name, and the words with whole paths; raises the errors of `yard up`."""
-    from gpuyard.cli.lazy import ENTRIES, build
+    from gpuyard.cli.reading import read
+    from gpuyard.cli.up import up
 
     if any(word in _FOREGROUND for word in words):
         raise BadInput("a service runs in the foreground, where systemd watches it", "Leave -d out.")
-    context = build("up", ENTRIES["up"]).make_context("yard up", list(words))
+    values = read(up, words, "yard up")
     paths = {"data": "--data", "config": "--config", "tls_cert": "--tls-cert", "tls_key": "--tls-key"}
     given = list(words)
     for key, option in paths.items():
-        value = context.params.get(key)
+        value = values.get(key)
         if value is None:
             continue
         # systemd starts it in /, so relative paths are written out.
@@ -137,7 +129,7 @@ def _checked(words: list[str]) -> tuple[Path | None, list[str]]:
                 given[place + 1] = str(Path(value).absolute())
             elif word.startswith(f"{option}="):
                 given[place] = f"{option}={Path(value).absolute()}"
-    data = context.params.get("data")
+    data = values.get("data")
     return (Path(data).absolute() if data is not None else None), given
 
 

@@ -4,10 +4,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import PRESETS, OutputOption, ReportOption, SeedOption
+from gpuyard.cli.options import PRESETS, Option, OutputOption, ReportOption, SeedOption
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -31,11 +29,11 @@ _FLEET, _TRACE, _FAULTS = "Fleet", "Trace", "What goes wrong"
 
 TraceOption = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.", show_default=False),
+    Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.", show_default=False),
 ]
 HistoryOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--history",
         metavar="TIME",
         help="Instead of --trace: the jobs of your yard that ended within this time, as in 30d; on its own fleet, "
@@ -45,7 +43,7 @@ HistoryOption = Annotated[
 ]
 PolicyOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--policy",
         metavar="NAME",
         help=f"One of {', '.join(PRESETS)}, or of the policies in --config. Repeat it to compare. "
@@ -55,106 +53,102 @@ PolicyOption = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="A yard.yaml.", rich_help_panel=_FLEET, show_default=False),
+    Option("--config", metavar="FILE", help="A yard.yaml.", section=_FLEET, show_default=False),
 ]
 GpusOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--gpus",
         metavar="N",
         min=1,
         help="Instead of --config: one pool with this many GPUs and no quotas.",
-        rich_help_panel=_FLEET,
+        section=_FLEET,
         show_default=False,
     ),
 ]
 GpuModelOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--gpu-model",
         metavar="NAME",
         help="With --gpus: their model. Default: H100.",
-        rich_help_panel=_FLEET,
+        section=_FLEET,
         show_default=False,
     ),
 ]
 GpusPerNodeOption = Annotated[
     int,
-    typer.Option(
+    Option(
         "--gpus-per-node",
         metavar="N",
         min=1,
         max=64,
         help="Of the nodes of --gpus. Larger jobs of philly and swf traces become gangs.",
-        rich_help_panel=_FLEET,
+        section=_FLEET,
     ),
 ]
 FormatOption = Annotated[
     Format | None,
-    typer.Option(
-        "--format", help="Default: recognised by itself.", rich_help_panel=_TRACE, show_default=False
-    ),
+    Option("--format", help="Default: recognised by itself.", section=_TRACE, show_default=False),
 ]
 StrictOption = Annotated[
     bool,
-    typer.Option("--strict", help="Stop at a broken row instead of skipping it.", rich_help_panel=_TRACE),
+    Option("--strict", help="Stop at a broken row instead of skipping it.", section=_TRACE),
 ]
 LimitJobsOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--limit-jobs",
         metavar="N",
         min=1,
         help="How many jobs to take at most, the first.",
-        rich_help_panel=_TRACE,
+        section=_TRACE,
         show_default=False,
     ),
 ]
 ProcessorsOption = Annotated[
     int,
-    typer.Option(
+    Option(
         "--processors-per-gpu",
         metavar="N",
         min=1,
         help="swf: how many processors stand for one GPU.",
-        rich_help_panel=_TRACE,
+        section=_TRACE,
     ),
 ]
 KeepModelsOption = Annotated[
     bool,
-    typer.Option(
-        "--keep-gpu-models", help="sacct: jobs keep the GPU model they had.", rich_help_panel=_TRACE
-    ),
+    Option("--keep-gpu-models", help="sacct: jobs keep the GPU model they had.", section=_TRACE),
 ]
 KeepCpuJobsOption = Annotated[
-    bool, typer.Option("--keep-cpu-jobs", help="sacct: keep jobs without GPUs.", rich_help_panel=_TRACE)
+    bool, Option("--keep-cpu-jobs", help="sacct: keep jobs without GPUs.", section=_TRACE)
 ]
 MtbfOption = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--node-mtbf",
         metavar="HOURS",
         help="Mean time between failures of one node. Default: none fails.",
-        rich_help_panel=_FAULTS,
+        section=_FAULTS,
         show_default=False,
     ),
 ]
 RepairOption = Annotated[
     float,
-    typer.Option(
+    Option(
         "--node-repair",
         metavar="HOURS",
         help="Time until a failed node is back.",
-        rich_help_panel=_FAULTS,
+        section=_FAULTS,
     ),
 ]
 SpotTraceOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--spot-trace",
         metavar="FILE",
         help="Recorded availability that spot nodes follow.",
-        rich_help_panel=_FAULTS,
+        section=_FAULTS,
         show_default=False,
     ),
 ]
@@ -181,7 +175,7 @@ def simulate(
     seed: SeedOption = 0,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
-) -> None:
+) -> int:
     """Replay recorded jobs under one or several policies and compare what comes of it.
 
     Ctrl-C prints what is done so far and exits with code 130.
@@ -228,5 +222,4 @@ def simulate(
         whole = study.run(specs, bar.begin)
     comparison.publish(study, seed, output, report)
     caveats.of_study(study, [spec.name for spec in specs])
-    if not whole:
-        raise typer.Exit(INTERRUPTED)
+    return 0 if whole else INTERRUPTED

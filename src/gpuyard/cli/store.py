@@ -2,14 +2,8 @@
 
 from typing import Annotated
 
-import typer
+from gpuyard.cli.options import Argument
 
-app = typer.Typer(
-    help="Copy a yard's whole store: back it up, restore it, move it to PostgreSQL.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
 _WORDS = {
     "events": ("event", "events"),
     "history": ("ended job", "ended jobs"),
@@ -20,16 +14,10 @@ _WORDS = {
 """Tables that are named in the output; the rest is copied without a word."""
 
 
-@app.callback()
-def store() -> None:
-    """Copy a yard's whole store: back it up, restore it, move it to PostgreSQL."""
-
-
-@app.command(no_args_is_help=True)
 def copy(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FROM",
             help="The store: a file such as yard.db, postgresql://…, or @FILE that holds this.",
             show_default=False,
@@ -37,9 +25,7 @@ def copy(
     ],
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="TO", help="An empty place: a new file, or an empty database.", show_default=False
-        ),
+        Argument(metavar="TO", help="An empty place: a new file, or an empty database.", show_default=False),
     ],
 ) -> None:
     """Copy everything that a store holds: log, history, scripts, configuration, tokens, counters.

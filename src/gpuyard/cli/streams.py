@@ -50,6 +50,19 @@ def aside(text: str) -> None:
         notice(text)
 
 
+def confirmed(question: str) -> bool:
+    """Ask at the terminal whether to go on. The answer is no where nobody answers."""
+    while True:
+        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print(file=sys.stderr)
+        if line.strip().lower() in ("", "n", "no"):
+            return False
+        if line.strip().lower() in ("y", "yes"):
+            return True
+
+
 def give_up_output() -> int:
     """Output cannot be written: its reader has gone, as `head` does, or the disk is full."""
     with suppress(OSError, ValueError):

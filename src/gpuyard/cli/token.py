@@ -3,32 +3,21 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from gpuyard.cli.listing import Output
-from gpuyard.cli.options import OutputOption
+from gpuyard.cli.options import Argument, Option, OutputOption
 from gpuyard.cli.places import client
 
-app = typer.Typer(
-    help="Make, list and revoke tokens: how people and programs come in over the network.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
 WHOLE_YARD = "/"
 
 
-@app.command()
 def create(
     user: Annotated[
         str,
-        typer.Option(
-            "--user", "-u", metavar="USER", help="The user that the token is for.", show_default=False
-        ),
+        Option("--user", "-u", metavar="USER", help="The user that the token is for.", show_default=False),
     ],
     role: Annotated[
         str,
-        typer.Option(
+        Option(
             "--role",
             metavar="ROLE",
             help="viewer, user, tenant-admin or admin. Default: what the user has in yard.yaml, else user.",
@@ -37,7 +26,7 @@ def create(
     ] = "",
     tenant: Annotated[
         str,
-        typer.Option(
+        Option(
             "--tenant",
             metavar="TENANT",
             help="Where the role holds, and everywhere below; / for the whole yard. Default: the user's own place.",
@@ -46,7 +35,7 @@ def create(
     ] = "",
     days: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--days",
             metavar="N",
             min=1,
@@ -55,7 +44,7 @@ def create(
         ),
     ] = None,
     note: Annotated[
-        str, typer.Option("--note", metavar="NOTE", help="What the token is for.", show_default=False)
+        str, Option("--note", metavar="NOTE", help="What the token is for.", show_default=False)
     ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -75,7 +64,6 @@ def create(
     notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}")
 
 
-@app.command("list")
 def list_(output: OutputOption = Output.TABLE) -> None:
     """List your own tokens, and those of the tenants that you administer. Secrets are never shown."""
     from gpuyard.cli.tables import Column, clock, emit
@@ -97,11 +85,10 @@ def list_(output: OutputOption = Output.TABLE) -> None:
     emit(found, columns, output)
 
 
-@app.command()
 def revoke(
     tokens: Annotated[
         list[str],
-        typer.Argument(metavar="ID...", help="Ids, as `yard token list` shows them.", show_default=False),
+        Argument(metavar="ID...", help="Ids, as `yard token list` shows them.", show_default=False),
     ],
 ) -> None:
     """Take tokens back, and with each those that were made with it. It holds at once."""
@@ -115,10 +102,9 @@ def revoke(
             print(f"{name} is revoked{with_it}" if done["revoked"] else f"{name} was revoked already")
 
 
-@app.command()
 def unbind(
     user: Annotated[
-        str, typer.Argument(metavar="NAME", help="A name at the identity provider.", show_default=False)
+        str, Argument(metavar="NAME", help="A name at the identity provider.", show_default=False)
     ],
 ) -> None:
     """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gpuyard.cli.options import Option
 from gpuyard.cli.places import DataOption
 from gpuyard.control.places import PORT
 
@@ -17,7 +16,7 @@ READY_S = 60.0
 
 PortOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--port",
         metavar="N",
         min=0,
@@ -27,37 +26,35 @@ PortOption = Annotated[
     ),
 ]
 AuthOption = Annotated[
-    bool, typer.Option("--auth", help="Let in only people with a token and those in `auth` of yard.yaml.")
+    bool, Option("--auth", help="Let in only people with a token and those in `auth` of yard.yaml.")
 ]
 HostOption = Annotated[
     str,
-    typer.Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth."),
+    Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth."),
 ]
 CertOption = Annotated[
     Path | None,
-    typer.Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
+    Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
 ]
 KeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
+    Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
 ]
 OlderOption = Annotated[
     bool,
-    typer.Option(
-        "--older-log", help="Go on with a store that is older than what runs: a backup was restored."
-    ),
+    Option("--older-log", help="Go on with a store that is older than what runs: a backup was restored."),
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
+    bool, Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
 ]
 
 
 def up(
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Run in the background.")] = False,
+    detach: Annotated[bool, Option("-d", "--detach", help="Run in the background.")] = False,
     data: DataOption = None,
     port: PortOption = None,
     config: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "-c",
             "--config",
             metavar="FILE",
@@ -67,7 +64,7 @@ def up(
     ] = None,
     store: Annotated[
         str,
-        typer.Option(
+        Option(
             "--store",
             metavar="URL",
             help="postgresql://…, or @FILE that holds it: what is typed here stands in `ps`. "
@@ -77,7 +74,7 @@ def up(
     ] = "",
     emulate: Annotated[
         str,
-        typer.Option(
+        Option(
             "--emulate",
             metavar="GPUS",
             help="Pretend to have GPUs, as in '8 x A100-80GB'.",

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gpuyard.cli.options import Argument, Option
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -12,11 +11,9 @@ if TYPE_CHECKING:
 
 
 def validate(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A yard.yaml.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml.", show_default=False)] = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of yard.yaml, for editors.")
+        bool, Option("--schema", help="Print the JSON Schema of yard.yaml, for editors.")
     ] = False,
 ) -> None:
     """Check a yard.yaml: every mistake with its line and what to do.

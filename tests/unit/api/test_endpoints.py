@@ -72,7 +72,6 @@ def test_the_client_waits_for_no_library_of_the_server() -> None:
     slow = {
         "pydantic",
         "fastapi",
-        "typer",
         "gpuyard.model",
         "gpuyard.wire.described",
         "gpuyard.wire.replies.jobs",

@@ -8,12 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpuyard import __version__
-from gpuyard.cli.lazy import ENTRIES, build
+from gpuyard.cli.commands import ENTRIES, Entry
 from gpuyard.cli.options import PRESETS
 from gpuyard.cli.simulate import Format
 from gpuyard.policies import registry
@@ -56,16 +55,16 @@ TYPES = re.compile(
 
 
 def test_help_speaks_of_what_people_give(yard: Yard) -> None:
-    def pages(path: list[str], command: Any) -> Iterator[list[str]]:
+    def pages(path: list[str], entry: Entry) -> Iterator[list[str]]:
         yield path
-        for name, below in (getattr(command, "commands", None) or {}).items():
+        for name, below in entry.below.items():
             yield from pages([*path, name], below)
 
     found = [
         (" ".join(path), line)
         for name, entry in ENTRIES.items()
         if name != "slurm"
-        for path in pages([name], build(name, entry))
+        for path in pages([name], entry)
         for line in yard(*path, "--help").out.splitlines()
         if TYPES.search(line)
     ]
@@ -121,20 +120,26 @@ def test_without_a_command_the_help_is_a_usage_error(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["simulat"], "yard: no such command 'simulat'. Did you mean 'simulate'?"),
-        (["bench", "decode"], "yard: no such command 'decode'. Did you mean 'decide'?"),
-        (["simulate", "--polcy", "fifo"], "yard: no such option: --polcy"),
+        (["simulat"], "yard: there is no command 'simulat'; did you mean 'simulate'?"),
+        (["bench", "decode"], "yard bench: there is no command 'decode'; did you mean 'decide'?"),
+        (
+            ["simulate", "--polcy", "fifo"],
+            "yard simulate: there is no option --polcy; did you mean '--policy'?",
+        ),
         (
             ["simulate", "--trace", "x", "--gpus", "0"],
-            "yard: invalid value for '--gpus': it should be greater",
+            "yard simulate: --gpus takes 1 or more, not 0",
         ),
         (
             ["simulate", "--trace", "x", "--format", "pdf"],
-            "yard: invalid value for '--format': 'pdf' is not one",
+            "yard simulate: --format takes yard, history, philly, openb, sacct or swf, not 'pdf'",
         ),
-        (["simulate", "--trace", "x", "--gpus", "many"], "yard: invalid value for '--gpus'"),
-        (["bench", "decide", "--nodes", "-1"], "yard: invalid value for '--nodes'"),
-        (["demo", "-o"], "yard: no such option: -o"),
+        (
+            ["simulate", "--trace", "x", "--gpus", "many"],
+            "yard simulate: --gpus takes a whole number, not 'many'",
+        ),
+        (["bench", "decide", "--nodes", "-1"], "yard bench decide: --nodes takes 1 to 1000000, not -1"),
+        (["demo", "-o"], "yard demo: there is no option -o"),
     ],
 )
 def test_usage_errors_say_what_and_where_to_look(yard: Yard, words: list[str], message: str) -> None:

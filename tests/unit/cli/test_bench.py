@@ -86,7 +86,7 @@ def test_decide_prints_its_figures(yard: Yard) -> None:
 def test_what_cannot_be_measured(yard: Yard) -> None:
     for words, message in (
         (("simulate", "--policy", "mine"), "unknown policy 'mine'"),
-        (("simulate", "--load", "nan"), "a trace needs jobs, GPUs, nodes and a load of more than 0"),
+        (("simulate", "--load", "0"), "a trace needs jobs, GPUs, nodes and a load of more than 0"),
         (("simulate", "--gpus", "12"), "12 GPUs do not make whole nodes of 8"),
         (("simulate", "--jobs", "5", "--save-trace", "no/such/t.swf"), "no/such/t.swf: cannot be written"),
         (("decide", "--policy", "fiffo"), "unknown policy 'fiffo'; did you mean 'fifo'?"),

@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.cli.jobfields import OPTION_OF
 from gpuyard.cli.jobplaces import limit_s, moment_ms, place, variables
-from gpuyard.cli.plain import Parameter, parameters
+from gpuyard.cli.reading import Parameter, parameters
 from gpuyard.cli.submit import submit
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED

@@ -83,7 +83,7 @@ def test_it_is_written_below_a_root_and_removed_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["install", "--print", "--", "--prot", "5"], "no such option: --prot"),
+        (["install", "--print", "--", "--prot", "5"], "there is no option --prot; did you mean '--port'?"),
         (["install", "--print", "--", "-d"], "in the foreground"),
         (["install", "--root", "/nowhere", "--name", "a/b"], "no name of a service"),
     ],

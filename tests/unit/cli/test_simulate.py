@@ -143,7 +143,7 @@ def test_names_the_configuration_lacks_are_said(yard: Yard, tmp_path: Path) -> N
         (["--gpus", 8, "--gpu-model", "h100"], "unknown GPU model 'h100'; did you mean 'H100'?"),
         (["--gpus", 8, "--policy", "fiffo"], "unknown policy 'fiffo'; did you mean 'fifo'?"),
         (["--config", EXAMPLE, "--policy", "mien"], "unknown policy 'mien'; did you mean 'mine'?"),
-        (["--gpus", 8, "--node-mtbf", "nan"], "nodes cannot fail every nan hours"),
+        (["--gpus", 8, "--node-mtbf", "-1"], "nodes cannot fail every -1 hours"),
         (["--gpus", 8, "--node-mtbf", "0"], "nodes cannot fail every 0 hours"),
         (
             ["--gpus", 8, "--node-mtbf", "1e-12", "--node-repair", "0"],

@@ -4,12 +4,12 @@ import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from gpuyard.cli import convert as command
 from gpuyard.cli.convert import take
-from gpuyard.cli.lazy import Entry, build
+from gpuyard.cli.reading import read
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 
@@ -39,10 +39,9 @@ Convert = Callable[..., tuple[str, str]]
 @pytest.fixture
 def convert(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Convert:
     monkeypatch.chdir(tmp_path)
-    command: Any = build("convert", Entry("convert", ""))
 
     def call(*words: str) -> tuple[str, str]:
-        command(list(words), standalone_mode=False)
+        command.convert(**read(command.convert, words))
         written = capsys.readouterr()
         return written.out, written.err
 

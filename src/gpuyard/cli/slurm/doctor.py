@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpuyard.cli.options import Output
+from gpuyard.cli.options import Option, Output
 from gpuyard.cli.slurm.site_options import ConfOption, SinceOption, commands, days
 
 if TYPE_CHECKING:
@@ -18,12 +16,10 @@ def run(
     since: SinceOption = "7d",
     rest: Annotated[
         str,
-        typer.Option(
-            "--rest", metavar="URL", help="slurmrestd's address, to be tried too.", show_default=False
-        ),
+        Option("--rest", metavar="URL", help="slurmrestd's address, to be tried too.", show_default=False),
     ] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")] = Output.TABLE,
-) -> None:
+    output: Annotated[Output, Option("-o", "--output", help="How to print the result.")] = Output.TABLE,
+) -> int:
     """Look a Slurm cluster over: daemons, accounting, GPUs, nodes, jobs, the scheduler's parameters.
 
     Nothing is changed. Exit code 1 if something is at fault, 0 if there is nothing or only advice.
@@ -56,7 +52,8 @@ def run(
         ]
         emit(rows, [], output.value, fields=FIELDS)
     if any(each.level is Level.FAULT for each in found):
-        raise typer.Exit(1)
+        return 1
+    return 0
 
 
 def _print(look: "Evidence", found: "list[Finding]") -> None:

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gpuyard.cli.options import Option
 from gpuyard.cli.slurm.site_options import ForceOption, GpuTypeOption, write_new
 from gpuyard.errors import BadInput
 
@@ -14,13 +13,11 @@ if TYPE_CHECKING:
 
 ClusterOption = Annotated[
     str,
-    typer.Option(
-        "--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.", show_default=False
-    ),
+    Option("--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.", show_default=False),
 ]
 NodesOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--nodes",
         metavar="POOL=HOSTS",
         help="The real names of a pool's nodes, as in h100=gpu[01-08]. May be repeated.",
@@ -29,7 +26,7 @@ NodesOption = Annotated[
 ]
 UserOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--user",
         metavar="NAME",
         help="A tenant of the file that is a person, not an account. May be repeated.",
@@ -39,10 +36,8 @@ UserOption = Annotated[
 
 
 def run(
-    dir: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write.", show_default=False)],
-    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="A yard.yaml.")] = Path(
-        "yard.yaml"
-    ),
+    dir: Annotated[Path, Option("--dir", metavar="DIR", help="Where to write.", show_default=False)],
+    config: Annotated[Path, Option("--config", metavar="FILE", help="A yard.yaml.")] = Path("yard.yaml"),
     cluster: ClusterOption = "",
     gpu_type: GpuTypeOption = None,
     nodes: NodesOption = None,

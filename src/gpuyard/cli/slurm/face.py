@@ -2,18 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
 
+from gpuyard.cli.commands import Entry
 from gpuyard.cli.slurm.programs import INSTEAD, PROGRAMS, run_program
 
 COMMANDS = {
-    "import": ("importing", "Read a cluster into a yard.yaml and a trace of its jobs."),
-    "export": ("exporting", "Write the policy of a yard.yaml in Slurm's words."),
-    "doctor": ("doctor", "Look a cluster over and say what to change."),
+    "import": Entry("slurm.importing", "Read a cluster into a yard.yaml and a trace of its jobs.", "run"),
+    "export": Entry("slurm.exporting", "Write the policy of a yard.yaml in Slurm's words.", "run"),
+    "doctor": Entry("slurm.doctor", "Look a cluster over and say what to change.", "run"),
 }
-"""By name: the module (with a function `run`), and what it does."""
-INTERRUPTED = 130
 
 HELP = """\
 Usage: yard slurm COMMAND [ARGS]...
@@ -58,7 +55,9 @@ def run(words: Sequence[str]) -> int:
     if first in PROGRAMS or first in INSTEAD:
         return run_program(first, rest)
     if first in COMMANDS:
-        return run_admin(first, rest)
+        from gpuyard.cli.app import called
+
+        return called(f"yard slurm {first}", first, COMMANDS[first], rest)
     if first.split("=")[0] == "--install-links":
         from gpuyard.cli.slurm.links import install
 
@@ -73,31 +72,3 @@ def run(words: Sequence[str]) -> int:
     )
     print("'yard slurm --help' lists what it takes.", file=sys.stderr)
     return _BAD_INPUT
-
-
-def run_admin(name: str, words: Sequence[str]) -> int:
-    """Run one of `COMMANDS`, with options that Typer reads; its exit code."""
-    import typer
-    from typer.main import get_command
-
-    from gpuyard.cli.complaints import complain_of_usage, ended
-
-    module, help_ = COMMANDS[name]
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-    alone.command(name, short_help=help_, context_settings=settings)(
-        import_module(f"gpuyard.cli.slurm.{module}").run
-    )
-    command = get_command(alone)
-
-    def call() -> int:
-        code: Any = command(list(words), prog_name=f"yard slurm {name}", standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-
-    try:
-        return ended(call)
-    except typer.TyperException as error:
-        return complain_of_usage(error)
-    except (typer.Abort, KeyboardInterrupt):
-        return INTERRUPTED

@@ -4,8 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from gpuyard.cli.options import Option
 from gpuyard.cli.slurm.site_options import (
     ConfOption,
     ForceOption,
@@ -28,12 +27,12 @@ NOTES_SHOWN_MAX = 12
 
 
 def run(
-    dir: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write.")] = Path(),
+    dir: Annotated[Path, Option("--dir", metavar="DIR", help="Where to write.")] = Path(),
     since: SinceOption = "30d",
     conf: ConfOption = None,
     files: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--files",
             metavar="DIR",
             help="Read what --commands had somebody save, instead of asking a cluster.",
@@ -41,11 +40,11 @@ def run(
         ),
     ] = None,
     list_commands: Annotated[
-        bool, typer.Option("--commands", help="Print the commands whose output --files reads, and exit.")
+        bool, Option("--commands", help="Print the commands whose output --files reads, and exit.")
     ] = False,
     gpu_type: GpuTypeOption = None,
     keep_cpu_jobs: Annotated[
-        bool, typer.Option("--keep-cpu-jobs", help="Keep jobs without GPUs in the trace.")
+        bool, Option("--keep-cpu-jobs", help="Keep jobs without GPUs in the trace.")
     ] = False,
     force: ForceOption = False,
 ) -> None:

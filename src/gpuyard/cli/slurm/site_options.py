@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gpuyard.cli.options import Option
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
@@ -15,26 +14,24 @@ if TYPE_CHECKING:
 
 ConfOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--conf",
         metavar="SLURM_CONF",
         help="The cluster's slurm.conf. Default: where Slurm looks by itself.",
         show_default=False,
     ),
 ]
-SinceOption = Annotated[
-    str, typer.Option("--since", metavar="DURATION", help="How far back to read, as in 30d.")
-]
+SinceOption = Annotated[str, Option("--since", metavar="DURATION", help="How far back to read, as in 30d.")]
 GpuTypeOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--gpu-type",
         metavar="TYPE=MODEL",
         help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
         show_default=False,
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+ForceOption = Annotated[bool, Option("--force", help="Replace files that are there.")]
 DAY_MS = 86_400_000
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli import quick
+from gpuyard.cli import app
 from unit.cli.conftest import Done, Yard
 
 RECORDED = Path(__file__).parents[2] / "engines" / "slurm_22_05"
@@ -15,7 +15,7 @@ RECORDED = Path(__file__).parents[2] / "engines" / "slurm_22_05"
 def slurm(capfd: pytest.CaptureFixture[str], yard: Yard):
     def call(*arguments: object) -> Done:
         capfd.readouterr()
-        code = quick.run(["slurm", *map(str, arguments)])
+        code = app.run(["slurm", *map(str, arguments)])
         written = capfd.readouterr()
         assert code is not None
         return Done(code, written.out, written.err)
@@ -80,7 +80,7 @@ def test_the_commands_are_those_whose_files_are_read(slurm) -> None:
         (("--since", "soon"), 2, "--since must be a duration"),
         (("--files", RECORDED, "--conf", "/dev/null"), 2, "two ways to read a cluster"),
         (("--files", RECORDED, "--gpu-type", "a100=A100-40G"), 2, "did you mean 'A100-40GB'?"),
-        (("--fils", "x"), 2, "no such option: --fils"),
+        (("--fils", "x"), 2, "there is no option --fils; did you mean '--files'?"),
     ],
 )
 def test_what_is_wrong_is_said(slurm, words: tuple[object, ...], code: int, complaint: str) -> None:

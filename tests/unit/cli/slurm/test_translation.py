@@ -252,13 +252,12 @@ def test_without_a_yard_it_is_said(
 
 def test_squeue_imports_nothing_that_takes_time() -> None:
     code = (
-        "import sys, gpuyard.cli.quick, gpuyard.cli.slurm.face, gpuyard.cli.slurm.squeue; print(*sys.modules)"
+        "import sys, gpuyard.cli.app, gpuyard.cli.slurm.face, gpuyard.cli.slurm.squeue; print(*sys.modules)"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     heavy = {
-        "typer",
         "pydantic",
         "rich",
         "yaml",

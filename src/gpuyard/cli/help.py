@@ -1,0 +1,142 @@
+"""Help pages, made from the table of commands and from what each command declares."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpuyard.cli.commands import ALIASES, SECTIONS, Entry
+
+ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it."
+_HELP = ("-h, --help", "Show this message and exit.")
+_OPTIONS = {"--version": "Print the version and exit.", _HELP[0]: _HELP[1]}
+_WIDTH, _WIDTH_MAX = 80, 100
+_NAMES_MAX = 30
+"""Names that are longer get a line of their own."""
+_TOGETHER = "\N{NO-BREAK SPACE}"
+
+
+def page() -> str:
+    """The overall help, for the width of this terminal."""
+    width = _columns()
+    left = max(map(len, [*_OPTIONS, *(name for entries in SECTIONS.values() for name in entries)]))
+    lines = ["Usage: yard [OPTIONS] COMMAND [ARGS]...", "", *_wrapped(ABOUT, "  ", "  ", width), ""]
+    for section, rows in {
+        "Options": _OPTIONS,
+        **{name: {each: entry.help for each, entry in part.items()} for name, part in SECTIONS.items()},
+    }.items():
+        lines += [f"{section}:"]
+        for name, text in rows.items():
+            lines += _wrapped(text, f"  {name:<{left}}  ", " " * (left + 4), width)
+        lines += [""]
+    return "\n".join([*lines, *_wrapped(_aliases(), "", "", width)])
+
+
+def _aliases() -> str:
+    """Other words that are understood, in one line."""
+    words: dict[str, list[str]] = {}
+    for alias, name in ALIASES.items():
+        words.setdefault(name, []).append(alias)
+    return (
+        "Also understood: "
+        + "; ".join([f"{', '.join(them)} for {name}" for name, them in words.items()])
+        + "."
+    )
+
+
+def command_page(path: str, entry: Entry, command: Callable[..., Any] | None) -> str:
+    """The help of a command, or of a group of them."""
+    from gpuyard.cli.reading import Parameter, parameters
+
+    declared = [each for each in parameters(command) if isinstance(each, Parameter)] if command else []
+    operands = [each for each in declared if not each.on_off[0]]
+    usage = ["COMMAND [ARGS]..."] if entry.below else [each.usage for each in operands]
+    about = entry.about or (command.__doc__ if command else "") or ""
+    lines = _wrapped(
+        " ".join([f"Usage: {path} [OPTIONS]", *usage]), "", " " * len(f"Usage: {path} "), _columns()
+    )
+    lines += ["", *_paragraphs(about)]
+    sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+    for each in declared:
+        section = "Arguments" if each in operands else getattr(each.says, "section", "") or "Options"
+        sections.setdefault(section, []).append(_row(each))
+    sections["Options"].append(_HELP)
+    sections["Commands"] = [(name, below.help) for name, below in entry.below.items()]
+    for section, rows in sections.items():
+        if rows:
+            lines += ["", f"{section}:", *_table(rows)]
+    return "\n".join(lines)
+
+
+def _row(parameter: Any) -> tuple[str, str]:
+    """An option or an operand, and what is said of it."""
+    says, (on, off) = parameter.says, parameter.on_off
+    names = ", ".join(sorted(on, key=lambda name: name.startswith("--")))
+    names = f"{names} / {', '.join(off)}" if off else names
+    more = []
+    if getattr(says, "envvar", ""):
+        more.append(f"env var: {says.envvar}")
+    if says.show_default and not parameter.required and (shown := _default(parameter.default, on)):
+        more.append(f"default: {shown}")
+    if says.min is not None and says.max is not None:
+        more.append(f"{says.min} to {says.max}")
+    if parameter.required and on:
+        more.append("required")
+    # What stands in brackets stays on one line.
+    bracket = f"  [{'; '.join(more)}]".replace(" ", _TOGETHER)[1:] if more else ""
+    return " ".join([names, parameter.metavar]).strip(), f"{says.help} {bracket}".strip()
+
+
+def _default(value: Any, names: list[str]) -> str:
+    """A default as it would be typed; empty for a flag that is off, and where there is none."""
+    if value is None or value is False:
+        return ""
+    return names[0].lstrip("-") if value is True else str(getattr(value, "value", value))
+
+
+def _table(rows: list[tuple[str, str]]) -> list[str]:
+    """Names on the left, what they mean on the right."""
+    width = _columns() - 2
+    left = min(max(len(name) for name, _ in rows), _NAMES_MAX)
+    lines: list[str] = []
+    for name, text in rows:
+        indent = " " * (left + 4)
+        if len(name) > left:
+            lines.append(f"  {name}")
+        first = indent if len(name) > left else f"  {name:<{left}}  "
+        lines += _wrapped(text, first, indent, width)
+    return lines
+
+
+def _paragraphs(text: str) -> Iterable[str]:
+    r"""A docstring in lines; a paragraph that begins with `\b` keeps its own."""
+    import inspect
+
+    for place, part in enumerate(inspect.cleandoc(text).split("\n\n")):
+        if place:
+            yield ""
+        if part.startswith("\b"):
+            yield from [f"  {line}".rstrip() for line in part.splitlines()[1:]]
+        else:
+            yield from _wrapped(part, "  ", "  ", _columns() - 2)
+
+
+def _columns() -> int:
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return min(_WIDTH_MAX, max(40, int(said)))
+    try:
+        return min(_WIDTH_MAX, max(40, os.get_terminal_size(sys.stdout.fileno()).columns))
+    except (OSError, ValueError):
+        return _WIDTH
+
+
+def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+    """Words in lines, the first of which begins otherwise."""
+    lines, line = [], first
+    for word in text.split(" " if _TOGETHER in text else None):
+        if len(line) + len(word) > width and line.strip() and line != first:
+            lines.append(line.rstrip())
+            line = rest
+        line += f"{word} "
+    return [each.replace(_TOGETHER, " ") for each in [*lines, line.rstrip()]]
