@@ -82,7 +82,18 @@ def test_tab_watch_and_top_in_a_terminal(bare: Box, terminal: Terminal) -> None:
     terminal.until(lambda screen: screen.endswith("\n$"))
 
     terminal.enter("yard queue --watch 1")
-    terminal.until(lambda screen: "every 1 s, Ctrl-C ends it" in screen and "long-one" in screen)
+    terminal.until(lambda screen: "live, Ctrl-C ends it" in screen and "long-one" in screen)
+    terminal.press("C-c")
+    terminal.until(lambda screen: screen.endswith("$"))
+
+    # Told by the server: nobody waits a minute for the next picture.
+    terminal.enter("yard nodes --watch 60")
+    terminal.until(lambda screen: "live, Ctrl-C ends it" in screen and " UP " in screen)
+    with bare.client() as client:
+        (node,) = [each["name"] for each in client.nodes()]
+        client.drain(node, "a fan")
+        terminal.until(lambda screen: "DRAINED" in screen and "a fan" in screen)
+        client.resume(node)
     terminal.press("C-c")
     terminal.until(lambda screen: screen.endswith("$"))
 

@@ -21,6 +21,7 @@ from gpuyard.api.problems import Problem
 from gpuyard.api.pulse import Pulse
 from gpuyard.api.routes import Handlers
 from gpuyard.api.streams import QUIET_S, event, events, still
+from gpuyard.api.wire import number_of
 from gpuyard.control.people import Person
 from gpuyard.control.queue_rows import QUEUE_COLUMNS
 from gpuyard.control.reading.model import Model
@@ -38,6 +39,8 @@ LOOK_S = 1.0
 """How often it is looked at reasons, which change without an event, and whether somebody would still be let in."""
 TURN_S = 0.0001
 """What a look costs in the event loop, about."""
+WAKES_S = 1.0
+"""Between two times that a follower is told that something has happened."""
 _AFTER = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,32})?")
 
 
@@ -66,6 +69,9 @@ class _Changes:
         jobs that have ended (`gone`). `order` has the ids of those that wait and that are set aside, a run of ids as
         its first and last; a job that comes waits behind them until the next `order`. `again`: more has changed than
         is kept; read the list again, and pass over rows whose `seq` is below its own.
+
+        With `rows=0` a follower is told `seq` whenever the log has grown, at most once a second, and `start` says so
+        (`wakes`): for lists that are read again then.
         """
         after = request.headers.get("last-event-id") or request.query_params.get("after") or ""
         if after and not _AFTER.fullmatch(after):
@@ -73,6 +79,8 @@ class _Changes:
                 422, f"after is {after[:40]!r}, and no place in this stream", "Give `seq` of a list."
             )
         pulse: Pulse = request.app.state.pulse
+        if not number_of("rows", request.query_params.get("rows", "1"), 0, 1):
+            return events(self.wake(pulse, asker(request.scope)))
         if self._beat is None or self._beat.pulse is not pulse:
             reading = self._yard.views.reading
             self._beat = Beat(pulse, lambda: reading.latest(spoken=True))
@@ -123,6 +131,27 @@ class _Changes:
                 await beat.next(version, LOOK_S)
         finally:
             beat.followers -= 1
+
+    async def wake(self, pulse: Pulse, person: Person) -> AsyncIterator[bytes]:
+        """The number of the last event, whenever it is another: nothing is published for that."""
+        head, renewed = self._yard.store.head, self._renewed
+        seq = await in_thread(head)
+        yield event("start", {"seq": seq, "wakes": True}, seq)
+        quiet_s = time.monotonic()
+        while not pulse.closed and renewed == self._renewed and await still(self._yard, person):
+            charge(TURN_S)
+            await rest()
+            before, seq = seq, await in_thread(head)
+            if seq != before:
+                quiet_s = time.monotonic()
+                yield event("seq", {"seq": seq}, seq)
+                # However much happens, and however many readers there are: one read of a list a second.
+                await asyncio.sleep(WAKES_S)
+            elif time.monotonic() - quiet_s > QUIET_S:
+                quiet_s = time.monotonic()
+                yield b": still here\n\n"
+            else:
+                await pulse.next(LOOK_S)
 
 
 class Beat:

@@ -316,6 +316,10 @@ class Client(Caller):
         """
         yield from self._events(endpoints.CHANGES.address(after=after))
 
+    def wakes(self) -> Iterator[tuple[str, Any]]:
+        """`start`, then `seq` whenever something has happened; an older server says no `wakes` in `start`."""
+        yield from self._events(endpoints.CHANGES.address(rows=0))
+
     # -- the server ----------------------------------------------------------------------------------------------
 
     def ready(self) -> tuple[bool, ReadyReply]:

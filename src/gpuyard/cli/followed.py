@@ -1,4 +1,8 @@
-"""The queue, kept up to date by `/changes` in a thread of its own: read once, then only what changes is sent."""
+"""What `/changes` tells a command, in a thread of its own: the queue as it changes, or that something has happened.
+
+A server that is away is looked for until it is back. Without the stream (an older server, no right to it) a command
+reads its list again and again.
+"""
 
 import threading
 import time
@@ -13,27 +17,30 @@ AGAIN_S = 1.0
 """Between two tries to reach a server that is away."""
 LOOK_S = 10.0
 CLOSE_S = 2.0
+_NEVER = frozenset({403, 404, 422})
+"""Answers of a server that has no such stream, or not for this user."""
 
 
-class Followed:
-    """The queue of the yard, for as long as the stream lives."""
+class Stream:
+    """A stream of `/changes`, found again whenever it is lost."""
 
-    def __init__(self, news: Callable[[], None]) -> None:
+    apart_s, ages_s = 1.0, 10.0
+
+    def __init__(self, news: Callable[[], None] | None = None) -> None:
         """`news` is called in the thread, whenever something has changed and when the stream is lost."""
-        self._news = news
+        self.told = threading.Event()
+        """Set where there is something new to show."""
+        self._news = news or self.told.set
         self._closing = threading.Event()
-        self._lock = threading.Lock()
-        self._replica = Replica()
-        self._head: dict[str, Any] = {}
-        self._taken_s = 0.0
         self._stream: Client | None = None
         self.live = False
-        """Whether what is kept is what there is."""
+        """Whether the stream is there, and tells what happens."""
         self._thread = threading.Thread(target=self._run, name="followed", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
-        self._thread.start()
+        """Begin to follow; once."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def close(self) -> None:
         """Stop, and wait until the thread has."""
@@ -42,6 +49,48 @@ class Followed:
             self._stream.hang_up()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                with Client(timeout_s=LOOK_S, patience_s=0) as stream:
+                    self._stream = stream
+                    if not self._follow(stream):
+                        return
+            except Refused as error:
+                if error.status in _NEVER:
+                    return
+            except (OSError, YardError):
+                pass
+            finally:
+                self.live = False
+            self._news()
+            self._closing.wait(AGAIN_S)
+
+    def _follow(self, stream: Client) -> bool:
+        """Whether it is worth another try after the stream has ended."""
+        for name, data in stream.wakes():
+            if self._closing.is_set():
+                return False
+            if name == "start" and not data.get("wakes"):
+                # An older server, which tells of the queue alone.
+                return False
+            self.live = True
+            self._news()
+        return True
+
+
+class Followed(Stream):
+    """The queue of the yard, for as long as the stream lives."""
+
+    apart_s, ages_s = 0.5, 0.0
+
+    def __init__(self, news: Callable[[], None] | None = None) -> None:
+        super().__init__(news)
+        self._lock = threading.Lock()
+        self._replica = Replica()
+        self._head: dict[str, Any] = {}
+        self._taken_s = 0.0
 
     def queue(self, tenant: str = "", user: str = "", states: tuple[str, ...] = ()) -> dict[str, Any] | None:
         """The queue as `GET /queue` would give it; None: the stream is not there."""
@@ -61,37 +110,19 @@ class Followed:
             ]
         return {**head, "rows": rows}
 
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            try:
-                with (
-                    Client(timeout_s=LOOK_S, patience_s=0) as lists,
-                    Client(timeout_s=LOOK_S, patience_s=0) as stream,
-                ):
-                    self._stream = stream
-                    self._follow(lists, stream)
-            except Refused as error:
-                if error.status == 404:
-                    # An older server, which has no such stream: its queue is read again and again instead.
-                    return
-            except (OSError, YardError):
-                pass
-            finally:
-                self.live = False
-            self._news()
-            self._closing.wait(AGAIN_S)
-
-    def _follow(self, lists: Client, stream: Client) -> None:
-        self._fill(lists)
-        for name, data in stream.changes(str(self._replica.seq)):
-            if self._closing.is_set():
-                return
-            with self._lock:
-                again = self._replica.heed(name, data)
-            if again:
-                self._fill(lists)
-            self.live = True
-            self._news()
+    def _follow(self, stream: Client) -> bool:
+        with Client(timeout_s=LOOK_S, patience_s=0) as lists:
+            self._fill(lists)
+            for name, data in stream.changes(str(self._replica.seq)):
+                if self._closing.is_set():
+                    return False
+                with self._lock:
+                    again = self._replica.heed(name, data)
+                if again:
+                    self._fill(lists)
+                self.live = True
+                self._news()
+        return True
 
     def _fill(self, lists: Client) -> None:
         found = lists.queue()

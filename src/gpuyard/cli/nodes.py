@@ -64,7 +64,7 @@ def nodes(
     from gpuyard.cli.watching import repeated
 
     wanted = columns or ("" if gpus else wanted_columns("nodes", output))
-    repeated(lambda: (_show_gpus if gpus else _show)(output, wanted), watch)
+    repeated(lambda: (_show_gpus if gpus else _show)(output, wanted), watch, wakes=not gpus)
 
 
 def _show(output: Output, wanted: str) -> None:

@@ -112,7 +112,8 @@ WatchOption = Annotated[
         min=1,
         max=86_400,
         bare=str(WATCH_S),
-        help=f"Show it again every {WATCH_S} seconds, or as often as you say, until Ctrl-C.",
+        help="Show it again whenever something has happened, until Ctrl-C; where the server does not tell, "
+        f"every {WATCH_S} seconds, or as often as you say.",
         show_default=False,
     ),
 ]

@@ -79,34 +79,25 @@ def _watch(
     mine: bool,
 ) -> None:
     """The first picture is of a list, so that a mistake is told at once; then the list is kept by its changes."""
-    from threading import Event
-
     from gpuyard.cli.followed import Followed
-    from gpuyard.cli.watching import repeated
+    from gpuyard.cli.watching import watched
 
-    news = Event()
-    followed = Followed(news.set)
+    followed = Followed()
     tenant, whose, states = wanted
-    first = True
 
     def again() -> None:
-        nonlocal first, whose
+        nonlocal whose
         found = followed.queue(tenant, whose, states)
-        if found is not None:
-            printed({**found, "rows": found["rows"][:limit]})
+        if found is None:
+            show()
             return
-        show()
-        if first:
-            first = False
-            if mine:
-                with client() as yard:
-                    whose = str(yard.me()["user"])
-            followed.start()
+        if mine and not whose:
+            with client() as yard:
+                whose = str(yard.me()["user"])
+            found = followed.queue(tenant, whose, states) or found
+        printed({**found, "rows": found["rows"][:limit]})
 
-    try:
-        repeated(again, every_s, news)
-    finally:
-        followed.close()
+    watched(again, every_s, followed)
 
 
 def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -> None:

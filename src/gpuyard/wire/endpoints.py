@@ -172,7 +172,8 @@ LOG_EVENTS = Endpoint("GET", "/events", Action.SEE_ALL, "", "Watch the log", tag
     parameters=(query("after", "From after this event on; left out: from now on.", "integer", minimum=0),))
 CHANGES = Endpoint("GET", "/changes", Action.SEE_QUEUE, "", "Follow the queue", tag="streams", also=(EVENTS,),
     parameters=(query("after",
-                      "From after this event on: `seq` of a list, or the id of the last event of this stream."),))
+                      "From after this event on: `seq` of a list, or the id of the last event of this stream."),
+                query("rows", "0: only that something has happened, whatever it is.", "integer", enum=[0, 1])))
 
 # -- nodes and GPUs --------------------------------------------------------------------------------------------------
 

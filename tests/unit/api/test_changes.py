@@ -142,6 +142,33 @@ def test_rights_that_may_have_changed_end_the_stream(yard: Team) -> None:
     assert time.monotonic() - began_s < 5
 
 
+@pytest.mark.parametrize("user", ["ulla", "erik"])
+def test_a_follower_without_rows_is_told_that_something_has_happened_and_no_more(
+    yard: Team, user: str
+) -> None:
+    stream = yard.later("GET", "/api/v1/changes?rows=0", yard.tokens[user], most_s=2.5)
+    time.sleep(0.3)
+    began = yard.yard.store.head()
+    first = submit(yard, "dora", name="secret-name")
+    time.sleep(1.2)
+    # Nothing of the queue: a list of nodes has changed all the same.
+    node = yard.yard.books.state.nodes.node[0].name
+    yard.yard.desk.drain(ADMIN, node, "a fan").result(10)
+    last = yard.yard.store.head()
+    yard.yard.desk.resume(ADMIN, node).result(10)
+    body = stream.result(20).body
+    found = events_in(body)
+
+    assert ("start", True) == (found[0][0], found[0][1]["wakes"])
+    assert {"seq"} == {name for name, _data, _id in found[1:]}
+    assert {"seq"} == {key for _name, data, _id in found[1:] for key in data}
+    assert began < found[1][1]["seq"] < last <= found[-1][1]["seq"]
+    assert len(found) <= 1 + 3
+    assert b"secret-name" not in body
+    assert 422 == yard.call("GET", "/api/v1/changes?rows=2", yard.tokens[user]).status
+    wish(yard, Verb.CANCEL, first)
+
+
 # -- without a server ---------------------------------------------------------------------------------------
 
 
