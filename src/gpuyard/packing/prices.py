@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from gpuyard.model.units import MILLI
 from gpuyard.packing.knapsack import filled, pattern
-from gpuyard.packing.tasks import Demand, unit_milli
+from gpuyard.packing.tasks import SizeDemand, unit_milli
 
 PRICE_BITS = 20
 GPU = 1 << PRICE_BITS
@@ -33,7 +33,7 @@ _NUDGE = 1e-7
 """Given to rows with limit 0, a different multiple to each, so that no two steps tie and none is in vain."""
 
 
-def prices(demand: Sequence[Demand], gpus: dict[str, int]) -> list[int]:
+def prices(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[int]:
     """The price of one task of each size, in 1/`GPU`. A size that no model serves costs what it asks for."""
     served = [i for i, each in enumerate(demand) if _models(each, gpus)]
     found = [(each.size.gpus * each.size.gpu_milli * GPU + MILLI // 2) // MILLI for each in demand]
@@ -44,7 +44,7 @@ def prices(demand: Sequence[Demand], gpus: dict[str, int]) -> list[int]:
     return found
 
 
-def _models(demand: Demand, gpus: dict[str, int]) -> list[str]:
+def _models(demand: SizeDemand, gpus: dict[str, int]) -> list[str]:
     return [
         model
         for model in sorted(gpus)
@@ -55,7 +55,7 @@ def _models(demand: Demand, gpus: dict[str, int]) -> list[str]:
 class _Program:
     """The simplex method with the inverse of the basis written out; patterns come from knapsacks."""
 
-    def __init__(self, demand: Sequence[Demand], gpus: dict[str, int]) -> None:
+    def __init__(self, demand: Sequence[SizeDemand], gpus: dict[str, int]) -> None:
         unit = unit_milli([each.size for each in demand])
         self._room = MILLI // unit
         self._steps = [-(-each.size.gpu_milli // unit) for each in demand]
@@ -127,7 +127,7 @@ class _Program:
         return leaving
 
 
-def _alike(demand: Sequence[Demand], gpus: dict[str, int]) -> list[tuple[list[int], float]]:
+def _alike(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[tuple[list[int], float]]:
     """The models that serve the same sizes, with their part of all GPUs."""
     total = sum(gpus.values())
     groups: dict[tuple[int, ...], int] = {}

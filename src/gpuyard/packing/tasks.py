@@ -50,7 +50,7 @@ class Size(NamedTuple):
     models: tuple[str, ...]
 
 
-class Demand(NamedTuple):
+class SizeDemand(NamedTuple):
     """The expected tasks of one size."""
 
     size: Size
@@ -73,7 +73,7 @@ EXACT_MAX = 24
 ROUGH_MILLI = 10
 
 
-def by_size(expected: Expected) -> list[Demand]:
+def by_size(expected: Expected) -> list[SizeDemand]:
     """The expected tasks that want GPUs, combined by size and sorted."""
     found: dict[Size, tuple[int, int]] = {}
     for task, weight in expected:
@@ -82,7 +82,7 @@ def by_size(expected: Expected) -> list[Demand]:
             count, cpu_milli = found.get(size, (0, 0))
             found[size] = (count + weight, cpu_milli + weight * task.cpu_milli)
     most = sorted(found, key=lambda size: (-found[size][0] * size.gpus * size.gpu_milli, size))
-    return [Demand(size, *found[size]) for size in sorted(most[:SIZES_MAX])]
+    return [SizeDemand(size, *found[size]) for size in sorted(most[:SIZES_MAX])]
 
 
 def exact_milli(sizes: Iterable[int]) -> int:

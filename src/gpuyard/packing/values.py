@@ -23,7 +23,7 @@ from typing import NamedTuple
 from gpuyard.model.units import MILLI
 from gpuyard.packing.knapsack import filled_exactly
 from gpuyard.packing.prices import GPU, prices
-from gpuyard.packing.tasks import Demand, Expected, NodeShape, by_size, unit_milli
+from gpuyard.packing.tasks import Expected, NodeShape, SizeDemand, by_size, unit_milli
 
 HEADROOM = 94
 """Percent. Idle cores are counted as if the fleet had hardly more than its GPUs will want; the rest is kept for chance.
@@ -100,11 +100,11 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
     return Values(unit, room + 1, tuple([cost * 100 // headroom for cost in costs]), tuple(tables))
 
 
-def _fits(kind: NodeShape, demand: Demand) -> bool:
+def _fits(kind: NodeShape, demand: SizeDemand) -> bool:
     return kind.gpus >= demand.size.gpus and (not demand.size.models or kind.model in demand.size.models)
 
 
-def _core_costs(demand: Sequence[Demand]) -> list[int]:
+def _core_costs(demand: Sequence[SizeDemand]) -> list[int]:
     """What a milli-core may cost, so that the average task is still worth something at least at the lower costs."""
     cpu_milli = sum([each.cpu_milli for each in demand])
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
@@ -113,7 +113,7 @@ def _core_costs(demand: Sequence[Demand]) -> list[int]:
     return [(sixteenths * asked * GPU << CORE_BITS) // (16 * MILLI * cpu_milli) for sixteenths in CORE_COSTS]
 
 
-def _headroom(demand: Sequence[Demand], kinds: Sequence[tuple[NodeShape, int]]) -> int:
+def _headroom(demand: Sequence[SizeDemand], kinds: Sequence[tuple[NodeShape, int]]) -> int:
     """The divisor of idle cores, in percent: what the fleet has over what its GPUs will want."""
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
     wanted = sum([each.cpu_milli for each in demand]) * sum([kind.gpus * count for kind, count in kinds])
@@ -123,7 +123,7 @@ def _headroom(demand: Sequence[Demand], kinds: Sequence[tuple[NodeShape, int]]) 
     return min(HEADROOM_MAX, max(100, HEADROOM * there * asked // (wanted * MILLI)))
 
 
-def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
+def _named(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> dict[str, int]:
     """By model: how much of its GPUs is asked for by name, in thousandths.
 
     As if exactly as much were asked for in all as there are GPUs, spread evenly over the suitable models.
@@ -141,7 +141,7 @@ def _named(demand: Sequence[Demand], gpus: dict[str, int]) -> dict[str, int]:
     return found
 
 
-def _servable(demand: Sequence[Demand], gpus: dict[str, int]) -> list[Demand]:
+def _servable(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[SizeDemand]:
     """The demand, without what is asked of a model by name beyond what it has.
 
     That much goes unserved anyway. Left in, this one model would be the only limit of the program, and every other GPU
@@ -160,9 +160,9 @@ def _servable(demand: Sequence[Demand], gpus: dict[str, int]) -> list[Demand]:
     return found
 
 
-def _table(sizes: Sequence[tuple[Demand, int]], costs: Sequence[int], unit: int, room: int) -> list[int]:
+def _table(sizes: Sequence[tuple[SizeDemand, int]], costs: Sequence[int], unit: int, room: int) -> list[int]:
     """For each cost of a core, the best filling of every part of a GPU. Tasks of one size count as their average."""
-    by_steps: dict[int, list[tuple[Demand, int]]] = {}
+    by_steps: dict[int, list[tuple[SizeDemand, int]]] = {}
     for demand, price in sizes:
         by_steps.setdefault(-(-demand.size.gpu_milli // unit), []).append((demand, price))
     steps = sorted(by_steps)

@@ -16,7 +16,7 @@ from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Fenced, StoreDamaged
 from gpuyard.store.schema import EVENTS
-from gpuyard.store.submissions import Accepted, Submission, Tray
+from gpuyard.store.submissions import Accepted, Submission, WriteBatch
 from gpuyard.store.tables.bound import Rows, put_rows
 from gpuyard.store.tables.tokens import TokenRow, put_tokens
 
@@ -62,11 +62,11 @@ class EventLog:
         the batch was written.
         """
         with self._backend.writing() as conn:
-            tray = Tray(self._backend.lock_counters(conn), self._codec, now_ms)
-            tray.recall(conn, batch)
-            answers = [tray.take(item) for item in batch]
-            self._write(conn, tray)
-        self._backend.bell.ring(tray.counters.next_seq - 1)
+            writes = WriteBatch(self._backend.lock_counters(conn), self._codec, now_ms)
+            writes.recall(conn, batch)
+            answers = [writes.take(item) for item in batch]
+            self._write(conn, writes)
+        self._backend.notifier.notify(writes.counters.next_seq - 1)
         return answers
 
     def append(self, events: Sequence[Event]) -> list[int]:
@@ -74,11 +74,11 @@ class EventLog:
         if not events:
             return []
         with self._backend.writing() as conn:
-            tray = Tray(self._backend.lock_counters(conn), self._codec, 0)
-            tray.put(self._checked(tray, events))
-            self._write(conn, tray)
-        self._backend.bell.ring(tray.counters.next_seq - 1)
-        return [row["seq"] for row in tray.events]
+            writes = WriteBatch(self._backend.lock_counters(conn), self._codec, 0)
+            writes.put(self._checked(writes, events))
+            self._write(conn, writes)
+        self._backend.notifier.notify(writes.counters.next_seq - 1)
+        return [row["seq"] for row in writes.events]
 
     def commit(
         self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
@@ -101,13 +101,13 @@ class EventLog:
             wanted = make(new)
             if wanted is None or not (wanted.events or wanted.rows):
                 return []
-            tray = Tray(counters, self._codec, 0)
-            tray.put(self._checked(tray, wanted.events))
-            self._write(conn, tray, wanted)
-        self._backend.bell.ring(tray.counters.next_seq - 1)
-        return [row["seq"] for row in tray.events]
+            writes = WriteBatch(counters, self._codec, 0)
+            writes.put(self._checked(writes, wanted.events))
+            self._write(conn, writes, wanted)
+        self._backend.notifier.notify(writes.counters.next_seq - 1)
+        return [row["seq"] for row in writes.events]
 
-    def _checked(self, tray: Tray, events: Sequence[Event]) -> list[dict[str, Any]]:
+    def _checked(self, writes: WriteBatch, events: Sequence[Event]) -> list[dict[str, Any]]:
         # Jobs that were seen in another system have ids of their own, far from those that `submit` gives.
         if any(
             [
@@ -117,17 +117,17 @@ class EventLog:
             ]
         ):
             raise ValueError("a job gets its id in `submit`; it cannot be logged in another way")
-        return tray.rows(events)
+        return writes.rows(events)
 
-    def _write(self, conn: Connection, tray: Tray, wanted: Commit | None = None) -> None:
+    def _write(self, conn: Connection, writes: WriteBatch, wanted: Commit | None = None) -> None:
         """The end of every transaction of the log."""
         with self._backend.closing(conn):
             if wanted is not None:
                 put_rows(conn, wanted.rows)
                 put_tokens(conn, wanted.token_rows)
-            tray.write(conn)
-            if tray.events:
-                self._backend.set_counters(conn, tray.counters)
+            writes.write(conn)
+            if writes.events:
+                self._backend.set_counters(conn, writes.counters)
 
     def head(self) -> int:
         """The number of the last event; 0 before the first."""
@@ -183,7 +183,7 @@ class EventLog:
         """Whether there is an event after this one: as soon as there is, at the latest after the timeout."""
         backend = self._backend
         backend.listen()
-        return backend.bell.wait(after_seq, timeout_s, backend.poll_s, backend.head)
+        return backend.notifier.wait(after_seq, timeout_s, backend.poll_s, backend.head)
 
     def _lines(self, conn: Connection, after_seq: int, limit: int | None, until_seq: int | None) -> list[Any]:
         parts = {"after_seq": after_seq, "until_seq": until_seq if until_seq is not None else _ALL}

@@ -1,7 +1,7 @@
 """Many submissions, one transaction: each gets its ids, its events and its reply, and a bad one spoils no other.
 
-A tray is filled item by item in memory while the counter row is locked, and written at the end. An error in one item
-shows before any part of it is on the tray.
+A write batch is filled item by item in memory while the counter row is locked, and written at the end. A bad item
+shows before any part of it is in the batch.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class Accepted:
     """The key was known: this is what was answered the first time, and nothing was written."""
 
 
-class Tray:
+class WriteBatch:
     """What one transaction will write."""
 
     def __init__(self, counters: Counters, codec: Codec, now_ms: int) -> None:
@@ -108,7 +108,7 @@ class Tray:
                 self._answers[owner, key] = (request_hash, first)
 
     def take(self, item: Submission) -> Accepted | Exception:
-        """Put one submission on the tray, or say why not."""
+        """Put one submission into the batch, or say why not."""
         try:
             return self._replay(item.idempotency) or self._accept(item)
         except Exception as error:  # Whatever it is, it belongs to this item and to no other.
@@ -146,7 +146,7 @@ class Tray:
         seqs = tuple([row["seq"] for row in rows])
         accepted = Accepted(first_id, item.ids, seqs, reply)
         key = self._key_row(item.idempotency, accepted) if item.idempotency else None
-        # From here on nothing can fail, so all of it is on the tray or none.
+        # From here on nothing can fail, so all of it is in the batch or none.
         if key is not None and item.idempotency is not None:
             self._keys.append(key)
             again = Accepted(first_id, item.ids, seqs, reply, True)
@@ -175,7 +175,7 @@ class Tray:
         }
 
     def rows(self, events: Sequence[Event]) -> list[dict[str, Any]]:
-        """Events as rows with the next numbers, not yet on the tray."""
+        """Events as rows with the next numbers, not yet in the batch."""
         encode, epoch = self._codec.encode, self.counters.epoch
         rows = []
         for seq, event in enumerate(events, start=self.counters.next_seq):
@@ -193,7 +193,7 @@ class Tray:
         return rows
 
     def put(self, rows: list[dict[str, Any]]) -> None:
-        """Put rows made by `rows` on the tray: their numbers are taken."""
+        """Put rows made by `rows` into the batch: their numbers are taken."""
         self.events += rows
         self.counters = self.counters._replace(next_seq=self.counters.next_seq + len(rows))
 

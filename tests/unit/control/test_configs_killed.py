@@ -20,7 +20,7 @@ from gpuyard.config.reading import loads
 from gpuyard.control.books import Books
 from gpuyard.control.configs import StartFile, put_start
 from gpuyard.store import log, open_store, submissions
-from gpuyard.store.backend import bell
+from gpuyard.store.backend import notifier
 from gpuyard.store.tables import configs
 
 place, moment, one, two = sys.argv[1:]
@@ -42,7 +42,8 @@ with open_store(place) as store:
         books.commit(None, lambda draft: put_start(draft, store, start, "root", 1000))
     put(one)
     when, _, what = moment.partition(" ")
-    owner = {"put_rows": log, "write": submissions.Tray, "set_counters": type(store._backend), "ring": bell.Bell}
+    backend, batch, woken = type(store._backend), submissions.WriteBatch, notifier.Notifier
+    owner = {"put_rows": log, "write": batch, "set_counters": backend, "notify": woken}
     dies(owner[what], what, when)
     put(two)
 """
@@ -55,7 +56,7 @@ with open_store(place) as store:
         ("after put_rows", 1),
         ("after write", 1),
         ("after set_counters", 1),
-        ("before ring", 2),
+        ("before notify", 2),
     ],
 )
 def test_there_is_no_version_without_its_settings(tmp_path: Path, moment: str, version: int) -> None:

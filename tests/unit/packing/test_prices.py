@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from gpuyard.model.units import MILLI
 from gpuyard.packing.knapsack import filled, filled_exactly, pattern
 from gpuyard.packing.prices import GPU, prices
-from gpuyard.packing.tasks import Demand, Size, Task, by_size, unit_milli
+from gpuyard.packing.tasks import Size, SizeDemand, Task, by_size, unit_milli
 
 
-def demand(*rows: tuple[int, int, str, int]) -> list[Demand]:
+def demand(*rows: tuple[int, int, str, int]) -> list[SizeDemand]:
     """Rows of GPUs, milli, models and weight."""
     expected = [
         (Task(1000, 0, gpus, milli, tuple(filter(None, models.split("|")))), n)
@@ -27,7 +27,7 @@ def test_sizes_are_put_together_and_sorted() -> None:
         (Task(2000, 0, 1, 1000), 0),
     ]
 
-    assert [Demand(Size(1, 500, ()), 3, 9000)] == by_size(expected)
+    assert [SizeDemand(Size(1, 500, ()), 3, 9000)] == by_size(expected)
 
 
 def test_a_gap_that_nobody_can_use_is_paid_by_whoever_makes_it() -> None:
@@ -93,7 +93,7 @@ def test_prices_are_those_of_another_solver(rows: list[tuple[int, int, str, int]
     assert cost / GPU / asked == pytest.approx(_most(wanted, {"a": a, "b": b}), rel=2e-3)
 
 
-def _most(wanted: list[Demand], gpus: dict[str, int]) -> float:
+def _most(wanted: list[SizeDemand], gpus: dict[str, int]) -> float:
     """The largest part of the demand that fits, by enumerating every pattern and asking HiGHS."""
     from scipy.optimize import linprog  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.core.fleet.mig_placing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MIG_MODELS
-from gpuyard.packing.slices.standing import SliceStanding
+from gpuyard.packing.slices.value_index import SliceValueIndex
 from gpuyard.packing.slices.worth import _ways, profiles_of, values, with_place
 from gpuyard.testing import ask, nodes, share
 from harness.yard import Yard
@@ -65,7 +65,7 @@ def test_what_is_found_is_the_cheapest_of_all_and_nothing_that_fits_is_refused(
     here = Yard("pack", nodes(3, gpus=2, model="H100"), settings=Settings(whole_gpus=reserve))
     expecting(here, *[(ask(Mig(1, name)), weight) for name, weight in MIX.items()], (ask(1), 3))
     names = sorted([profile.name for profile in H100.profiles])
-    standing = SliceStanding([(here.state.shape_of(each), weight) for each, weight in here.state.demand])
+    index = SliceValueIndex([(here.state.shape_of(each), weight) for each, weight in here.state.demand])
     for _ in range(40):
         here.now_ms += 1000
         wanted = ask(Mig(rng.choice([1, 1, 1, 2]), rng.choice(names))) if rng.random() < 0.8 else share(400)
@@ -75,7 +75,7 @@ def test_what_is_found_is_the_cheapest_of_all_and_nothing_that_fits_is_refused(
             found = [
                 (on[0], number, on)
                 for number in range(3)
-                if (on := slices_on(books, shape, number, sliceable(books, number, spare), standing.cheapest))
+                if (on := slices_on(books, shape, number, sliceable(books, number, spare), index.cheapest))
             ]
             job = here.submit(wanted)
             started = here.started(here.step())

@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.model import JobSubmitted
 from gpuyard.store import Accepted, Commit, Conflict, Fenced, Numbered, Store, Submission, open_store
-from gpuyard.store.backend.turn import Turn
+from gpuyard.store.backend.fair_lock import FairLock
 from rigs.stores import submission, ticks
 
 CLIENTS = 4
@@ -122,36 +122,36 @@ def check(log: list[Numbered], answers: list[tuple[Submission, Accepted | Except
 
 def test_turns_are_taken_in_the_order_of_asking() -> None:
     """A stream of writers that ask again at once does not keep one out that has waited."""
-    turn = Turn()
+    lock = FairLock()
     order: list[str] = []
 
     def ask(name: str) -> None:
-        assert turn.take(10)
+        assert lock.take(10)
         order.append(name)
-        turn.give()
+        lock.give()
 
-    assert turn.take(0)
+    assert lock.take(0)
     threads = [threading.Thread(target=ask, args=(name,)) for name in "abcde"]
     for waiting, thread in enumerate(threads, start=1):
         thread.start()
-        while len(turn._gates) < waiting:
+        while len(lock._gates) < waiting:
             time.sleep(0.001)
-    turn.give()
+    lock.give()
     for thread in threads:
         thread.join()
     assert list("abcde") == order
 
 
 def test_a_turn_that_does_not_come_is_given_up() -> None:
-    turn = Turn()
-    assert turn.take(0)
+    lock = FairLock()
+    assert lock.take(0)
     late: list[bool] = []
-    thread = threading.Thread(target=lambda: late.append(turn.take(0.01)))
+    thread = threading.Thread(target=lambda: late.append(lock.take(0.01)))
     thread.start()
     thread.join()
-    turn.give()
+    lock.give()
     assert [False] == late
-    assert turn.take(0)
+    assert lock.take(0)
 
 
 def test_two_leaders_that_both_believe_it(place: str) -> None:

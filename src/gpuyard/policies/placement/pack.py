@@ -21,7 +21,7 @@ from gpuyard.core.fleet.placing import (
 )
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
-from gpuyard.packing.standing import Standing
+from gpuyard.packing.value_index import ValueIndex
 from gpuyard.policies.placement.across_kinds import ranked
 
 NAME = "pack"
@@ -30,26 +30,26 @@ NAME = "pack"
 _plain = placer(whole_best_fit, share_best_fit)
 
 
-def _standing(nodes: Nodes) -> Standing:
+def _value_index(nodes: Nodes) -> ValueIndex:
     demand = nodes.demand
     assert demand is not None, "without one nothing is valued"
-    if not isinstance(demand.derived, Standing):
-        demand.derived = Standing(demand.mix)
-    assert isinstance(demand.derived, Standing)
+    if not isinstance(demand.derived, ValueIndex):
+        demand.derived = ValueIndex(demand.mix)
+    assert isinstance(demand.derived, ValueIndex)
     return demand.derived
 
 
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    number = _standing(nodes).best(nodes, shape, nodes.kinds[way.kind].members & among)
+    number = _value_index(nodes).best(nodes, shape, nodes.kinds[way.kind].members & among)
     return None if number < 0 else (grant_tasks(nodes, shape, number, 1),)
 
 
 def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    standing = _standing(nodes)
-    number = standing.best(nodes, shape, nodes.kinds[way.kind].members & among)
+    index = _value_index(nodes)
+    number = index.best(nodes, shape, nodes.kinds[way.kind].members & among)
     if number < 0:
         return None
-    gpus = 1 << standing.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
+    gpus = 1 << index.gpu(nodes, shape, number) if shape.gpus == 1 else share_gpus(nodes, shape, number)
     grants = share_grant(shape, number, gpus)
     # The values only know how much is free on a GPU, not that it cannot be shared because it is cut or another user's.
     plain = not nodes.slices_used and not nodes.sharers
@@ -57,7 +57,7 @@ def _share(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...
 
 
 def _slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
-    slices = _standing(nodes).slices
+    slices = _value_index(nodes).slices
     return (slices.place if slices.known else place_slices)(nodes, shape, way, among)
 
 
@@ -75,10 +75,10 @@ def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     demand = nodes.demand
     if demand is None or not demand.parts or shape.tasks > 1 or len(shape.ways) < 2:
         return shape.ways
-    standing = _standing(nodes)
+    index = _value_index(nodes)
     members = 0
     for way in shape.ways:
         members |= nodes.kinds[way.kind].members & way.pools
     if not shape.profile:
-        return ranked(nodes, shape, members, standing.best)
-    return ranked(nodes, shape, members, standing.slices.best) if standing.slices.known else shape.ways
+        return ranked(nodes, shape, members, index.best)
+    return ranked(nodes, shape, members, index.slices.best) if index.slices.known else shape.ways

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpuyard.store.backend.bell import Bell
+from gpuyard.store.backend.fair_lock import FairLock
 from gpuyard.store.backend.leader import Holder, Lease
-from gpuyard.store.backend.turn import Turn
+from gpuyard.store.backend.notifier import Notifier
 from gpuyard.store.errors import StoreBusy, StoreError, StoreFull, explained
 from gpuyard.store.migrate import migrate
 from gpuyard.store.schema import COUNTERS
@@ -42,9 +42,9 @@ class Backend(ABC):
         self.writer = writer
         self.reader = reader
         self.busy_s = busy_s
-        self.bell = Bell()
+        self.notifier = Notifier()
         self.yard = ""
-        self._turn = Turn()
+        self._fair_lock = FairLock()
 
     def prepare(self) -> None:
         """Bring the tables up to date and read the yard's name."""
@@ -57,7 +57,7 @@ class Backend(ABC):
 
         At most one per process at a time; the database keeps several processes apart.
         """
-        if not self._turn.take(self.busy_s):
+        if not self._fair_lock.take(self.busy_s):
             raise StoreBusy(
                 f"another thread holds {self.place} for more than {self.busy_s:g} s", "Try again."
             )
@@ -71,7 +71,7 @@ class Backend(ABC):
                 self.writer.dispose()
             raise
         finally:
-            self._turn.give()
+            self._fair_lock.give()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -107,7 +107,7 @@ class Backend(ABC):
 
     def close(self) -> None:
         """Let waiters go and close every connection."""
-        self.bell.close()
+        self.notifier.close()
         self.writer.dispose()
         self.reader.dispose()
 
@@ -121,7 +121,7 @@ class Backend(ABC):
 
     @abstractmethod
     def listen(self) -> None:
-        """Make events of other processes ring the bell. Called before every wait."""
+        """Make events of other processes wake waiting threads. Called before every wait."""
 
     @abstractmethod
     def elect(self, holder: str) -> Lease | None:

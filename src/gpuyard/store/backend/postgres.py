@@ -132,7 +132,7 @@ class PostgresBackend(Backend):
             try:
                 with self._session() as conn:
                     conn.execute(text(f'LISTEN "{self.channel}"'))
-                    self.bell.ring(self.head())
+                    self.notifier.notify(self.head())
                     self._hear_on(conn.connection.dbapi_connection)
             except Exception as error:  # Whatever broke the connection, waiters still poll.
                 _log.warning("listening on %s failed, trying again: %s", self.place, error)
@@ -141,7 +141,7 @@ class PostgresBackend(Backend):
     def _hear_on(self, connection: Any) -> None:
         while not self._closed.is_set():
             for notice in connection.notifies(timeout=_LISTEN_S):
-                self.bell.ring(int(notice.payload))
+                self.notifier.notify(int(notice.payload))
                 if self._closed.is_set():
                     return
 

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 
 
-class Turn:
+class FairLock:
     """A lock that is handed on in order."""
 
     def __init__(self) -> None:

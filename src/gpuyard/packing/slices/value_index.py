@@ -32,7 +32,7 @@ _MANY = 1 << 30
 """More GPUs than exist."""
 
 
-class SliceStanding:
+class SliceValueIndex:
     """What each set of slices on a GPU is worth under the expected asks, and where the next slice costs least."""
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:

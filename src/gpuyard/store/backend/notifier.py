@@ -1,6 +1,6 @@
 """Wakes threads that wait for new events.
 
-A thread that appends rings the bell of its own process. PostgreSQL's notifications ring it for events of other
+A thread that appends notifies the others of its process. PostgreSQL's notifications do so for events of other
 processes; without them, or when one was lost, the waiting thread polls.
 """
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 
-class Bell:
+class Notifier:
     """The highest sequence number heard of, and the threads that wait for a higher one."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Bell:
         self._head = 0
         self._closed = False
 
-    def ring(self, head: int) -> None:
+    def notify(self, head: int) -> None:
         """There are events up to `head`."""
         with self._changed:
             if head > self._head:
@@ -35,12 +35,12 @@ class Bell:
         deadline = time.monotonic() + timeout_s
         if self._head <= after_seq:
             # Another process may have written.
-            self.ring(look())
+            self.notify(look())
         while True:
             with self._changed:
                 left_s = deadline - time.monotonic()
                 if self._head > after_seq or self._closed or left_s <= 0:
                     return self._head > after_seq
-                rung = self._changed.wait(min(poll_s, left_s))
-            if not rung:
-                self.ring(look())
+                notified = self._changed.wait(min(poll_s, left_s))
+            if not notified:
+                self.notify(look())

@@ -15,7 +15,7 @@ from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
-from gpuyard.packing.slices.standing import SliceStanding
+from gpuyard.packing.slices.value_index import SliceValueIndex
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, worth
 
@@ -25,7 +25,7 @@ _SIZES_MAX = 2_000
 """How many sizes of task have their nodes sorted before the cache starts over."""
 
 
-class Standing:
+class ValueIndex:
     """What is idle everywhere, and what it is worth to the expected tasks."""
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
@@ -36,7 +36,7 @@ class Standing:
         self._sums: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
         """By kind and what is idle on the GPUs, smallest first: what that is worth, row by row."""
         self._costs: dict[tuple[int, int, int], Costs] = {}
-        self.slices = SliceStanding(mix)
+        self.slices = SliceValueIndex(mix)
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for one task: 1. least cost, 2. least idle afterwards, 3. lowest number; -1: none has room."""
@@ -123,11 +123,11 @@ class Costs(Ranking):
         self.cpu_milli = cpu_milli
         self._known: dict[tuple[int, int, tuple[int, ...]], int] = {}
 
-    def refresh(self, standing: Standing, nodes: Nodes) -> None:
+    def refresh(self, index: ValueIndex, nodes: Nodes) -> None:
         """Compute the keys of the nodes that have changed."""
-        self.bring_up(nodes, lambda number: self.key(standing, nodes, number))
+        self.bring_up(nodes, lambda number: self.key(index, nodes, number))
 
-    def key(self, standing: Standing, nodes: Nodes, number: int) -> int:
+    def key(self, index: ValueIndex, nodes: Nodes, number: int) -> int:
         """The key of one node; `NO_ROOM` without room. Memory is not checked."""
         cpu_free = nodes.cpu_free[number]
         if cpu_free < self.cpu_milli or nodes.closed[number]:
@@ -137,14 +137,14 @@ class Costs(Ranking):
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            cost = min(self.options(standing, kind, cpu_free, left), default=(NO_ROOM, 0))[0]
+            cost = min(self.options(index, kind, cpu_free, left), default=(NO_ROOM, 0))[0]
             idle = sum([max(0, milli) for milli in left]) - self.gpus * self.milli
             found = NO_ROOM if cost == NO_ROOM else (cost << KEY_BITS) + idle
             self._known[kind, cpu_free, left] = found
         return found
 
     def options(
-        self, standing: Standing, kind: int, cpu_free: int, left: tuple[int, ...]
+        self, index: ValueIndex, kind: int, cpu_free: int, left: tuple[int, ...]
     ) -> list[tuple[int, int]]:
         """What each way to take the GPUs costs, with what was idle on the chosen GPU. Empty without room."""
         gpus, milli = self.gpus, self.milli
@@ -152,7 +152,7 @@ class Costs(Ranking):
         fitting = row[bisect_left(row, milli) :] if gpus else ()
         if len(fitting) < gpus:
             return []
-        had = standing.worth(cpu_free, standing.sums(kind, row))
+        had = index.worth(cpu_free, index.sums(kind, row))
         found = []
         # Whole GPUs are all alike. Shares of several GPUs take those with the least left that suffice.
         taken: list[tuple[int, ...]] = [fitting[:gpus]]
@@ -163,7 +163,7 @@ class Costs(Ranking):
             for free in frees:
                 rest[rest.index(free)] = free - milli
             rest.sort()
-            has = standing.worth(cpu_free - self.cpu_milli, standing.sums(kind, tuple(rest)))
+            has = index.worth(cpu_free - self.cpu_milli, index.sums(kind, tuple(rest)))
             found.append(((had - has) // QUANTUM, frees[0] if frees else 0))
         return found
 

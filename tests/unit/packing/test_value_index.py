@@ -24,8 +24,8 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.packing.board import Board
-from gpuyard.packing.standing import Standing
 from gpuyard.packing.tasks import NodeShape, Task
+from gpuyard.packing.value_index import ValueIndex
 from gpuyard.policies.placement import pack
 from gpuyard.policies.registry import build
 
@@ -101,12 +101,12 @@ def test_a_state_rebuilt_from_its_dump_has_the_same_best_nodes(scene, ends: list
         best = []
         for each in (state, again):
             shape = each.shape_of(ask_of(task))
-            standing = pack._standing(each.nodes)
-            assert isinstance(standing, Standing)
+            index = pack._value_index(each.nodes)
+            assert isinstance(index, ValueIndex)
             everywhere = (1 << len(nodes)) - 1
             best.append(
                 (
-                    standing.best(each.nodes, shape, everywhere),
+                    index.best(each.nodes, shape, everywhere),
                     [way.kind for way in pack.rank(each.nodes, shape)],
                 )
             )
