@@ -134,13 +134,13 @@ FAULTS = [
     Planted(
         "unknown is taken for gone at once",
         "control/loop.py",
-        "        if key in self._barred:\n",
-        "        if key in self._barred or record.phase is AttemptState.UNKNOWN:\n",
+        "            if key in seen.barred:\n",
+        "            if key in seen.barred or record.phase is AttemptState.UNKNOWN:\n",
         SEEDS,
     ),
     Planted(
         "an unsure stop is taken for done",
-        "control/loop.py",
+        "control/driving.py",
         "            if reply.answer is Answer.BARRED:\n",
         "            if reply.answer is not Answer.REFUSED:\n",
         SEEDS,
@@ -204,7 +204,7 @@ FAULTS = [
     ),
     Planted(
         "a stop that was told is taken for a stop that is over",
-        "control/loop.py",
+        "control/driving.py",
         "            if reply.answer is Answer.BARRED:\n",
         "            if reply.answer in (Answer.BARRED, Answer.DONE):\n",
         LOOP,
