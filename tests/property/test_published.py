@@ -17,7 +17,7 @@ from gpuyard.control.queue_list import Filter, QueueList
 from gpuyard.control.reading.judged import Judged
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.nodes import NodesReading
-from gpuyard.control.reading.publisher import Publisher
+from gpuyard.control.reading.publisher import UNREAD_S, Publisher
 from gpuyard.control.reading.rows import told
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.core import load
@@ -114,6 +114,10 @@ class PublishedYard(Yard):
             self.check()
 
     def check(self) -> None:
+        if self.random.random() < 0.1:
+            # Nobody has read for long.
+            self.clock_s += UNREAD_S
+            self.reading.drop_unread()
         model = self.reading.latest(spoken=True)
         state, shelf = self.state, Shelf(self)
         shelf.judged = self.shelf.judged

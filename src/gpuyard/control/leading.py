@@ -83,11 +83,14 @@ class Leader:
         *,
         shared: bool = False,
         has_room: Callable[[], bool] = lambda: True,
+        drop_unread: Callable[[], None] = lambda: None,
     ) -> None:
         """`following`: projections whose checkpoints have to cover what is cut off the log. `shared`: whether other
         processes may be there, which have to be told why jobs wait. `has_room` tells whether anything may start.
+        `drop_unread` forgets what was published of the books if nobody reads it.
         """
         self._has_room = has_room
+        self._drop_unread = drop_unread
         self._shared = shared
         self._told: tuple[float, Judged] = (float("-inf"), Judged())
         """When they were last told, and what."""
@@ -164,6 +167,7 @@ class Leader:
             pass
         self._configure(None)
         self._books.judged = judged_of(self._books.store.reasons())
+        self._drop_unread()
         self.standing.error = ""
 
     def _failed(self, what: str, error: Exception) -> None:
@@ -254,6 +258,7 @@ class Leader:
         if self._shared:
             self._tell(standing.epoch)
         self._books.save_beside(self._now_ms())
+        self._drop_unread()
         if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
             self._tidied_s = standing.step_at_s
             self._tidy()

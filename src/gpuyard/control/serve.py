@@ -190,6 +190,7 @@ class Yard:
             following,
             shared=self.options.shared,
             has_room=self.reserve.has_room,
+            drop_unread=self.views.drop_unread,
         )
         self._undo.append(self.leader.stop)
         self.keeper = Keeper(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)

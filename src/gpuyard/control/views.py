@@ -54,6 +54,11 @@ class Views:
         """What is published of the books: lists take it from there, without a lock."""
         self._fleet = NodesReading(books)
 
+    def drop_unread(self) -> None:
+        """Forget what was published if nobody has read it for long."""
+        self.reading.drop_unread()
+        self._fleet.drop_unread()
+
     # -- one job -------------------------------------------------------------------------------------------------
 
     def job(self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL) -> View:

@@ -15,6 +15,7 @@ from gpuyard.api.replica import Replica
 from gpuyard.control.newjobs import NewJob
 from gpuyard.control.people import Person
 from gpuyard.control.reading import changes as window_module
+from gpuyard.control.reading import publisher
 from gpuyard.control.rights import EVERYTHING, Sight
 from gpuyard.model import Verb
 from rigs.desk import ROOT, Rig, granted, listed, rig
@@ -167,6 +168,25 @@ def test_a_follower_without_rows_is_told_that_something_has_happened_and_no_more
     assert b"secret-name" not in body
     assert 422 == yard.call("GET", "/api/v1/changes?rows=2", yard.tokens[user]).status
     wish(yard, Verb.CANCEL, first)
+
+
+def test_a_server_that_nobody_asks_keeps_no_second_copy_of_its_jobs(
+    yard: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, job_id = yard.yard.views.reading, submit(yard, "ulla")
+    yard.call("GET", "/api/v1/queue", yard.tokens["ulla"])
+    assert reading._model is not None
+
+    monkeypatch.setattr(publisher, "UNREAD_S", 0.2)
+    ends_s = time.monotonic() + 30
+    while reading._model is not None and time.monotonic() < ends_s:
+        time.sleep(0.1)
+    assert reading._model is None
+
+    monkeypatch.undo()
+    rows = yard.call("GET", "/api/v1/queue", yard.tokens["ulla"]).json["rows"]
+    assert job_id in [row[0] for row in rows]
+    wish(yard, Verb.CANCEL, job_id)
 
 
 # -- without a server ---------------------------------------------------------------------------------------

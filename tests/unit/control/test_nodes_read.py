@@ -92,3 +92,16 @@ def test_books_that_are_read_anew_are_published_anew(yard: Rig) -> None:
 
     assert before == after
     assert not any(a is b for a, b in zip(before, after, strict=True))
+
+
+def test_nodes_that_nobody_reads_for_long_are_dropped(yard: Rig) -> None:
+    clock = [0.0]
+    found = reading.NodesReading(yard.books, lambda: clock[0])
+    before = found.latest()
+    found.drop_unread()
+    assert before is found.latest()
+
+    clock[0] += reading.UNREAD_S
+    found.drop_unread()
+    assert before is not found.latest()
+    assert before.views == found.latest().views

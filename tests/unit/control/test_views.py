@@ -1,8 +1,10 @@
 """What is shown: one form for live and ended jobs, pages without gaps, the queue in order with reasons."""
 
+import gc
 import json
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from gpuyard.control.queue_rows import NEW_TEXT, QUEUE_COLUMNS
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.rights import Sight
+from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
@@ -206,6 +208,32 @@ def test_a_long_list_shows_one_moment_and_keeps_nobody_waiting(
     later = listed(yard.views)["rows"]
     assert [array + 3, array + 1, array + 2, single] == [row[0] for row in later]
     assert ["n1", "", "", ""] == [row[QUEUE_COLUMNS.index("nodes")] for row in later]
+
+
+def test_what_nobody_reads_for_long_is_dropped_and_made_anew_for_the_next_reader(yard: Rig) -> None:
+    clock = [0.0]
+    reading = yard.views.reading = publisher.Publisher(yard.books, now_s=lambda: clock[0])
+    first = yard.submit(gpus=8)
+    model, old = reading.latest(), weakref.ref(reading.latest())
+    before, _model, _on = reading.window.start("")
+
+    clock[0] = publisher.UNREAD_S - 1
+    reading.drop_unread()
+    assert model is reading.latest()
+
+    clock[0] += publisher.UNREAD_S
+    reading.drop_unread()
+    del model, _model
+    gc.collect()
+    assert old() is None
+    assert (None, None) == (yard.books.fresh, yard.books.state.touched)
+
+    second = yard.submit(gpus=8)
+    assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]
+    # A follower that has slept meanwhile is told to read the list again; versions have not begun anew.
+    assert reading.window.since(before, ALL) is None
+    assert reading.latest().version > before
+    assert 1 == yard.views.overview()["nodes_in_all"]
 
 
 def test_a_list_needs_no_books_where_nothing_has_happened(yard: Rig) -> None:

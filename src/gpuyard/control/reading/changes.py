@@ -73,6 +73,14 @@ class Window:
             if model.order is not order and (told is None or not follows(order, model)):
                 self._ordered = (model.order, model.version)
 
+    def drop(self) -> None:
+        """Forget everything: a follower that comes back has to read the list again."""
+        with self._lock:
+            self._entries.clear()
+            self._texts.clear()
+            self._ids, self._model = 0, None
+            self._ordered, self._order_text = (Order(), 0), Told(0, 0, b"")
+
     # -- following -----------------------------------------------------------------------------------------------
 
     def start(self, after: str) -> tuple[int, Model, bool]:

@@ -4,12 +4,14 @@ A reader sees what was written before it asked. Where nothing is new it takes no
 longer than `WAIT_S`, it has what was published last.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
 from gpuyard.control.books import Books
 from gpuyard.control.plain_views import View, node_view
-from gpuyard.control.reading.publisher import WAIT_S
+from gpuyard.control.reading.publisher import UNREAD_S, WAIT_S
 from gpuyard.core import State
 from gpuyard.core.fleet.nodes import DirtyNodes
 from gpuyard.model import Settings
@@ -30,8 +32,10 @@ class Nodes:
 class NodesReading:
     """The published nodes of one process. Any thread may ask, as long as it does not hold the books' lock."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, now_s: Callable[[], float] = time.monotonic) -> None:
         self._books = books
+        self._now_s = now_s
+        self._read_s = now_s()
         self._lock = Lock()
         """Taken before the books' lock, by the reader that makes what is new."""
         self._state: State | None = None
@@ -41,6 +45,7 @@ class NodesReading:
 
     def latest(self) -> Nodes:
         """The nodes as they are now; where the books are busy for long, as they were published last."""
+        self._read_s = self._now_s()
         books, known = self._books, self._nodes
         if known is not None and known.seq == books.store.head() and books.state is self._state:
             return known
@@ -49,8 +54,8 @@ class NodesReading:
             return self._nodes or self.latest()
         try:
             if not books.lock.acquire(timeout=wait_s):
-                assert self._nodes is not None
-                return self._nodes
+                assert known is not None
+                return self._nodes or known
             try:
                 books.catch_up()
                 return self._publish()
@@ -63,10 +68,11 @@ class NodesReading:
         finally:
             self._lock.release()
 
-    def drop(self) -> None:
-        """Forget what was published: it is made anew for the next reader."""
-        with self._lock:
+    def drop_unread(self) -> None:
+        """Forget what was published if nobody has read it for long: it is made anew for the next reader."""
+        if self._now_s() - self._read_s >= UNREAD_S and self._lock.acquire(blocking=False):
             self._state, self._nodes, self._views = None, None, []
+            self._lock.release()
 
     def _publish(self) -> Nodes:
         """Called with both locks. Others have the books between pieces; what changes meanwhile is made once more."""

@@ -29,6 +29,8 @@ WAIT_S = 1.0
 """How long a reader waits for the newest; then it has what was published last."""
 SHARE = 20
 """The order, and the fleet, are made no sooner again than after so many times as long as it took."""
+UNREAD_S = 600.0
+"""After so long without a reader the model is dropped: nobody keeps a second copy of all jobs for nobody."""
 FEW_IDS = 50_000
 """Jobs whose reasons may change at once, and be told one by one."""
 
@@ -85,6 +87,10 @@ class Publisher:
         self._lock = RLock()
         """Taken before the books' lock, by the reader that makes the next model."""
         self._model: Model | None = None
+        self._version = 0
+        """Of the model that was dropped last: versions only ever grow."""
+        self._now_s = now_s
+        self._read_s = now_s()
         self._state: State | None = None
         self._judged = Judged()
         self._moved: set[int] = set()
@@ -104,6 +110,7 @@ class Publisher:
 
         `spoken`: followers are told as well what engines say by now.
         """
+        self._read_s = self._now_s()
         books, model = self._books, self._model
         if not spoken and model is not None and self._stands(model) and books.store.head() == model.seq:
             return model
@@ -111,8 +118,8 @@ class Publisher:
             return self._model or self.latest()
         try:
             if not books.lock.acquire(timeout=-1 if model is None else WAIT_S):
-                assert self._model is not None
-                return self._model
+                assert model is not None
+                return self._model or model
             try:
                 books.catch_up()
                 return self._publish()
@@ -136,6 +143,7 @@ class Publisher:
 
     def fleet(self) -> Fleet:
         """Nodes, what is on them, and tenants."""
+        self._read_s = self._now_s()
         books = self._books
         with self._lock:
             known = self._fleet.value.seq
@@ -152,6 +160,27 @@ class Publisher:
         with self._lock:
             found = self._owned.get(user, {})
             return list(found) if len(found) <= most else None
+
+    def drop_unread(self) -> None:
+        """Forget what was published if nobody has read it for long: it is made anew for the next reader.
+
+        Called by the books' own thread, without their lock, again and again.
+        """
+        if self._now_s() - self._read_s < UNREAD_S or not self._lock.acquire(blocking=False):
+            return
+        try:
+            model = self._model
+            if model is not None:
+                with self._books.lock:
+                    self._books.fresh = self._books.state.touched = None
+                self._version, self._model, self._state = model.version, None, None
+                self._judged, self._moved, self._owned, self._edge = Judged(), set(), {}, {}
+                self._order = _Seldom(Order(), self._now_s)
+                self.window.drop()
+            if self._fleet.value.seq >= 0:
+                self._fleet = _Seldom(Fleet(), self._now_s)
+        finally:
+            self._lock.release()
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -219,7 +248,7 @@ class Publisher:
                 self._index(some, rows)
                 rows = rows.with_changes(some.items())
             else:
-                self._state, self._model = state, self._model or _nothing(books)
+                self._state, self._model = state, self._model or _nothing(books, self._version)
                 more = self._touched()
                 if more is None:
                     continue
@@ -316,10 +345,10 @@ class Publisher:
         return changed.union([job_id for job_id in found if rows.get(job_id) is not None])
 
 
-def _nothing(books: Books) -> Model:
-    """Before the first model."""
+def _nothing(books: Books, version: int) -> Model:
+    """Before the first model, and after one that was dropped."""
     return Model(
-        books.seq, 0, 0, Rows(), 0, 0, 0, 0, books.state.nodes.node, {}, 0, "", Order(-1), frozenset()
+        books.seq, version, 0, Rows(), 0, 0, 0, 0, books.state.nodes.node, {}, 0, "", Order(-1), frozenset()
     )
 
 
