@@ -1,4 +1,4 @@
-"""The one reader of command lines: every command of `yard` declares what it takes, and is read here.
+"""The one reader of command lines: every command of `yard` declares what it takes, is read here and called.
 
 A command is a function. Each parameter is annotated with an `Option` or an `Argument` (`gpuyard.cli.options`), and its
 type says what the text becomes. Options may follow operands, a name may not be shortened, `--` ends the options, and
@@ -7,16 +7,19 @@ meant. The reader imports nothing that takes time: a command is read before anot
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
+from gpuyard.cli.commands import Entry
 from gpuyard.cli.complaints import Misuse
 from gpuyard.cli.options import Argument, Called, Option
 from gpuyard.errors import quoted, remedy
 
+BAD_USE = 2
 HELP = ("-h", "--help")
 _DIGITS_MAX = 18
 _NO_SIGN = dict.fromkeys(map(ord, "+-"))
@@ -298,3 +301,47 @@ def unknown_option(path: str, name: str, known: Iterable[str]) -> Misuse:
     close = remedy(name, [*known, *HELP], "options") if name.startswith("--") else ""
     meant = f"; {close}" if close.startswith("did") else ""
     return Misuse(path, f"there is no option {name}{meant}")
+
+
+# -- calling ---------------------------------------------------------------------------------------------------------
+
+
+def called(path: str, name: str, entry: Entry, words: list[str]) -> int:
+    """Run a command, or one of a group, with the words that follow its name; its exit code."""
+    first = words[0] if words else ""
+    if first in entry.below:
+        return called(f"{path} {first}", first, entry.below[first], words[1:])
+    if entry.below and first and not first.startswith("-"):
+        raise unknown_command(path, first, entry.below)
+    command = None if entry.about else entry.function(name)
+    if not words and (entry.no_args_is_help or command is None):
+        return print_page(_page(path, entry, command), asked=False)
+    if command is None:
+        if first in HELP:
+            return print_page(_page(path, entry, command), asked=True)
+        raise unknown_option(path, first.partition("=")[0], ())
+    try:
+        values = read(command, words, path, carries=entry.words)
+    except HelpWanted:
+        return print_page(_page(path, entry, command), asked=True)
+    code = command(**values)
+    return code if isinstance(code, int) else 0
+
+
+def _page(path: str, entry: Entry, command: Callable[..., Any] | None) -> str:
+    from gpuyard.cli.help import command_page
+
+    return command_page(path, entry, command)
+
+
+def print_page(page: str, *, asked: bool) -> int:
+    """A page of help: the answer if it was asked for; else what is said instead of one."""
+    print(page, file=sys.stdout if asked else sys.stderr, flush=True)
+    return 0 if asked else BAD_USE
+
+
+def unknown_command(path: str, name: str, known: Iterable[str]) -> Misuse:
+    """A word where a command is named, and there is none of that name."""
+    close = remedy(name, known, "commands")
+    meant = f"; {close}" if close.startswith("did") else ""
+    return Misuse(path, f"there is no command {quoted(name)}{meant}")

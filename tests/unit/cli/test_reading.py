@@ -179,12 +179,29 @@ def test_a_variable_stands_in_for_what_is_left_out(monkeypatch: pytest.MonkeyPat
 
 
 def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
-    names = ["audit", "defrag", "down", "eta", "history", "logs", "nodes", "prune", "queue", "run", "share", "show",
-             "submit", "tenants", "verbs", "why", "app", "tables", "complaints", "commands"]  # fmt: skip
-    code = (
-        f"import sys, gpuyard.api.client, {', '.join(f'gpuyard.cli.{name}' for name in names)}; "
-        "print(*sorted(sys.modules))"
-    )
+    names = [
+        "gpuyard.cli.audit",
+        "gpuyard.cli.defrag",
+        "gpuyard.cli.down",
+        "gpuyard.cli.eta",
+        "gpuyard.cli.history",
+        "gpuyard.cli.logs",
+        "gpuyard.cli.nodes",
+        "gpuyard.cli.prune",
+        "gpuyard.cli.queue",
+        "gpuyard.cli.run",
+        "gpuyard.cli.share",
+        "gpuyard.cli.show",
+        "gpuyard.cli.submit",
+        "gpuyard.cli.tenants",
+        "gpuyard.cli.verbs",
+        "gpuyard.cli.why",
+        "gpuyard.cli.app",
+        "gpuyard.cli.tables",
+        "gpuyard.cli.complaints",
+        "gpuyard.cli.commands",
+    ]
+    code = f"import sys, gpuyard.api.client, {', '.join(names)}; print(*sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
