@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+HELP = ("-h", "--help")
+
 
 class Entry(NamedTuple):
     """A command, or a group of commands."""

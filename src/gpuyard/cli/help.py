@@ -10,6 +10,7 @@ from gpuyard.cli.commands import ALIASES, SECTIONS, Entry
 ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it."
 _HELP = ("-h, --help", "Show this message and exit.")
 _OPTIONS = {"--version": "Print the version and exit.", _HELP[0]: _HELP[1]}
+_BAD_USE = 2
 _WIDTH, _WIDTH_MAX = 80, 100
 _NAMES_MAX = 30
 """Names that are longer get a line of their own."""
@@ -30,6 +31,12 @@ def page() -> str:
             lines += _wrapped(text, f"  {name:<{left}}  ", " " * (left + 4), width)
         lines += [""]
     return "\n".join([*lines, *_wrapped(_aliases(), "", "", width)])
+
+
+def print_page(page: str, *, asked: bool) -> int:
+    """Print a page of help: the answer if it was asked for; else what is said instead of one. The exit code."""
+    print(page, file=sys.stdout if asked else sys.stderr, flush=True)
+    return 0 if asked else _BAD_USE
 
 
 def _aliases() -> str:
@@ -110,9 +117,9 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
 
 def _paragraphs(text: str) -> Iterable[str]:
     r"""A docstring in lines; a paragraph that begins with `\b` keeps its own."""
-    import inspect
-
-    for place, part in enumerate(inspect.cleandoc(text).split("\n\n")):
+    first, *rest = text.strip().splitlines()
+    margin = min([len(line) - len(line.lstrip()) for line in rest if line.strip()], default=0)
+    for place, part in enumerate("\n".join([first, *[line[margin:] for line in rest]]).split("\n\n")):
         if place:
             yield ""
         if part.startswith("\b"):

@@ -7,20 +7,17 @@ meant. The reader imports nothing that takes time: a command is read before anot
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
-from gpuyard.cli.commands import Entry
+from gpuyard.cli.commands import HELP, Entry
 from gpuyard.cli.complaints import Misuse
 from gpuyard.cli.options import Argument, Called, Option
 from gpuyard.errors import quoted, remedy
 
-BAD_USE = 2
-HELP = ("-h", "--help")
 _DIGITS_MAX = 18
 _NO_SIGN = dict.fromkeys(map(ord, "+-"))
 _NO_DIGITS = dict.fromkeys(map(ord, "+-.e"))
@@ -315,29 +312,23 @@ def called(path: str, name: str, entry: Entry, words: list[str]) -> int:
         raise unknown_command(path, first, entry.below)
     command = None if entry.about else entry.function(name)
     if not words and (entry.no_args_is_help or command is None):
-        return print_page(_page(path, entry, command), asked=False)
+        return _helped(path, entry, command, asked=False)
     if command is None:
         if first in HELP:
-            return print_page(_page(path, entry, command), asked=True)
+            return _helped(path, entry, command, asked=True)
         raise unknown_option(path, first.partition("=")[0], ())
     try:
         values = read(command, words, path, carries=entry.words)
     except HelpWanted:
-        return print_page(_page(path, entry, command), asked=True)
+        return _helped(path, entry, command, asked=True)
     code = command(**values)
     return code if isinstance(code, int) else 0
 
 
-def _page(path: str, entry: Entry, command: Callable[..., Any] | None) -> str:
-    from gpuyard.cli.help import command_page
+def _helped(path: str, entry: Entry, command: Callable[..., Any] | None, *, asked: bool) -> int:
+    from gpuyard.cli.help import command_page, print_page
 
-    return command_page(path, entry, command)
-
-
-def print_page(page: str, *, asked: bool) -> int:
-    """A page of help: the answer if it was asked for; else what is said instead of one."""
-    print(page, file=sys.stdout if asked else sys.stderr, flush=True)
-    return 0 if asked else BAD_USE
+    return print_page(command_page(path, entry, command), asked=asked)
 
 
 def unknown_command(path: str, name: str, known: Iterable[str]) -> Misuse:
