@@ -1,7 +1,12 @@
 """Directives are found, cut and strung together as sbatch does it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpuyard.cli.slurm.getopt import read
+from gpuyard.cli.slurm.sbatch import GRAMMAR
+from gpuyard.cli.slurm.stopping import Stop
 from gpuyard.errors import BadInput
 from gpuyard.intake.sbatch.getopt import Unreadable, options_of
 from gpuyard.intake.sbatch.words import Word, directives, split
@@ -162,3 +167,19 @@ def test_options_are_told_apart(words: tuple[str, ...], options: list[tuple[str,
 def test_a_word_that_is_no_option_is_refused(words: tuple[str, ...], says: str) -> None:
     with pytest.raises(Unreadable, match=says):
         parsed(*words)
+
+
+TYPED = "-N2 -N 2 -HQ -Z --nodes=2 --node --no --hold --hold=x -- --exclusive --exclusive=user - run.sh --nope -k -HN"
+
+
+@given(st.lists(st.sampled_from(TYPED.split()), max_size=6))
+def test_a_script_and_the_command_line_of_sbatch_are_read_alike(words: list[str]) -> None:
+    try:
+        read_by_sbatch = read(GRAMMAR, words)
+    except Stop:
+        with pytest.raises(Unreadable):
+            options_of([Word(word, 1) for word in words])
+        return
+    found, rest = options_of([Word(word, 1) for word in words])
+    assert read_by_sbatch.given == [(each.option.key, each.value) for each in found]
+    assert read_by_sbatch.rest == [word.text for word in rest]

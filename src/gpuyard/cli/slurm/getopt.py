@@ -1,30 +1,11 @@
-"""Command lines as GNU getopt_long reads them for Slurm: clusters, `-o"%i"`, shortened names, options anywhere.
-
-The messages are those of the C library, because scripts and people know them.
-"""
+"""The command lines of Slurm's commands: what each takes, and the messages of the C library, which people know."""
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuyard.cli.slurm.stopping import Stop
-
-
-class Opt(NamedTuple):
-    """One option."""
-
-    name: str
-    short: str = ""
-    value: bool | None = False
-    """Whether a value follows; None: only in the same word."""
-    means: str = ""
-    """The option of which this is another name."""
-
-    @property
-    def key(self) -> str:
-        """The name under which it is found."""
-        return self.means or self.name
-
+from gpuyard.getopt import Fault, Opt, getopt
 
 _WRITTEN = re.compile(r"([A-Za-z0-9-]+)(?:,(.))?([=?]?)(?::([a-z-]+))?")
 
@@ -85,70 +66,32 @@ class Read(NamedTuple):
 
 def read(grammar: Grammar, words: Sequence[str]) -> Read:
     """Options and other words; `Stop` with the C library's message otherwise."""
-    found = Read([], [])
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            found.rest.extend(left)
-            break
-        if word.startswith("--"):
-            found.given.append(_long(grammar, word, left))
-        elif word.startswith("-") and word != "-":
-            _letters(grammar, word, left, found.given)
-        elif grammar.anywhere:
-            found.rest.append(word)
-        else:
-            found.rest.extend([word, *left])
-            break
-    return found
+    try:
+        found, rest = getopt(words, grammar.options, anywhere=grammar.anywhere)
+    except Fault as fault:
+        raise grammar.stop(_message(fault, words[fault.at])) from None
+    return Read([(each.option.key, each.value) for each in found], [words[at] for at in rest])
 
 
-def _long(grammar: Grammar, word: str, left: list[str]) -> tuple[str, str]:
-    name, sign, value = word[2:].partition("=")
-    option = _named(grammar, name, word)
-    if option.value is False:
-        if sign:
-            raise grammar.stop(f"option '--{option.name}' doesn't allow an argument")
-        return option.key, ""
-    if sign or option.value is None:
-        return option.key, value
-    if not left:
-        raise grammar.stop(f"option '--{option.name}' requires an argument")
-    return option.key, left.pop(0)
-
-
-def _named(grammar: Grammar, name: str, word: str) -> Opt:
-    close = [option for option in grammar.options if option.name.startswith(name)] if name else []
-    exact = [option for option in close if option.name == name]
-    if exact or len({option.key for option in close}) == 1:
-        return (exact or close)[0]
-    if name.startswith(("container-", "no-container-")):
+def _message(fault: Fault, word: str) -> str:
+    letter = fault.spelled[1:] if not fault.spelled.startswith("--") else ""
+    if fault.why == "no value":
+        return (
+            f"option requires an argument -- '{letter}'"
+            if letter
+            else f"option '{fault.spelled}' requires an argument"
+        )
+    if fault.why == "a value":
+        return f"option '{fault.spelled}' doesn't allow an argument"
+    if letter:
+        return f"invalid option -- '{letter}'"
+    if fault.spelled.startswith(("--container-", "--no-container-")):
         # Plugins for containers add these to Slurm's commands.
-        raise grammar.stop(
-            f"option '--{name}' asks for an image, and a yard runs none: start the container in the command, "
+        return (
+            f"option '{fault.spelled}' asks for an image, and a yard runs none: start the container in the command, "
             "as in apptainer exec --nv IMAGE COMMAND"
         )
-    if close:
-        names = " ".join([f"'--{option.name}'" for option in close])
-        raise grammar.stop(f"option '{word}' is ambiguous; possibilities: {names}")
-    raise grammar.stop(f"unrecognized option '--{name}'")
-
-
-def _letters(grammar: Grammar, word: str, left: list[str], given: list[tuple[str, str]]) -> None:
-    """A cluster such as `-hl` or `-ho%i`: the first letter that takes a value takes the rest."""
-    rest = word[1:]
-    while rest:
-        letter, rest = rest[0], rest[1:]
-        option = next((each for each in grammar.options if each.short == letter), None)
-        if option is None:
-            raise grammar.stop(f"invalid option -- '{letter}'")
-        if option.value is False:
-            given.append((option.key, ""))
-            continue
-        if not rest and option.value:
-            if not left:
-                raise grammar.stop(f"option requires an argument -- '{letter}'")
-            rest = left.pop(0)
-        given.append((option.key, rest))
-        return
+    if fault.close:
+        names = " ".join([f"'--{option.name}'" for option in fault.close])
+        return f"option '{word}' is ambiguous; possibilities: {names}"
+    return f"unrecognized option '{fault.spelled}'"

@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.scripts import refuse_folder
 from gpuyard.cli.slurm.exclusions import drop_unknown
-from gpuyard.cli.slurm.getopt import Grammar, Opt, read
+from gpuyard.cli.slurm.getopt import Grammar, read
 from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.errors import BadInput
-from gpuyard.intake.sbatch.options import OPTIONS, Takes
+from gpuyard.intake.sbatch.options import OPTIONS
 
 if TYPE_CHECKING:
     from gpuyard.intake.values import Intake
 
-_VALUE = {Takes.VALUE: True, Takes.NOTHING: False, Takes.MAYBE: None}
-GRAMMAR = Grammar(
-    "sbatch",
-    tuple(Opt(each.name, each.short, _VALUE[each.takes], each.means) for each in OPTIONS),
-    anywhere=False,
-    code=255,
-)
+GRAMMAR = Grammar("sbatch", OPTIONS, anywhere=False, code=255)
 HELP = """\
 Usage: sbatch [OPTIONS(0)...] script [args(0)...]
 Submits a batch script to the yard: a file, standard input, or --wrap=command. All options of sbatch 22.05 are read;

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpuyard.errors import quoted
 from gpuyard.intake.sbatch.getopt import Given, Unreadable, options_of
-from gpuyard.intake.sbatch.options import OPTIONS, Takes
+from gpuyard.intake.sbatch.options import OPTIONS
 from gpuyard.intake.sbatch.words import Word
 from gpuyard.intake.values import refuse
 
@@ -79,9 +79,9 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[Setting, str
         value = environment.get(option.variable) if option.variable else None
         if value is None:
             continue
-        if option.takes is Takes.NOTHING and option.variable not in _ALWAYS and value.lower() in _FALSE:
+        if option.value is False and option.variable not in _ALWAYS and value.lower() in _FALSE:
             continue
-        kept = "" if option.takes is Takes.NOTHING else value
+        kept = "" if option.value is False else value
         found.append((Setting(option.key, kept, 0, f"{option.variable} in the environment"), option.name))
     return found
 
