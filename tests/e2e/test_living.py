@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuyard.cli import history, nodes
+from gpuyard.cli import history
 from gpuyard.control.queue_rows import QUEUE_COLUMNS
+from gpuyard.reports.nodes import REPORT as NODES
 
 from .conftest import Box
 
-LISTINGS = {"queue": list(QUEUE_COLUMNS), "history": list(history.FIELDS), "nodes": list(nodes.FIELDS)}
+LISTINGS = {"queue": list(QUEUE_COLUMNS), "history": list(history.FIELDS), "nodes": list(NODES.fields())}
 
 
 def rows_of(text: str) -> tuple[list[str], list[list[str]]]:

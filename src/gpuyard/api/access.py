@@ -1,7 +1,6 @@
-"""People over HTTP: the asker, their tokens, login, and the audit."""
+"""People over HTTP: the asker, their tokens, and login."""
 
 import asyncio
-from typing import Any
 
 from fastapi import Request, Response
 
@@ -10,9 +9,7 @@ from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import Handlers
 from gpuyard.api.schemas import OidcLogin, TokenRequest, checked, sent
-from gpuyard.api.wire import answer, cursor_of, id_cursor, limit_of
-from gpuyard.control.audit import audit
-from gpuyard.control.labels import row_label
+from gpuyard.api.wire import answer
 from gpuyard.control.newjobs import home_of
 from gpuyard.control.people import NO_UID, Person
 from gpuyard.control.refusals import Impossible
@@ -24,7 +21,7 @@ from gpuyard.wire import endpoints
 
 
 def handlers(yard: Yard) -> Handlers:
-    """Tokens, login and the audit trail."""
+    """Tokens and login."""
     api = _People(yard)
     return {
         endpoints.ME: api.me,
@@ -32,7 +29,6 @@ def handlers(yard: Yard) -> Handlers:
         endpoints.MAKE_TOKEN: api.make,
         endpoints.REVOKE: api.revoke,
         endpoints.UNBIND: api.unbind,
-        endpoints.AUDIT: api.audit,
         endpoints.LOGIN_WAYS: api.ways,
         endpoints.LOGIN_OIDC: api.login,
     }
@@ -93,30 +89,6 @@ class _People:
     async def unbind(self, request: Request, user: str) -> Response:
         """The next login with the name binds it."""
         return answer(await asyncio.wrap_future(self._office.unbind(asker(request.scope), user)))
-
-    async def audit(self, request: Request) -> Response:
-        """Lines of the log that name a person."""
-        query = request.query_params
-        nodes = self._yard.books.state.nodes.node
-
-        def node(number: int) -> str:
-            return nodes[number].name if number < len(nodes) else str(number)
-
-        def job(job_id: int) -> str:
-            """Its label; if the job is no longer known, its number."""
-            live = self._yard.books.state.jobs.get(job_id)
-            if live is not None:
-                return live.job.label
-            row = self._yard.store.history(job_id)
-            return row_label(row) if row is not None else str(job_id)
-
-        def made() -> tuple[list[dict[str, Any]], int | None]:
-            user, before = query.get("user", ""), cursor_of(query)
-            limit = limit_of(query)
-            return audit(self._yard.store, node, job, user=user, before_seq=before, limit=limit)
-
-        lines, more = await in_thread(made)
-        return answer({"lines": lines, "next_cursor": id_cursor(more)})
 
     async def ways(self) -> Response:
         """Whether a login is needed, and the identity provider, if there is one."""

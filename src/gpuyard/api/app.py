@@ -10,7 +10,19 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api import access, changes, configs, foresight, jobs, lists, partitions, pruning, streams, why
+from gpuyard.api import (
+    access,
+    changes,
+    configs,
+    foresight,
+    jobs,
+    lists,
+    partitions,
+    pruning,
+    reports,
+    streams,
+    why,
+)
 from gpuyard.api.front import front_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker_if_known
@@ -62,6 +74,7 @@ def build(yard: Yard) -> FastAPI:
             **pruning.handlers(yard),
             **why.handlers(yard, turns),
             **access.handlers(yard),
+            **reports.handlers(yard),
             **_health(yard),
             endpoints.FRONT: front_of(yard),
         },

@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gpuyard.api.calling import FIRST_PAUSE_S, Caller, NoServer, Refused
 from gpuyard.api.surroundings import environment, here, umask
@@ -27,6 +27,7 @@ from gpuyard.wire.endpoints import API
 
 if TYPE_CHECKING:
     # For the types alone: they are many, and a command that starts does not wait for them.
+    from gpuyard.reports.report import Report
     from gpuyard.wire.replies.fleet import (
         DefragReply,
         DrainReply,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         TenantReply,
     )  # fmt: skip
 
+R = TypeVar("R")
 ASKED_AT_ONCE = 2000
 """Jobs in one request: few enough to be answered well within a client's timeout."""
 
@@ -412,6 +414,13 @@ class Client(Caller):
     def defrag(self, moves: int | None = None) -> DefragReply:
         """Moves that would free whole GPUs or nodes."""
         return self.ask_for(endpoints.DEFRAG, moves=moves)
+
+    # -- reports ------------------------------------------------------------------------------------------------
+
+    def report(self, report: Report[R], **values: Any) -> R:
+        """What a report tells, also one of a package of your own."""
+        found: R = self.ask_for(report.endpoint, **values)
+        return found
 
     # -- the configuration, and the upkeep of the store ---------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """The configuration over HTTP: what is in force, its versions, a difference, a preview, apply and rollback.
 
-All of it is for administrators of the whole yard: a configuration shows what every tenant may use. The list of tenants
-is for all users, as far as they may see them.
+All of it is for administrators of the whole yard: a configuration shows what every tenant may use.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def handlers(yard: Yard) -> Handlers:
-    """The configuration, and the tenants that it names."""
+    """Routes of the configuration."""
     api = _Configs(yard)
     return {
         endpoints.CONFIG: api.live,
@@ -39,7 +38,6 @@ def handlers(yard: Yard) -> Handlers:
         endpoints.DIFF: api.diff,
         endpoints.PREVIEW: api.preview,
         endpoints.ROLLBACK: api.rollback,
-        endpoints.TENANTS: api.tenants,
     }
 
 
@@ -64,11 +62,6 @@ class _Configs:
         """One of them."""
         number = number_of("version", version, 1, 1 << 53)
         return answer(await in_thread(self._configs.shown, number))
-
-    async def tenants(self, request: Request) -> Response:
-        """Parents before children; those that you may see."""
-        sight = asker(request.scope).sight
-        return answer({"tenants": await in_thread(self._configs.tenants, sight)})
 
     async def diff(self, request: Request) -> Response:
         """Compared with the configuration in force, and whether anything is against it."""

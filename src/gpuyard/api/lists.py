@@ -33,12 +33,11 @@ from gpuyard.wire.endpoints import QUEUE_MAX
 
 
 def handlers(yard: Yard) -> Handlers:
-    """Queue, history, nodes, and the state for an administrator."""
+    """Queue, history, and the state for an administrator."""
     api = _Lists(yard)
     return {
         endpoints.QUEUE: api.queue,
         endpoints.HISTORY: api.history,
-        endpoints.NODES: api.nodes,
         endpoints.OVERVIEW: api.overview,
         endpoints.SNAPSHOT: api.snapshot,
         endpoints.DRAIN: api.drain,
@@ -87,15 +86,6 @@ class _Lists:
         for view in found:
             view["used"] = used_in_all(view, self._yard.price_of_node)
         return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
-
-    async def nodes(self, request: Request) -> Response:
-        """Every node, with what is free on it, and what scripts call pools, tenants and classes."""
-        sight = asker(request.scope).sight
-
-        def made() -> bytes:
-            return encoded(self._yard.views.nodes(sight))
-
-        return Response(await in_thread(made), media_type="application/json")
 
     async def overview(self, request: Request) -> Response:
         """For a screen that is drawn again and again."""

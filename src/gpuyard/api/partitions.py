@@ -1,4 +1,4 @@
-"""GPUs over HTTP: what they do, how they are cut, what a layout would do, pins; and what moving jobs would free."""
+"""GPUs over HTTP: how they are cut, what a layout would do, pins; and what moving jobs would free."""
 
 import asyncio
 
@@ -12,15 +12,13 @@ from gpuyard.api.wire import answer, number_of
 from gpuyard.control.defragmenting import MOVES_MAX, defrag_view
 from gpuyard.control.partitions import Partitions
 from gpuyard.control.serve import Yard
-from gpuyard.control.signals import gpus_view
 from gpuyard.wire import endpoints
 
 
 def handlers(yard: Yard) -> Handlers:
-    """`/gpus`, `/mig`, `/nodes/{name}/mig` and `/defrag`."""
+    """`/mig`, `/nodes/{name}/mig` and `/defrag`."""
     api = _Partitions(yard)
     return {
-        endpoints.GPUS: api.gpus,
         endpoints.MIG: api.view,
         endpoints.MIG_PLAN: api.plan,
         endpoints.MIG_PIN: api.pin,
@@ -35,11 +33,6 @@ class _Partitions:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self._partitions = Partitions(yard.books, yard.committer, yard.engine, yard.now_ms)
-
-    async def gpus(self, request: Request) -> Response:
-        """As the driver reports it at this moment."""
-        yard = self._yard
-        return answer(await in_thread(gpus_view, yard.books, yard.engine, yard.store.yard))
 
     async def view(self, request: Request) -> Response:
         """Every node that can be cut, with its slices and what it is pinned to."""

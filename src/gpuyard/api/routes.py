@@ -110,12 +110,12 @@ def _describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
             _, defs = models_json_schema(
                 [(each, "validation") for each in models], ref_template=described.REFS
             )
-            replies = {_PROBLEM, *(each.reply for each in endpoints if each.reply)}
+            replies = [described.form(each) for each in endpoints if each.reply]
             parts = found.setdefault("components", {})
             parts["schemas"] = {
                 **parts.get("schemas", {}),
                 **defs.get("$defs", {}),
-                **described.schemas([described.form(name) for name in sorted(replies)]),
+                **described.schemas([described.form(_PROBLEM), *replies]),
             }
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             app.openapi_schema = found

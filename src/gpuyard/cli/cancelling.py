@@ -16,7 +16,7 @@ _SHOWN_MAX = 10
 
 def cancel_all(wanted: Wanted, yes: bool) -> int:
     """Cancel what matches."""
-    from gpuyard.cli.tables import counted
+    from gpuyard.reports.table import counted
 
     with client() as yard:
         rows = _matching(yard, wanted)
@@ -42,7 +42,7 @@ def _matching(yard: "Client", wanted: Wanted) -> list[list[Any]]:
 
 def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
     """Go on if the user says yes."""
-    from gpuyard.cli.tables import counted
+    from gpuyard.reports.table import counted
 
     jobs = counted(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -91,7 +91,8 @@ def _line(text: str) -> None:
 
 def show_preview(preview: Mapping[str, Any]) -> None:
     """The sentence, the table behind it, and how far to trust it."""
-    from gpuyard.cli.tables import Column, table
+    from gpuyard.cli.tables import table
+    from gpuyard.reports.table import Column
     from gpuyard.sim.preview_words import pair_text
 
     print(preview["sentence"])

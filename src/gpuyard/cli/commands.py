@@ -52,7 +52,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "defrag": Entry("defrag", "List moves of jobs that would free whole GPUs."),
         "drain": Entry("nodes", "Let nothing new start on a node."),
         "resume": Entry("nodes", "Let a drained node take work again."),
-        "tenants": Entry("tenants", "Show the tenants, their quotas and what they use."),
+        "tenants": Entry("reports", "Show the tenants, their quotas and what they use."),
         "share": Entry("share", "Show each tenant's fair share, and how it comes about."),
         "validate": Entry("validate", "Check a yard.yaml.", no_args_is_help=True),
         "config": Entry("config", "Print the configuration in force, or its versions."),
@@ -119,7 +119,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "login": Entry("login", "Log in to a yard on another machine."),
         "logout": Entry("login", "Forget the login."),
         "whoami": Entry("login", "Show who you are to the yard, and your tenant."),
-        "audit": Entry("audit", "Show what people did."),
+        "audit": Entry("reports", "Show what people did."),
     },
     "Foresight": {
         "simulate": Entry("simulate", "Compare policies on recorded jobs.", no_args_is_help=True),
@@ -165,4 +165,31 @@ def resolved(words: Sequence[str]) -> list[str]:
     return [ALIASES[first], *rest] if first in ALIASES else list(words)
 
 
-ENTRIES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+class _Entries(dict[str, Entry]):
+    """All commands by name; where none of ours has a name, a report of an installed package may have it."""
+
+    def __missing__(self, name: str) -> Entry:
+        return reports_of_packages()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in reports_of_packages()
+
+
+ENTRIES = _Entries({name: entry for section in SECTIONS.values() for name, entry in section.items()})
+
+
+def sections() -> dict[str, dict[str, Entry]]:
+    """All commands by section, with those of installed packages."""
+    outside = reports_of_packages()
+    return {**SECTIONS, "Reports of packages": outside} if outside else SECTIONS
+
+
+def reports_of_packages() -> dict[str, Entry]:
+    """Commands of reports that installed packages have."""
+    from gpuyard.reports.installed import installed
+
+    if not installed():
+        return {}
+    from gpuyard.reports.registry import others
+
+    return {name: Entry("reports", report.help) for name, report in others().items()}

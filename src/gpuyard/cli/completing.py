@@ -7,7 +7,7 @@ answer there is nothing to offer.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuyard.cli.commands import ENTRIES, SECTIONS, resolved
+from gpuyard.cli.commands import ENTRIES, resolved, sections
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -79,7 +79,7 @@ def offered(before: Sequence[str], current: str) -> list[Offer]:
     """Words that may follow those before; files where the word may be a file."""
     if not before:
         more = [Offer("--help"), Offer("--version")] if current.startswith("-") else []
-        return more or [Offer(name, each.help) for part in SECTIONS.values() for name, each in part.items()]
+        return more or [Offer(name, each.help) for part in sections().values() for name, each in part.items()]
     name, *rest = resolved(before)
     if name not in ENTRIES:
         return []

@@ -38,7 +38,8 @@ def config(
         return
     with client() as yard:
         found = yard.config_versions(limit)
-    from gpuyard.cli.tables import Column, clock, emit
+    from gpuyard.cli.tables import emit
+    from gpuyard.reports.table import Column, clock
 
     live = found[0]["version"] if found else 0
     columns = [

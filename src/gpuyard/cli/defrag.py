@@ -53,7 +53,7 @@ def _flat(row: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell(row: Mapping[str, Any]) -> None:
-    from gpuyard.cli.tables import counted, number
+    from gpuyard.reports.table import counted, number
 
     gpus = ", ".join(map(str, row["gpus"]))
     what = f"node {row['node']}" if row["frees"] == "node" else f"{row['node']} GPU {gpus}"

@@ -63,7 +63,7 @@ def _where(found: Mapping[str, Any]) -> str:
 
 
 def _cost(found: Mapping[str, Any]) -> str:
-    from gpuyard.cli.tables import number, span_words
+    from gpuyard.reports.table import number, span_words
 
     cost = found["cost"]
     if not cost["gpu_model"]:

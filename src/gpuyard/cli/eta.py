@@ -96,7 +96,7 @@ def by(found: Mapping[str, Any]) -> str:
 
 
 def _when(at_ms: int | None, now_ms: int) -> str:
-    from gpuyard.cli.tables import clock, span_words
+    from gpuyard.reports.table import clock, span_words
 
     if at_ms is None:
         return "not within 14 days"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpuyard.cli.commands import ALIASES, SECTIONS, Entry
+from gpuyard.cli.commands import ALIASES, Entry, sections
 
 ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it."
 _HELP = ("-h, --help", "Show this message and exit.")
@@ -20,11 +20,12 @@ _TOGETHER = "\N{NO-BREAK SPACE}"
 def page() -> str:
     """The overall help, for the width of this terminal."""
     width = _columns()
-    left = max(map(len, [*_OPTIONS, *(name for entries in SECTIONS.values() for name in entries)]))
+    parts = sections()
+    left = max(map(len, [*_OPTIONS, *(name for entries in parts.values() for name in entries)]))
     lines = ["Usage: yard [OPTIONS] COMMAND [ARGS]...", "", *_wrapped(ABOUT, "  ", "  ", width), ""]
     for section, rows in {
         "Options": _OPTIONS,
-        **{name: {each: entry.help for each, entry in part.items()} for name, part in SECTIONS.items()},
+        **{name: {each: entry.help for each, entry in part.items()} for name, part in parts.items()},
     }.items():
         lines += [f"{section}:"]
         for name, text in rows.items():

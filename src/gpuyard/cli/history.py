@@ -127,7 +127,8 @@ def _flat(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:
-    from gpuyard.cli.tables import Column, clock, emit, number
+    from gpuyard.cli.tables import emit
+    from gpuyard.reports.table import Column, clock, number
 
     columns = [
         Column("ID", lambda job: job["label"]),
@@ -168,12 +169,12 @@ def _since_ms(text: str) -> int:
 
 
 def _waited(job: Mapping[str, Any]) -> str:
-    from gpuyard.cli.tables import span
+    from gpuyard.reports.table import span
 
     return span(job["waited_ms"]) if job["attempts"] else "-"
 
 
 def _ran(job: Mapping[str, Any]) -> str:
-    from gpuyard.cli.tables import span
+    from gpuyard.reports.table import span
 
     return span(job["ran_ms"]) if job["attempts"] else "-"

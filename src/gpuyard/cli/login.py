@@ -47,7 +47,7 @@ def login(
 
     from gpuyard.api.client import Client
     from gpuyard.api.finding import Login, keep_login
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     url = url or os.environ.get("YARD_URL", "")
     if not url.startswith(("https://", "http://")):
@@ -87,7 +87,7 @@ def logout(
 def whoami() -> None:
     """Show who you are to the yard, and what you may do."""
     from gpuyard.cli.places import client
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     with client() as yard:
         me = yard.me()

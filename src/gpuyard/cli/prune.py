@@ -42,7 +42,8 @@ def prune(
 
 
 def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> None:
-    from gpuyard.cli.tables import Column, emit, write_document
+    from gpuyard.cli.tables import emit, write_document
+    from gpuyard.reports.table import Column
 
     if output in (Output.JSON, Output.YAML):
         write_document({"dry_run": dry_run, "removed": total}, output)

@@ -148,7 +148,8 @@ def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
 def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", tasks: bool = False) -> None:
     """Print straight from the rows: making objects would take as long as printing ten thousand rows."""
-    from gpuyard.cli.tables import Column, chosen, flat, table
+    from gpuyard.cli.tables import chosen, flat, table
+    from gpuyard.reports.table import Column
 
     raw = found["rows"] if tasks else list(_folded(found["rows"]))
     heads: Sequence[str] = _WIDE_HEADS if wide else _HEADS
@@ -169,7 +170,7 @@ def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", 
 
 def _cells(rows: Sequence[Sequence[Any]], now_ms: int, full: bool = True) -> list[tuple[str, ...]]:
     """The cells of the table: with `full`, those of every column, and `where or why` as the last."""
-    from gpuyard.cli.tables import clock, number, span
+    from gpuyard.reports.table import clock, number, span
 
     cells: list[tuple[str, ...]] = []
     for row in rows:

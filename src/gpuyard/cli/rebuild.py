@@ -53,7 +53,8 @@ def _followed(yard: Any, begun: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tell(found: Sequence[Mapping[str, Any]], output: Output) -> None:
-    from gpuyard.cli.tables import Column, emit, write_document
+    from gpuyard.cli.tables import emit, write_document
+    from gpuyard.reports.table import Column
 
     if output in (Output.JSON, Output.YAML):
         write_document({"projections": found}, output)

@@ -39,8 +39,9 @@ def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
 
 
 def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
-    from gpuyard.cli.caps import cap_columns
-    from gpuyard.cli.tables import Column, emit
+    from gpuyard.cli.tables import emit
+    from gpuyard.reports.caps import cap_columns
+    from gpuyard.reports.table import Column
 
     columns = [
         Column("TENANT", lambda row: "  " * row["depth"] + _name(row["path"])),
@@ -76,7 +77,7 @@ def _name(path: str) -> str:
 
 def _amounts(row: Row, name: str) -> str:
     """GPUs in total, or, where only models have a quota, of each model."""
-    from gpuyard.cli.tables import number
+    from gpuyard.reports.table import number
 
     def says(amount: float | None) -> bool:
         # No limit and a limit of nothing are opposites.
@@ -105,7 +106,7 @@ def usd(milli: int) -> str:
 
 
 def _arithmetic(found: Mapping[str, Any]) -> None:
-    from gpuyard.cli.tables import span_words
+    from gpuyard.reports.table import span_words
 
     half_life, period = span_words(found["half_life_ms"]), span_words(found["period_ms"])
     print(
@@ -125,7 +126,7 @@ def _arithmetic(found: Mapping[str, Any]) -> None:
 
 
 def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    from gpuyard.cli.tables import ordinal
+    from gpuyard.reports.table import ordinal
 
     total = row["usage_milli_usd"] + row["current_milli_usd"]
     charged = (
@@ -164,7 +165,7 @@ def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _quota_lines(row: Row, model: str, amount: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Use against guarantee and limit, of one model or in total."""
-    from gpuyard.cli.tables import number
+    from gpuyard.reports.table import number
 
     name = "GPUs" if model == "total" else model
     uses, guarantee = number(amount["used"]), number(amount["guarantee"])

@@ -93,7 +93,7 @@ def _width() -> int:
 
 def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     """Everything about a job, line by line."""
-    from gpuyard.cli.tables import clock, counted, size, span
+    from gpuyard.reports.table import clock, counted, size, span
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),
@@ -174,7 +174,7 @@ def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
     used = job.get("used")
     if not used or not (job["started_ms"] or used["run_s"]):
         return []
-    from gpuyard.cli.tables import span
+    from gpuyard.reports.table import span
 
     parts = [f"ran for {span(used['run_s'] * 1000)}"]
     if job["gpus"]:
@@ -187,7 +187,7 @@ def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
     """CPU time and memory; what the engine does not know is shown as unknown."""
     if "cpu_s" not in used:
         return []
-    from gpuyard.cli.tables import size
+    from gpuyard.reports.table import size
 
     cpu, memory, process = used["cpu_s"], used["memory_mib"], used["process_mib"]
     parts = ["unknown" if cpu is None else f"{cpu:,.1f} s"]
@@ -214,7 +214,7 @@ def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:
 
 
 def _then(job: Mapping[str, Any]) -> str:
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     expected = job.get("expected_start_ms")
     if job["state"] == "PENDING" and expected:

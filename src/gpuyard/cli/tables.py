@@ -6,11 +6,11 @@ bold header, coloured states and lines cut to its width, a pipe gets clean text,
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from gpuyard.cli.shown import shown
+from gpuyard.reports.table import Column
 
 GAP = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -21,16 +21,6 @@ STATE_COLOURS = {
     "FAILED": _RED, "TIMEOUT": _RED, "NODE_FAIL": _RED, "OUT_OF_MEMORY": _RED, "DOWN": _RED,
 }  # fmt: skip
 """On a terminal, for cells of a column STATE."""
-
-
-class Column(NamedTuple):
-    """A header and how a record's cell is made."""
-
-    header: str
-    cell: Callable[[Mapping[str, Any]], str]
-    right: bool = False
-    wide: bool = False
-    """Only in the wide form."""
 
 
 def emit(
@@ -169,62 +159,3 @@ def flat(value: Any) -> Any:
     if isinstance(value, Mapping):
         return " ".join([f"{name}={flat(each)}" for name, each in value.items()])
     return "" if value is None else value
-
-
-def span(ms: int) -> str:
-    """A span of time in a few letters: `42s`, `12m05s`, `3h20m`, `2d04h`."""
-    seconds = max(0, ms) // 1000
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h{minutes:02d}m"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02d}h"
-
-
-def span_words(ms: int) -> str:
-    """The same in a sentence, as reasons have it: `42 s`, `12 min 5 s`, `3 h 20 min`, `2 d`."""
-    seconds = max(0, ms) // 1000
-    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    first = next((place for place, (size, _name) in enumerate(units) if seconds >= size), 3)
-    parts: list[str] = []
-    for size, name in units[first : first + 2]:
-        count, seconds = divmod(seconds, size)
-        if count or not parts:
-            parts.append(f"{count} {name}")
-    return " ".join(parts)
-
-
-def clock(ms: int | None) -> str:
-    """A time of this machine's clock: `14:05:09` today, else with its date."""
-    if not ms:
-        return "-"
-    then, now = time.localtime(ms / 1000), time.localtime()
-    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
-
-
-def number(value: int | float) -> str:
-    """`8`, `0.25`."""
-    return f"{value:g}"
-
-
-def ordinal(number: int) -> str:
-    """`1st`, `22nd`, `13th`."""
-    ends = {1: "st", 2: "nd", 3: "rd"}
-    return f"{number}{'th' if 10 <= number % 100 <= 20 else ends.get(number % 10, 'th')}"
-
-
-def counted(value: int | float, what: str) -> str:
-    """`1 GPU`, `8 GPUs`."""
-    return f"{value:g} {what}" if value == 1 else f"{value:g} {what}s"
-
-
-def size(mib: int) -> str:
-    """An amount of memory: `512 MiB`, `900 GiB`, `1.5 TiB`."""
-    if mib < 1024:
-        return f"{mib} MiB"
-    return f"{mib / 1024:.4g} GiB" if mib < 1024 * 1024 else f"{mib / 1024**2:.4g} TiB"

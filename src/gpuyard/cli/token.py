@@ -50,7 +50,7 @@ def create(
 ) -> None:
     """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere."""
     from gpuyard.cli.streams import notice
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     place = "" if tenant == WHOLE_YARD else tenant or None
     with client() as yard:
@@ -66,7 +66,8 @@ def create(
 
 def list_(output: OutputOption = Output.TABLE) -> None:
     """List your own tokens, and those of the tenants that you administer. Secrets are never shown."""
-    from gpuyard.cli.tables import Column, clock, emit
+    from gpuyard.cli.tables import emit
+    from gpuyard.reports.table import Column, clock
 
     with client() as yard:
         found = yard.tokens()
@@ -108,7 +109,7 @@ def unbind(
     ],
 ) -> None:
     """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""
-    from gpuyard.cli.tables import counted
+    from gpuyard.reports.table import counted
 
     with client() as yard:
         ended = yard.unbind_name(user)["revoked"]

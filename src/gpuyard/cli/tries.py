@@ -14,7 +14,7 @@ _HEADS = ("TRY", "STARTED", "RAN", "ON", "END", "WHY")
 
 def tries_table(job: Mapping[str, Any], width: int = 0) -> list[str]:
     """Every try of a job that has run before, oldest first; with a width, reasons are broken to fit it."""
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     tries: Sequence[Mapping[str, Any]] = job.get("tries", ())
     if not tries:
@@ -40,7 +40,7 @@ def tries_table(job: Mapping[str, Any], width: int = 0) -> list[str]:
 
 def last_try_text(each: Mapping[str, Any]) -> str:
     """How a try ended, in one line."""
-    from gpuyard.cli.tables import clock, span_words
+    from gpuyard.reports.table import clock, span_words
 
     why, ran = _why(each), span_words(each["ended_ms"] - each["started_ms"])
     text = f"try {each['attempt']} ran {ran} on {_where(each)} and ended {clock(each['ended_ms'])}"
@@ -48,7 +48,7 @@ def last_try_text(each: Mapping[str, Any]) -> str:
 
 
 def _ran(each: Mapping[str, Any]) -> str:
-    from gpuyard.cli.tables import span
+    from gpuyard.reports.table import span
 
     return span(each["ended_ms"] - each["started_ms"]) if each["ended_ms"] else "-"
 

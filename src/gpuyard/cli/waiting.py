@@ -88,7 +88,7 @@ class Waiting:
 
 def words(standing: "Standing") -> str:
     """`waiting: no room, 1st in line, likely within 4 min`."""
-    from gpuyard.cli.tables import ordinal
+    from gpuyard.reports.table import ordinal
 
     reason, place, by_ms = standing["reason"], standing["place"], standing["starts_by_ms"]
     parts = [] if not reason or reason.startswith("in line") else [reason]

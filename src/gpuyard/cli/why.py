@@ -62,7 +62,7 @@ def _estimate(yard: "Client", job: str) -> dict[str, Any]:
 
 def _told(found: Mapping[str, Any], *, past: bool) -> None:
     """The story, in lines that fit a terminal."""
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     waits = found["state"] == "PENDING"
     when = f" at {clock(found['at_ms'])}" if past else ""
@@ -119,7 +119,7 @@ def _judged(count: int, left_out: int) -> str:
 
 def _start(found: Mapping[str, Any]) -> str:
     """By promised ends alone: running jobs take all the time they may."""
-    from gpuyard.cli.tables import clock
+    from gpuyard.reports.table import clock
 
     start = found["start"]
     if not start["at_ms"]:
@@ -177,7 +177,7 @@ _ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})
 
 def _place(found: Mapping[str, Any]) -> str:
     """Its place in line, and why there."""
-    from gpuyard.cli.tables import ordinal
+    from gpuyard.reports.table import ordinal
 
     # What it waits for may end with a blocker and so stand among what is also true.
     if any(each["code"] in _ASIDE for each in (*found["blockers"], *found["also"])):

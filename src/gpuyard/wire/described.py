@@ -1,9 +1,11 @@
 """The JSON Schema of a reply, made from its type."""
 
+from collections.abc import Iterable
 from inspect import cleandoc
 from types import NoneType, UnionType
 from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+from gpuyard.wire.endpoints import Endpoint
 from gpuyard.wire.replies import fleet, jobs, people, tenants
 
 REFS = "#/components/schemas/{model}"
@@ -17,12 +19,15 @@ def ref(name: str) -> dict[str, str]:
     return {"$ref": REFS.format(model=name)}
 
 
-def form(name: str) -> Any:
-    """The type of a reply by its name."""
+def form(reply: str | Endpoint) -> Any:
+    """The type of a reply, of an endpoint or by its name."""
+    if isinstance(reply, Endpoint) and reply.form is not None:
+        return reply.form
+    name = reply.reply if isinstance(reply, Endpoint) else reply
     return next(vars(each)[name] for each in (jobs, fleet, tenants, people) if name in vars(each))
 
 
-def schemas(kinds: list[Any]) -> dict[str, Schema]:
+def schemas(kinds: Iterable[Any]) -> dict[str, Schema]:
     """The schemas of these forms, and of all that they are made of, by name."""
     found: dict[str, Schema] = {}
     open_ = list(kinds)

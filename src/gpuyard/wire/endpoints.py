@@ -30,7 +30,7 @@ class Endpoint:
     """One endpoint. `reply` names the form of the answer; without one it has the media types of `also`."""
 
     __slots__ = (
-        "action", "also", "body", "body_required", "method", "name", "others", "parameters", "path", "problems",
+        "action", "also", "body", "body_required", "form", "method", "name", "others", "parameters", "path", "problems",
         "reply", "status", "summary", "tag",
     )  # fmt: skip
 
@@ -39,7 +39,7 @@ class Endpoint:
         method: str,
         path: str,
         action: Action,
-        reply: str,
+        reply: str | type,
         summary: str,
         *,
         tag: str,
@@ -52,8 +52,10 @@ class Endpoint:
         also: tuple[str, ...] = (),
         name: str = "",
     ) -> None:
-        """`path` is below `/api/v1`, except for what is about the server itself."""
-        self.method, self.action, self.reply, self.summary = method, action, reply, summary
+        """`path` is below `/api/v1`, unless it is about the server; `reply` is a form, or its name in `replies`."""
+        self.method, self.action, self.summary = method, action, summary
+        self.reply = reply if isinstance(reply, str) else reply.__name__
+        self.form = None if isinstance(reply, str) else reply
         self.path = path if tag == "health" else f"{API}{path}"
         self.tag, self.status, self.body, self.body_required = tag, status, body, body_required
         self.parameters, self.problems, self.others, self.also = parameters, problems, others or {}, also

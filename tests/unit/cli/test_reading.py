@@ -180,7 +180,6 @@ def test_a_variable_stands_in_for_what_is_left_out(monkeypatch: pytest.MonkeyPat
 
 def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
     names = [
-        "gpuyard.cli.audit",
         "gpuyard.cli.defrag",
         "gpuyard.cli.down",
         "gpuyard.cli.eta",
@@ -189,11 +188,15 @@ def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
         "gpuyard.cli.nodes",
         "gpuyard.cli.prune",
         "gpuyard.cli.queue",
+        "gpuyard.cli.reports",
+        "gpuyard.reports.audit",
+        "gpuyard.reports.gpus",
+        "gpuyard.reports.nodes",
+        "gpuyard.reports.tenants",
         "gpuyard.cli.run",
         "gpuyard.cli.share",
         "gpuyard.cli.show",
         "gpuyard.cli.submit",
-        "gpuyard.cli.tenants",
         "gpuyard.cli.verbs",
         "gpuyard.cli.why",
         "gpuyard.cli.app",

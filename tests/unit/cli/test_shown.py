@@ -13,7 +13,8 @@ from gpuyard.cli import show
 from gpuyard.cli import shown as module
 from gpuyard.cli.shown import shown, shown_lines
 from gpuyard.cli.streams import notice
-from gpuyard.cli.tables import Column, emit
+from gpuyard.cli.tables import emit
+from gpuyard.reports.table import Column
 
 STEERS = "a\x1b[2J\x07\x9b\u202eb\u2066\u200b\u2028\n\rc\ud800\U000e0041"
 

@@ -4,13 +4,12 @@ import pytest
 
 from gpuyard.api.problems import Problem
 from gpuyard.api.schemas import DrainRequest, checked
-from gpuyard.cli import nodes
-from gpuyard.cli.options import Output
-from gpuyard.cli.tables import span_words
 from gpuyard.core.phrases import hours_counted, span
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
+from gpuyard.reports.nodes import REPORT
+from gpuyard.reports.table import span_words
 
-NODE = dict.fromkeys(nodes.FIELDS, "") | {
+NODE = dict.fromkeys(REPORT.fields(), "") | {
     "name": "n1", "state": "UP", "gpus": 1, "gpus_free": 1, "gpus_pinned": 0, "cpus": 4, "cpus_free": 4, "jobs": [],
     "memory_mib": 24 * 1024, "memory_mib_free": 23 * 1024,
 }  # fmt: skip
@@ -35,19 +34,6 @@ def test_a_reason_that_is_too_long_is_counted_in_characters() -> None:
     assert "why: it should have at most 500 characters and has 501" == caught.value.detail
 
 
-def test_memory_of_nodes_has_its_unit(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Yard:
-        def __enter__(self) -> "Yard":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def nodes(self) -> list[dict[str, object]]:
-            return [NODE]
-
-    monkeypatch.setattr(nodes, "client", Yard)
-    nodes.nodes(output=Output.TABLE)
-    assert " 23/24 GiB " in capsys.readouterr().out
+def test_memory_of_nodes_has_its_unit() -> None:
+    cells = {column.header: column.cell(NODE) for column in REPORT.columns([NODE])}
+    assert "23/24 GiB" == cells["MEMORY"]

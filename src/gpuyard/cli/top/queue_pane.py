@@ -15,8 +15,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from gpuyard.cli.shown import shown
-from gpuyard.cli.tables import number, span
 from gpuyard.cli.top.colours import DIM, HEAD, STATES, TenantColours
+from gpuyard.reports.table import number, span
 
 GAP = "  "
 _ID, _LABEL, _NAME, _TENANT, _USER, _CLASS, _STATE = range(7)

@@ -9,8 +9,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpuyard.cli.tables import number
 from gpuyard.cli.top.colours import BAD, DIM, FOREIGN, FREE, HEAD, WARN, TenantColours
+from gpuyard.reports.table import number
 from gpuyard.wire.replies.fleet import NodeGpusReply, TenantUseReply
 
 _USED, _PART, _FREE, _FOREIGN, _SHUT = "■ ", "◧ ", "□ ", "▒ ", "✕ "

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuyard.cli.tables import Column, number, span_words
+from gpuyard.reports.table import Column, number, span_words
 
 
 def cap_columns(rows: Iterable[Mapping[str, Any]]) -> list[Column]:

@@ -1,0 +1,34 @@
+"""Which reports installed packages have, read from their metadata without loading any of them.
+
+`importlib.metadata` does the same and takes longer to import than most commands run.
+"""
+
+import os
+import sys
+from contextlib import suppress
+
+ENTRY_POINTS = "gpuyard.reports"
+
+
+def installed() -> dict[str, str]:
+    """By name, the place of each as `module:attribute`."""
+    found: dict[str, str] = {}
+    for folder in dict.fromkeys(sys.path):
+        with suppress(OSError):
+            names = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]
+            for name in sorted(names):
+                found = {**_said_in(os.path.join(folder, name, "entry_points.txt")), **found}
+    return found
+
+
+def _said_in(file: str) -> dict[str, str]:
+    with suppress(OSError, ValueError), open(file, encoding="utf-8") as lines:
+        within, found = False, {}
+        for line in map(str.strip, lines):
+            if line.startswith("["):
+                within = line == f"[{ENTRY_POINTS}]"
+            elif within and "=" in line:
+                name, _, where = line.partition("=")
+                found[name.strip()] = where.strip()
+        return found
+    return {}

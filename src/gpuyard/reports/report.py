@@ -1,0 +1,74 @@
+"""A report, in one declaration: its endpoint, what builds its table, its columns, and the options of its command."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+
+from gpuyard.reports.table import Column, Row, Table
+from gpuyard.wire.endpoints import Endpoint
+
+if TYPE_CHECKING:
+    from gpuyard.control.readings import Readings
+    from gpuyard.control.rights import Sight
+
+R = TypeVar("R")
+Build = Callable[["Readings", Mapping[str, Any], "Sight"], Table]
+
+
+class Flag(NamedTuple):
+    """An option of a report's command; what is left empty comes from the parameter of that name."""
+
+    parameter: str
+    names: tuple[str, ...] = ()
+    help: str = ""
+    default: Any = None
+
+
+class Report(Generic[R]):
+    """Something to look at; its type names the form of its reply.
+
+    Importing one must be quick, since its command starts with it: `build` imports what it needs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        build: Build,
+        columns: Sequence[Column] | Callable[[Sequence[Row]], Sequence[Column]],
+        *,
+        rows: str = "rows",
+        help: str,
+        more_help: str = "",
+        flags: Sequence[Flag] | None = None,
+        notes: Callable[[Row], Sequence[str]] | None = None,
+        wakes: bool = True,
+    ) -> None:
+        """`rows` is the field of the reply that has them; `columns` may depend on them.
+
+        `flags` are the options of the command; left out: one for each parameter of the endpoint. `notes` are sentences
+        that the command prints beside the table. Not `wakes`: it changes without an event of the yard; `--watch` asks
+        again and again.
+        """
+        self.name = name
+        """Of its command."""
+        self.endpoint = endpoint
+        self.build = build
+        self.rows = rows
+        self.help = help
+        """One sentence, as in `yard --help`."""
+        self.more_help = more_help
+        self._columns = columns
+        self.flags = [Flag(str(each["name"])) for each in endpoint.parameters] if flags is None else flags
+        self.wakes = wakes
+        self.notes = notes or (lambda _reply: ())
+
+    def columns(self, rows: Sequence[Row]) -> Sequence[Column]:
+        """The columns that people see of these rows."""
+        return self._columns(rows) if callable(self._columns) else self._columns
+
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a row, for a table without any."""
+        from gpuyard.wire.described import form  # noqa: PLC0415 (few tables are empty)
+
+        (row,) = get_args(get_type_hints(form(self.endpoint))[self.rows])
+        return tuple(get_type_hints(row))
