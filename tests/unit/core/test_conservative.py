@@ -6,6 +6,7 @@ from itertools import combinations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.schedule.profile import Profile
 from gpuyard.model import Ask, Grant, Node, NodeCordoned, Plan, PolicySpec, ReasonCode, Whole
 from gpuyard.policies import registry
@@ -35,6 +36,25 @@ def test_everyone_who_waits_is_promised_a_time() -> None:
 
     assert {2: 100, 3: 110, 4: 120} == promised(plan)
     assert [ReasonCode.ROOM] * 3 == [yard.code(plan, job) for job in (2, 3, 4)]
+
+
+def test_a_job_behind_pushes_a_job_without_a_promise_back_and_never_one_with_a_promise() -> None:
+    """Under `easy` only the first has a promise: an estimate for the second is none."""
+    found = {}
+    for name in ("fifo", "conservative"):
+        yard = Yard(name, [node("a", gpus=2, pool="p"), node("b", gpus=2, pool="q")])
+        for pool, limit_ms in (("p", 1000), ("q", 10)):
+            yard.submit(ask(1, pools=(pool,)), limit_ms=limit_ms)
+        yard.step()
+        yard.submit(ask(2, pools=("p",)), limit_ms=10)
+        second = yard.submit(ask(2, pools=("q",)), limit_ms=10)
+        yard.step()
+        before = estimate(yard.state, yard.policy, 0, yard.state.jobs[second]).at_ms
+        yard.submit(ask(1, pools=("q",)), limit_ms=500)
+        yard.step()
+        found[name] = before, estimate(yard.state, yard.policy, 0, yard.state.jobs[second]).at_ms
+
+    assert {"fifo": (10, 500), "conservative": (10, 10)} == found
 
 
 def test_a_gap_is_filled_only_by_what_is_over_in_time() -> None:

@@ -1,8 +1,8 @@
 """When a waiting job will start, if all running jobs end when expected.
 
 The jobs ahead of it are booked in the policy's order, and then the job itself. That is what `conservative` promises.
-Other policies also let jobs overtake that such bookings would hold up: with these a job starts no later than this as
-long as no other job comes ahead of it, and often sooner.
+Other policies keep room for the first job alone and let others overtake that such bookings would hold up. With these
+the estimate is no promise: a job often starts sooner, and a job behind it that overtakes may push it back.
 """
 
 from typing import NamedTuple
