@@ -5,6 +5,7 @@ little of it: supervisors import this.
 """
 
 import os
+import re
 import time
 from contextlib import suppress
 
@@ -13,6 +14,10 @@ SUPERVISORS = "yard.supervisors"
 """The group of the supervisors, beside those of the attempts. No key holds a dot."""
 _PERIOD_US = 100_000
 _PAUSE_S = 0.002
+_SOON_S = 0.2
+"""Processes that were killed are gone from their group by then, mostly."""
+_HOLD_TRIES = 50
+_OF_A_YARD = re.compile(r"gpuyard-[0-9a-f]{12}")
 
 
 def _read(path: str) -> str:
@@ -82,14 +87,107 @@ def prepare(base: str) -> frozenset[str]:
     for controller in sorted(CONTROLLERS & set(_read(f"{above}/cgroup.controllers").split())):
         with suppress(OSError):
             _write(f"{above}/cgroup.subtree_control", f"+{controller}")
-    os.makedirs(base, exist_ok=True)
-    for controller in sorted(CONTROLLERS & set(_read(f"{base}/cgroup.controllers").split())):
+    held = hold(base)
+    try:
+        for controller in sorted(CONTROLLERS & set(_read(f"{base}/cgroup.controllers").split())):
+            with suppress(OSError):
+                _write(f"{base}/cgroup.subtree_control", f"+{controller}")
+        # A process joins a group by this file, so it must be writable.
+        if not os.access(f"{base}/cgroup.procs", os.W_OK):
+            raise PermissionError(f"{base}/cgroup.procs cannot be written")
+        return CONTROLLERS & set(_read(f"{base}/cgroup.subtree_control").split())
+    finally:
+        os.close(held)
+
+
+# -- groups of yards that have ended -----------------------------------------------------------------------------------
+# A server holds its yard's group by a lock on the folder for as long as it lives. A group that nobody holds, and that
+# is empty, may be removed: a yard that starts again makes it anew.
+
+
+def take(base: str) -> int:
+    """Make the yard's own group and hold it; the descriptor to let go in the end."""
+    held = hold(base)
+    prepare(base)
+    return held
+
+
+def hold(base: str) -> int:
+    """Hold the yard's group, which is there afterwards; the descriptor to close in the end."""
+    for tries_left in reversed(range(_HOLD_TRIES)):
+        held = -1
+        with suppress(FileNotFoundError, FileExistsError):
+            os.makedirs(base, exist_ok=True)
+            held = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+            # Another server may look at it just now. A process that locks it for longer keeps no yard from starting.
+            if (_locked(held, alone=False) or not tries_left) and os.path.samestat(
+                os.stat(base), os.fstat(held)
+            ):
+                return held
+        if held >= 0:
+            os.close(held)
+        time.sleep(_PAUSE_S)
+    raise FileNotFoundError(f"{base} is removed again and again")
+
+
+def _locked(folder: int, *, alone: bool) -> bool:
+    import fcntl  # noqa: PLC0415 (supervisors do without)
+
+    try:
+        fcntl.flock(folder, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def sweep(base: str) -> int:
+    """Remove the groups, beside a yard's own, of yards that have ended; how many there were."""
+    above, own = os.path.split(base)
+    count = 0
+    for name in os.listdir(above):
+        if name == own or not _OF_A_YARD.fullmatch(name):
+            continue
+        # One that has processes or attempts cannot be removed, and another user's cannot either.
         with suppress(OSError):
-            _write(f"{base}/cgroup.subtree_control", f"+{controller}")
-    # A process joins a group by this file, so it must be writable.
-    if not os.access(f"{base}/cgroup.procs", os.W_OK):
-        raise PermissionError(f"{base}/cgroup.procs cannot be written")
-    return CONTROLLERS & set(_read(f"{base}/cgroup.subtree_control").split())
+            folder = os.open(os.path.join(above, name), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                if _locked(folder, alone=True):
+                    with suppress(FileNotFoundError):
+                        os.rmdir(os.path.join(above, name, SUPERVISORS))
+                    os.rmdir(os.path.join(above, name))
+                    count += 1
+            finally:
+                os.close(folder)
+    return count
+
+
+def let_go(base: str, held: int, wait_s: float = 2.0) -> bool:
+    """Give up the yard's group, and remove it as soon as it is empty; whether it is gone.
+
+    What was killed takes a moment to be gone. Attempts that go on are not waited for, and their group stays; so does
+    one that another server of the same yard holds.
+    """
+    began_s = time.monotonic()
+    try:
+        while _locked(held, alone=True):
+            for path in (os.path.join(base, SUPERVISORS), base):
+                with suppress(OSError):
+                    os.rmdir(path)
+            waited_s = time.monotonic() - began_s
+            if not os.path.isdir(base):
+                return True
+            if waited_s >= wait_s or (waited_s >= _SOON_S and _attempts_run(base)):
+                return False
+            time.sleep(_PAUSE_S)
+        return False
+    finally:
+        os.close(held)
+
+
+def _attempts_run(base: str) -> bool:
+    names = set(os.listdir(base)) - {SUPERVISORS}
+    paths = [os.path.join(base, name) for name in sorted(names)]
+    return any([os.path.isdir(path) and not Group(path).empty() for path in paths])
 
 
 class Group:

@@ -105,6 +105,10 @@ class LocalEngine:
         self._mutex = threading.Lock()
         name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
         self._base, controllers, self._notes = cgroups.found(name, wanted=use_cgroups)
+        self._held = -1
+        if self._base:
+            self._held = cgroups.take(self._base)
+            cgroups.sweep(self._base)
         group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
@@ -292,7 +296,8 @@ class LocalEngine:
             if folders:
                 if self._base and not os.path.isdir(self._base):
                     # Another engine over the same data has closed and removed it.
-                    cgroups.prepare(self._base)
+                    os.close(self._held)
+                    self._held = cgroups.take(self._base)
                 self._make_durable(folders)
             answers = self._spawner.spawn(list(dict.fromkeys(folders)))
         self._claimed.update([key for key, word in answers.items() if accepted(word)])
@@ -556,8 +561,7 @@ class LocalEngine:
             # Only an empty group can be removed, so one with jobs in it stays. The lock keeps it from being taken away
             # under an attempt that another engine is just starting.
             with suppress(OSError, Transient), self._data.locked():
-                cgroups.Group(os.path.join(self._base, cgroups.SUPERVISORS)).remove()
-                os.rmdir(self._base)
+                cgroups.let_go(self._base, self._held)
 
 
 def _sync(paths: list[str]) -> None:
