@@ -52,7 +52,12 @@ def test_the_compiled_core_decides_the_same() -> None:
     if trouble:
         pytest.skip(trouble)
     subprocess.run([sys.executable, COMPILE], check=True, timeout=3600)
-    tests = ["tests/golden/test_decisions.py", "tests/property/test_same_plan.py", "tests/unit/core"]
+    tests = [
+        "tests/golden/test_decisions.py",
+        "tests/property/test_same_plan.py",
+        "tests/architecture/test_own_placement.py",
+        "tests/unit/core",
+    ]
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, *tests],
         cwd=ROOT,

@@ -115,7 +115,8 @@ def _check_policies(file: YardFile, findings: Findings) -> None:
         path: Path = ("policies", name)
         if name in registry.PRESETS:
             findings.at_key(path, f"policy {quoted(name)} is a preset; give yours another name")
-        _check_part(path, "placement", entry.placement, registry.PLACEMENTS, findings)
+        if entry.placement is not None and not registry.has_placement(entry.placement):
+            _check_part(path, "placement", entry.placement, registry.PLACEMENTS, findings)
         _check_part(path, "backfill", entry.backfill, registry.BACKFILLS, findings)
         _check_parts(path, "order", entry.order, registry.ORDERS, findings)
         _check_parts(path, "preemption", entry.preemption, registry.PREEMPTIONS, findings)

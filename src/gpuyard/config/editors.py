@@ -15,6 +15,7 @@ def json_schema() -> dict[str, Any]:
     for entry in schema["$defs"].values():
         # The name of our class means nothing to the reader of a file.
         entry.pop("title")
+    registry.add_installed()
     policy = schema["$defs"]["PolicyEntry"]["properties"]
     policy["placement"]["enum"] = list(registry.PLACEMENTS)
     policy["backfill"]["enum"] = list(registry.BACKFILLS)

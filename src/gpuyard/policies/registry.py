@@ -1,9 +1,15 @@
-"""The one list of policies: parts by name, presets, and how a policy is put together."""
+"""The one list of policies: parts by name, presets, and how a policy is put together.
+
+A placement may also come from an installed package, by an entry point.
+"""
+
+from functools import cache
 
 from gpuyard.core.fleet.placing import Placer, Ranker
 from gpuyard.core.jobs.order import Criterion, FairShare, Order
 from gpuyard.core.schedule.passes import Rule
 from gpuyard.core.schedule.policy import BackfillFactory, Policy
+from gpuyard.errors import YardError, quoted
 from gpuyard.model import PolicySpec
 from gpuyard.policies.backfill.conservative import Conservative
 from gpuyard.policies.backfill.easy import Easy
@@ -17,6 +23,9 @@ from gpuyard.policies.placement import best_fit, fgd, first_fit, pack
 from gpuyard.policies.preemption.by_class import PreemptByClass
 from gpuyard.policies.preemption.reclaim import Reclaim
 from gpuyard.policies.preemption.srtf import PreemptLonger
+
+ENTRY_POINTS = "gpuyard.placements"
+"""The entry points of packages with a placement: each names a module with `place` and, if it compares kinds, `rank`."""
 
 ORDERS: dict[str, Criterion | FairShare] = {
     part.name: part for part in (Fifo(), ByClass(), FairShare(), Sjf(), Srtf(), Deadline())
@@ -50,8 +59,46 @@ PRESETS: dict[str, PolicySpec] = {
 }
 
 
+@cache
+def add_installed() -> None:
+    """Add the placements of installed packages. A built-in one keeps its name.
+
+    Looking for packages takes time: it is done once, when a name is not built in.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            part = entry.load()
+            place, rank = part.place, getattr(part, "rank", None)
+        except Exception as error:
+            raise YardError(
+                f"the placement {entry.name} ({entry.value}) cannot be loaded: {error}",
+                "Repair the package that has it, or remove the package.",
+            ) from error
+        if entry.name not in PLACEMENTS:
+            PLACEMENTS[entry.name] = place
+            if rank is not None:
+                RANKS[entry.name] = rank
+
+
+def has_placement(name: str) -> bool:
+    """Whether there is a placement of this name, built in or installed."""
+    if name not in PLACEMENTS:
+        add_installed()
+    return name in PLACEMENTS
+
+
 def build(spec: PolicySpec) -> Policy:
-    """The policy that a spec names. Names are checked where they are read; an unknown one here is a KeyError."""
+    """The policy that a spec names. Names are checked where they are read; an unknown one here is a KeyError.
+
+    A placement's package may have been removed since its name was read.
+    """
+    if not has_placement(spec.placement):
+        raise YardError(
+            f"policy {quoted(spec.name)} has the placement {quoted(spec.placement)}, which is not installed",
+            "Install the package that has it, or start with a yard.yaml whose policy has another placement.",
+        )
     parts = [ORDERS[name] for name in spec.order]
     fair = [i for i, part in enumerate(parts) if isinstance(part, FairShare)]
     at = fair[0] if fair else 0
